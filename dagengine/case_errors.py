@@ -36,7 +36,7 @@ class CaseError(ValidationError, InputError, TypeError):
     @classmethod
     def of(cls, error: ValidationError, model: type[BaseModel]) -> Self:
         """The same mistakes, in words."""
-        made = cls.from_exception_data(error.title, [_again(one) for one in _found(error)])
+        made = cls.from_exception_data(error.title, [_again(detail) for detail in _found(error)])
         made.said = f"{model.__name__}: {'; '.join(sentences(error, model))}"
         return made
 
@@ -44,8 +44,8 @@ class CaseError(ValidationError, InputError, TypeError):
         return self.said
 
     def __reduce__(self) -> tuple[Any, ...]:
-        found = [_again(one) for one in _found(self)]
-        return type(self).from_exception_data, (self.title, found), {"said": self.said}
+        details = [_again(detail) for detail in _found(self)]
+        return type(self).from_exception_data, (self.title, details), {"said": self.said}
 
 
 def sentences(
@@ -75,13 +75,13 @@ def _sentence(item: Mapping[str, Any], model: type[BaseModel], unknown: Unknown)
         return f"unknown field {place!r:.200}" if rest else unknown(place, model)
     if kind == "missing":
         return f"the field {place!r} is missing"
-    given, wrong_type = _shown(item["input"]), kind.endswith(_OF_TYPE)
+    value, wrong_type = _shown(item["input"]), kind.endswith(_OF_TYPE)
     expected = _expected(str(name), model) if wrong_type else ""
     if expected and not rest:
-        return f"{name!r} must be {expected}, got {given}"
+        return f"{name!r} must be {expected}, got {value}"
     if expected and len(rest) == 1 and isinstance(rest[0], int):
-        return f"{name!r} must be {expected}; {place} is {given}"
-    return f"{place}: {message}, got {given}"
+        return f"{name!r} must be {expected}; {place} is {value}"
+    return f"{place}: {message}, got {value}"
 
 
 def _message(item: Mapping[str, Any]) -> str:
@@ -109,10 +109,10 @@ def _words(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return f"a `{kind.__name__}`"
     if get_origin(kind) in (Union, UnionType):
-        others = [_words(one) for one in get_args(kind) if one is not NoneType]
-        return f"None or {others[0]}" if len(others) == 1 and others[0] else ""
+        members = [_words(member) for member in get_args(kind) if member is not NoneType]
+        return f"None or {members[0]}" if len(members) == 1 and members[0] else ""
     if get_origin(kind) is Literal:
-        return " or ".join(repr(one) for one in get_args(kind))
+        return " or ".join(repr(value) for value in get_args(kind))
     if get_origin(kind) in (list, dict) and (of := _items(get_args(kind)[-1])):
         return f"{_PLAIN[get_origin(kind)]} of {of}"
     return _PLAIN.get(get_origin(kind) or kind, "")

@@ -150,58 +150,60 @@ class Translated(NamedTuple):
 def translated(given: Mapping[str, Any], show: Show = True) -> Translated:
     """What `given` says, in settings of ours; raises InputError for what they cannot mean."""
     settings = {name: value for name, value in given.items() if name not in NAMES}
-    said = _said(given)
-    _limits(said, settings)
-    _store(said, settings)
-    bar, table = said.get("show_indicator", True), said.get("print_results", True)
+    values = _said(given)
+    _limits(values, settings)
+    _store(values, settings)
+    bar, table = values.get("show_indicator", True), values.get("print_results", True)
     if show is True and not (bar and table):
         show = "progress" if bar else "table" if table else False
     forgiven = None
-    if said.get("ignore_errors") is False:
-        forgiven = frozenset({"missing_field"} if said.get("skip_on_missing_params") else ())
-    return Translated(settings, _labels(given), show, said.get("verbose_mode"), forgiven)
+    if values.get("ignore_errors") is False:
+        forgiven = frozenset({"missing_field"} if values.get("skip_on_missing_params") else ())
+    return Translated(settings, _labels(given), show, values.get("verbose_mode"), forgiven)
 
 
-def _labels(given: Mapping[str, Any]) -> dict[str, Any]:
+def _labels(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What the caller says of the run; raises InputError for what a record cannot hold."""
-    found = {name: given[name] for name in LABELS if given.get(name) is not None}
-    if not isinstance(found.get("identifier", ""), str):
-        raise InputError(f"identifier is a text, got {found['identifier']!r:.80}")
-    more = found.get("hyperparameters", {})
+    labels = {name: arguments[name] for name in LABELS if arguments.get(name) is not None}
+    if not isinstance(labels.get("identifier", ""), str):
+        raise InputError(f"identifier is a text, got {labels['identifier']!r:.80}")
+    more = labels.get("hyperparameters", {})
     plain = isinstance(more, Mapping) and all(
         isinstance(name, str) and isinstance(value, str | int | float | None)
         for name, value in more.items()
     )
     if not plain:
         raise InputError(f"hyperparameters maps names to texts and numbers, got {more!r:.80}")
-    return found
+    return labels
 
 
-def _said(given: Mapping[str, Any]) -> dict[str, Any]:
+def _said(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that was said, in configurations or flat."""
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, kind in _CONFIGS.items():
-        config = given.get(name)
+        config = arguments.get(name)
         if config is not None and not isinstance(config, kind):
             raise InputError(f"{name} must be a {kind.__name__}, got {config!r:.80}")
         if config is not None:
-            said |= asdict(config)
+            values |= asdict(config)
             if kind is CacheConfig and not config.use_cache:
-                said.pop("write_cache")  # its default, without a cache that is used
+                values.pop("write_cache")  # its default, without a cache that is used
     for name in NAMES:
-        if name in given and name not in (*_CONFIGS, *LABELS):
-            if name in said:
+        if name in arguments and name not in (*_CONFIGS, *LABELS):
+            if name in values:
                 raise InputError(f"{name} is given twice: as an argument and in a configuration")
-            said[name] = given[name]
-    return said
+            values[name] = arguments[name]
+    return values
 
 
-def _limits(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
+def _limits(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
     config = AsyncConfig(
-        said.get("run_async", True), said.get("throttle_value", 0), said.get("max_concurrent", 20)
+        values.get("run_async", True),
+        values.get("throttle_value", 0),
+        values.get("max_concurrent", 20),
     )
     changes: dict[str, Any] = {}
-    if "max_concurrent" in said:
+    if "max_concurrent" in values:
         changes["max_in_flight"] = config.max_concurrent
     if not config.run_async:
         changes["max_in_flight"] = 1
@@ -216,8 +218,8 @@ def _limits(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
     settings["limits"] = replace(DEFAULT_LIMITS, **changes)
 
 
-def _store(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
-    reads, writes = said.get("use_cache", False), said.get("write_cache")
+def _store(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
+    reads, writes = values.get("use_cache", False), values.get("write_cache")
     if not reads and not writes:
         return
     if not reads or writes is False:
@@ -242,19 +244,19 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
             raise TypeError(f"{what} {name!r}{sign}{meant}It has {', '.join(names)}")
 
 
-def _meant(name: str, known: list[str]) -> str:
+def _meant(name: str, names: list[str]) -> str:
     """What was probably meant, in a sentence; empty if nothing is like it."""
-    if _RENAMED.get(name) in known:
+    if _RENAMED.get(name) in names:
         return f"`{name}` is called `{_RENAMED[name]}` here. "
     limits = [field.name for field in fields(Limits)]
     limit = _LIMITS.get(name, name)
     place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
-    if place is not None and place[0] in known:
+    if place is not None and place[0] in names:
         return f"`{name}` belongs in `{place[0]}={place[1]}`. "
     if name in ARGUMENTS:
         return f"{ARGUMENTS[name]}. "
-    near = did_you_mean(name, known)
-    if not near and "limits" in known and (near := did_you_mean(name, limits)):
+    near = did_you_mean(name, names)
+    if not near and "limits" in names and (near := did_you_mean(name, limits)):
         near += " It belongs in `limits=Limits(…)`."
     return near and f"{near} "
 
@@ -263,5 +265,9 @@ def names_of(function: Callable[..., Any], more: Iterable[str] = ()) -> list[str
     """The names of a function's parameters without `self`, then `more`, each once."""
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
-    names = [one.name for one in parameters if one.kind not in variable and one.name != "self"]
+    names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in variable and parameter.name != "self"
+    ]
     return list(dict.fromkeys([*names, *more]))

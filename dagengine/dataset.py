@@ -47,9 +47,9 @@ class EvaluationDataset(Sequence[Any]):
         test_cases: Iterable[TestCase | AnyGolden] | None = None,
         goldens: Iterable[AnyGolden] | None = None,
     ) -> None:
-        given = list(test_cases or ())
-        self.test_cases: list[Any] = [one for one in given if not isinstance(one, GOLDEN_TYPES)]
-        also = [one for one in given if isinstance(one, Golden | ConversationalGolden)]
+        rows = list(test_cases or ())
+        self.test_cases: list[Any] = [row for row in rows if not isinstance(row, GOLDEN_TYPES)]
+        also = [row for row in rows if isinstance(row, Golden | ConversationalGolden)]
         self.goldens: list[AnyGolden] = [*also, *(goldens or ())]
 
     def __len__(self) -> int:
@@ -124,17 +124,17 @@ class EvaluationDataset(Sequence[Any]):
         Raises InputError for a row that is not a test case and for a key that no row has. Raises
         TypeError for an argument that names no field.
         """
-        given = {"input_key_name": input_key_name, **names}
-        given["actual_output_key_name"] = actual_output_key_name
-        columns = named_columns("_key_name", given, goldens=False)
+        arguments = {"input_key_name": input_key_name, **names}
+        arguments["actual_output_key_name"] = actual_output_key_name
+        columns = named_columns("_key_name", arguments, goldens=False)
         self.test_cases += load_named(file_path, columns, {}, goldens=False)
 
     def add_goldens_from_json_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_json_file`, as goldens (conversational ones have a `scenario`)."""
-        given = {"input_key_name": input_key_name, **names}
-        columns = named_columns("_key_name", given, goldens=True)
+        arguments = {"input_key_name": input_key_name, **names}
+        columns = named_columns("_key_name", arguments, goldens=True)
         self.goldens += load_named(file_path, columns, {}, goldens=True)
 
     def add_test_cases_from_jsonl_file(
@@ -148,16 +148,16 @@ class EvaluationDataset(Sequence[Any]):
 
         A context that is a text is split at `<field>_col_delimiter=` (`|` where not given).
         """
-        given = {"input_key_name": input_key_name, **names}
-        given["actual_output_key_name"] = actual_output_key_name
-        self.test_cases += _split(file_path, given, "_key_name", CONTEXTS, goldens=False)
+        arguments = {"input_key_name": input_key_name, **names}
+        arguments["actual_output_key_name"] = actual_output_key_name
+        self.test_cases += _split(file_path, arguments, "_key_name", CONTEXTS, goldens=False)
 
     def add_goldens_from_jsonl_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_jsonl_file`, as goldens."""
-        given = {"input_key_name": input_key_name, **names}
-        self.goldens += _split(file_path, given, "_key_name", CONTEXTS, goldens=True)
+        arguments = {"input_key_name": input_key_name, **names}
+        self.goldens += _split(file_path, arguments, "_key_name", CONTEXTS, goldens=True)
 
     def add_test_cases_from_csv_file(
         self,
@@ -172,16 +172,16 @@ class EvaluationDataset(Sequence[Any]):
         is split at `<field>_col_delimiter=` (by default contexts at `|` and tools at `;`). An empty
         cell is an empty list. Tools are given by their names, or as JSON.
         """
-        given = {"input_col_name": input_col_name, **names}
-        given["actual_output_col_name"] = actual_output_col_name
-        self.test_cases += _split(file_path, given, "_col_name", DELIMITERS, goldens=False)
+        arguments = {"input_col_name": input_col_name, **names}
+        arguments["actual_output_col_name"] = actual_output_col_name
+        self.test_cases += _split(file_path, arguments, "_col_name", DELIMITERS, goldens=False)
 
     def add_goldens_from_csv_file(
         self, file_path: str | Path, input_col_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_csv_file`, as goldens."""
-        given = {"input_col_name": input_col_name, **names}
-        self.goldens += _split(file_path, given, "_col_name", DELIMITERS, goldens=True)
+        arguments = {"input_col_name": input_col_name, **names}
+        self.goldens += _split(file_path, arguments, "_col_name", DELIMITERS, goldens=True)
 
     def add_test_cases_from_hf_dataset(
         self, dataset_name: Any, split: str | None = "train", **names: str | None
@@ -234,14 +234,14 @@ class EvaluationDataset(Sequence[Any]):
 
 def _split(
     path: str | Path,
-    given: Mapping[str, str | None],
+    arguments: Mapping[str, str | None],
     ending: str,
     usual: Mapping[str, str],
     *,
     goldens: bool,
 ) -> list[Any]:
     """The rows of a file, by arguments that name its columns and where their cells are split."""
-    delimiters, names = dict(usual), dict(given)
+    delimiters, names = dict(usual), dict(arguments)
     for field in usual:
         delimiters[field] = names.pop(f"{field}_col_delimiter", None) or delimiters[field]
     return load_named(path, named_columns(ending, names, goldens), delimiters, goldens=goldens)

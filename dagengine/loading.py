@@ -76,8 +76,8 @@ def load_metrics(target: str) -> list[BaseMetric]:
     """
     path, name = split_target(target)
     module = load_module(path)
-    found = _defined(module) if name is None else _named(module, path, name)
-    metrics = [_as_metric(value, path) for value in dict.fromkeys(found)]
+    values = _defined(module) if name is None else _named(module, path, name)
+    metrics = [_as_metric(value, path) for value in dict.fromkeys(values)]
     if not metrics:
         raise InputError(
             f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`"
@@ -89,14 +89,18 @@ def load_metrics(target: str) -> list[BaseMetric]:
 def _defined(module: ModuleType) -> list[Any]:
     """The metrics of a file, alone or in lists; of a file without any its DAGs."""
     values = list(vars(module).values())
-    found: list[Any] = []
+    candidates: list[Any] = []
     for value in values:
         if isinstance(value, BaseMetric):
-            found.append(value)
-        elif isinstance(value, list | tuple) and any(isinstance(one, BaseMetric) for one in value):
-            found += value
-    metrics = [value for value in found if isinstance(value, BaseMetric)]
-    outer = [value for value in found if value not in metrics or not _is_nested(value, metrics)]
+            candidates.append(value)
+        elif isinstance(value, list | tuple) and any(
+            isinstance(member, BaseMetric) for member in value
+        ):
+            candidates += value
+    metrics = [value for value in candidates if isinstance(value, BaseMetric)]
+    outer = [
+        value for value in candidates if value not in metrics or not _is_nested(value, metrics)
+    ]
     return outer or [value for value in values if isinstance(value, Graph)]
 
 
@@ -114,7 +118,7 @@ def _named(module: ModuleType, path: Path, name: str) -> list[Any]:
 
 def _is_nested(metric: BaseMetric, metrics: list[Any]) -> bool:
     """Whether a metric stands under a verdict of another: then it runs as part of that."""
-    graphs = (other.spec().graph for other in metrics if other is not metric)
+    graphs = (outer.spec().graph for outer in metrics if outer is not metric)
     return any(
         branch.target is metric
         for graph in graphs
@@ -143,7 +147,7 @@ def _candidates(module: ModuleType) -> list[str]:
         name
         for name, value in vars(module).items()
         if isinstance(value, kinds)
-        or (isinstance(value, list | tuple) and any(isinstance(one, kinds) for one in value))
+        or (isinstance(value, list | tuple) and any(isinstance(member, kinds) for member in value))
     ]
 
 
@@ -210,7 +214,7 @@ def load_app(target: str, max_in_flight: int) -> App:
 
 def load_cases(path: str | Path) -> list[TestCase]:
     """All test cases of a file; raises InputError that names the first invalid line."""
-    found: list[Any] = list(strict(read_cases(path)))
-    if not found:
+    cases: list[Any] = list(strict(read_cases(path)))
+    if not cases:
         raise InputError(f"{path} has no test cases")
-    return found
+    return cases

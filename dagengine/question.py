@@ -129,15 +129,15 @@ class FirstMatch:
 
     def __call__(self, text: str, /) -> Mapping[str, Any]:
         for pattern, value in self.patterns:
-            if found := re.search(pattern, text):
-                return {"reason": text, self.field: found.group(1) if value is None else value}
+            if match := re.search(pattern, text):
+                return {"reason": text, self.field: match.group(1) if value is None else value}
         raise _unparseable((pattern for pattern, _ in self.patterns), text)
 
     def span(self, text: str, /) -> Span | None:
         """Where the first group of the deciding pattern is, or all of it if it has no group."""
         for pattern, _ in self.patterns:
-            if found := re.search(pattern, text):
-                start, end = found.span(min(found.re.groups, 1))
+            if match := re.search(pattern, text):
+                start, end = match.span(min(match.re.groups, 1))
                 return (start, end) if start < end else None
         return None
 
@@ -154,10 +154,10 @@ class EveryMatch:
     field: str = "output"
 
     def __call__(self, text: str, /) -> Mapping[str, Any]:
-        found = list(re.finditer(self.pattern, text))
-        if not found:
+        matches = list(re.finditer(self.pattern, text))
+        if not matches:
             raise _unparseable([self.pattern], text)
-        return {self.field: [match.group(min(match.re.groups, 1)) for match in found]}
+        return {self.field: [match.group(min(match.re.groups, 1)) for match in matches]}
 
 
 def _unparseable(patterns: Iterable[str], text: str) -> UnparseableError:

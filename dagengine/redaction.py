@@ -85,9 +85,9 @@ def secrets_in(value: Any, *, hidden: bool = False) -> list[str]:
     return [value] if hidden else secrets_of_address(value) if "://" in value else []
 
 
-def _items(given: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:
+def _items(fields: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:
     """Names and values, and whether a value is secret by its name; headers are flattened."""
-    for key, value in given.items():
+    for key, value in fields.items():
         name = str(key)
         if _HEADERS.search(name) and isinstance(value, Mapping):
             shown = {k: v for k, v in value.items() if not _SECRET_HEADER.search(str(k))}
@@ -171,10 +171,10 @@ def shortened(text: str, most: int = 1_000) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-def _public_match(found: re.Match[str]) -> str:
-    pairs = parse_qsl((found["query"] or "")[1:], keep_blank_values=True)
+def _public_match(address: re.Match[str]) -> str:
+    pairs = parse_qsl((address["query"] or "")[1:], keep_blank_values=True)
     shown = urlencode([(name, value) for name, value in pairs if name in _OPEN])
-    return f"{found['scheme']}{found['place']}{'?' if shown else ''}{shown}"
+    return f"{address['scheme']}{address['place']}{'?' if shown else ''}{shown}"
 
 
 def secrets_of_address(url: str) -> list[str]:

@@ -49,8 +49,8 @@ class _Tokenizer:
     tokenize: Callable[[str], list[str]]
 
 
-def _texts(**given: object) -> None:
-    for name, value in given.items():
+def _texts(**texts: object) -> None:
+    for name, value in texts.items():
         if not isinstance(value, str):
             raise InputError(f"{name} is {value!r:.80}, not a text")
 
@@ -142,8 +142,8 @@ def rouge_type(name: str) -> str:
 
 def _is_foreign(text: str) -> bool:
     """Whether a text has letters or digits, but none that is ASCII."""
-    found = [character for character in text if character.isalnum()]
-    return bool(found) and not any(character.isascii() for character in found)
+    characters = [character for character in text if character.isalnum()]
+    return bool(characters) and not any(character.isascii() for character in characters)
 
 
 def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) -> re.Pattern[str]:

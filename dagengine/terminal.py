@@ -61,6 +61,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _escaped(found: re.Match[str]) -> str:
-    hidden: str | None = found[1]
-    return found[0] if hidden is None else hidden.encode("unicode_escape").decode("ascii")
+def _escaped(match: re.Match[str]) -> str:
+    hidden: str | None = match[1]
+    return match[0] if hidden is None else hidden.encode("unicode_escape").decode("ascii")

@@ -141,8 +141,8 @@ class ToolCall(CheckedValue):
 
     def __repr__(self) -> str:
         """What is known of the call."""
-        given = {name: value for name, value in self if value is not None}
-        shown = (f"{name}={_quoted(value)}" for name, value in given.items())
+        fields = {name: value for name, value in self if value is not None}
+        shown = (f"{name}={_quoted(value)}" for name, value in fields.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -270,16 +270,19 @@ class ArenaTestCase(_Case):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_name(cls, given: Any) -> Any:
-        listed = given.get("contestants") if isinstance(given, dict) else None
+    def _by_name(cls, fields: Any) -> Any:
+        listed = fields.get("contestants") if isinstance(fields, dict) else None
         if not isinstance(listed, list | tuple):
-            return given
+            return fields
         if len(listed) < 2:
             raise ValueError("An arena test case must have at least two contestants.")
-        found = [Contestant.model_validate(one) for one in listed]
-        if len({one.name for one in found}) < len(found):
+        contestants = [Contestant.model_validate(contestant) for contestant in listed]
+        if len({contestant.name for contestant in contestants}) < len(contestants):
             raise ValueError("All contestant names must be unique.")
-        return {**given, "contestants": {one.name: one.test_case for one in found}}
+        return {
+            **fields,
+            "contestants": {contestant.name: contestant.test_case for contestant in contestants},
+        }
 
     @model_validator(mode="after")
     def _one_task(self) -> Self:
@@ -364,8 +367,8 @@ def _in_list(items: list[Any], segment: str, rest: str, path: str) -> tuple[Any,
     """An item, some items, or what the items have; and the path that is left."""
     first, colon, last = segment.partition(":")
     if colon and first.isdecimal() and last.isdecimal():
-        found = items[int(first) : int(last) + 1] if int(last) < len(items) else None
-        return found, rest
+        chosen = items[int(first) : int(last) + 1] if int(last) < len(items) else None
+        return chosen, rest
     if segment.isdecimal():
         return (items[int(segment)], rest) if int(segment) < len(items) else (None, "")
     values = [(place, _of_item(item, path)) for place, item in enumerate(items)]

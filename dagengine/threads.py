@@ -91,14 +91,14 @@ class LoopCall(Generic[T]):
             return
         with anyio.CancelScope() as self._scope:
             try:
-                found = await self._make()
+                result = await self._make()
             except anyio.get_cancelled_exc_class():
                 self.outcome.set_exception(self._ended())
                 raise
             except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
                 self.outcome.set_exception(error)
             else:
-                self.outcome.set_result(found)
+                self.outcome.set_result(result)
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:
@@ -123,7 +123,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
 
     threading.Thread(target=work, daemon=True, name="dagengine blocking call").start()
     await done.wait()
-    found = outcome[0]
-    if isinstance(found, BaseException):
-        raise found
-    return found
+    result = outcome[0]
+    if isinstance(result, BaseException):
+        raise result
+    return result

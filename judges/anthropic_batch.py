@@ -105,8 +105,8 @@ class AnthropicBatchJudge(SharedJudge):
     @property
     def durable_identity(self) -> str | None:
         """As of a `ProviderJudge` of the same model, where the endpoint is Anthropic's own."""
-        other = {} if self._where == _ADDRESS else {"base_url": self._where}
-        return durable_name(self.model, {**other, **self._parameters})
+        address = {} if self._where == _ADDRESS else {"base_url": self._where}
+        return durable_name(self.model, {**address, **self._parameters})
 
     @property
     def _where(self) -> str:
@@ -250,8 +250,8 @@ class _MessageBatches:
 
         Should it be another one, its results have other names, and the questions are asked again.
         """
-        found = json.loads(await self._look(f"{_PATH}?limit=100"))["data"]
-        for batch in reversed(found):  # the newest comes first
+        batches = json.loads(await self._look(f"{_PATH}?limit=100"))["data"]
+        for batch in reversed(batches):  # the newest comes first
             name: str = batch["id"]
             created = datetime.datetime.fromisoformat(batch["created_at"]).timestamp()
             as_many = sum(batch["request_counts"].values()) == len(begun.questions)
@@ -282,8 +282,8 @@ class _MessageBatches:
             sleep=anyio.sleep,
             reraise=True,
         )
-        found: bytes = await retrying(self._request, "GET", path, b"")
-        return found
+        content: bytes = await retrying(self._request, "GET", path, b"")
+        return content
 
     async def _request(self, method: str, path: str, content: bytes) -> bytes:
         """The body of an answer; raises ProviderError."""

@@ -88,11 +88,11 @@ class OpenAIBatchJudge(OpenAIJudge):
         self._batches[anyio.lowlevel.current_token()] = batches
 
         async def post(form: RequestForm, question: Question[Any]) -> Completion:
-            found = _completion(await batches.answer_to(json.dumps(form.body(question))))
+            completion = _completion(await batches.answer_to(json.dumps(form.body(question))))
             try:
-                return Completion.read(json.dumps(found).encode())
+                return Completion.read(json.dumps(completion).encode())
             except ValidationError:
-                message = f"the batch holds no chat completion: {found!r:.120}"
+                message = f"the batch holds no chat completion: {completion!r:.120}"
                 raise ProviderError(message, transient=False) from None
 
         return post
@@ -130,8 +130,8 @@ class _OpenAIBatches:
         if batch.status not in _ENDED:
             return None
         if batch.output_file_id is None and batch.error_file_id is None:
-            found = batch.errors.data if batch.errors else None
-            why = "; ".join(str(error.message) for error in found or ()) or "no reason given"
+            errors = batch.errors.data if batch.errors else None
+            why = "; ".join(str(error.message) for error in errors or ()) or "no reason given"
             late = batch.status == "expired"  # it may have been begun too late for anything
             raise ProviderError(f"batch {name} {batch.status}: {why}", transient=late)
         return batch

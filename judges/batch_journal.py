@@ -54,18 +54,18 @@ class BatchJournal:
         Raises InputError while another process uses the journal.
         """
         self._hold()
-        found: dict[str, Begun] = {}
+        begun: dict[str, Begun] = {}
         for line in self._lines():
             token = line.get("batch", "")
             if "questions" in line:
                 if line.get("judge") == self._judge and line["at"] > time.time() - _KEPT:
-                    found[token] = Begun(token, line["at"], line["questions"])
+                    begun[token] = Begun(token, line["at"], line["questions"])
             elif "id" in line:
-                if token in found:
-                    found[token].id = line["id"]
+                if token in begun:
+                    begun[token].id = line["id"]
             else:
-                found.pop(token, None)
-        return list(found.values())
+                begun.pop(token, None)
+        return list(begun.values())
 
     def begin(self, questions: Sequence[str]) -> Begun:
         """Note a batch before it is sent."""
@@ -100,14 +100,14 @@ class BatchJournal:
 
     def _lines(self) -> list[dict[str, Any]]:
         """All lines that can be read: the last one may have been cut off by the kill."""
-        found: list[dict[str, Any]] = []
+        lines: list[dict[str, Any]] = []
         if self._path is not None and is_there(self._path):
             for line in read_whole(self._path).splitlines():
                 with suppress(ValueError, RecursionError):
                     row = json.loads(line)
                     if isinstance(row, dict):
-                        found.append(row)
-        return found
+                        lines.append(row)
+        return lines
 
     def _add(self, *lines: dict[str, Any]) -> None:
         """Return when the lines are on the disk; raises OSError."""

@@ -173,8 +173,8 @@ class _Batch:
         if line is None:
             late = "the batch ended without an answer to this question"
             raise ProviderError(late, transient=True)
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     async def _work(self) -> None:
         self._busy = True
@@ -213,8 +213,8 @@ class _Batch:
                 name = await self._api.start(self._lines, self.begun.token)
                 self._journal.sent(self.begun, name)
             elif self.begun.id is None:
-                others = {one.id for one in self._journal.under_way() if one.id is not None}
-                name = await self._api.find(self.begun, others) or ""
+                ids = {begun.id for begun in self._journal.under_way() if begun.id is not None}
+                name = await self._api.find(self.begun, ids) or ""
                 if not name:
                     raise ProviderError("it did not reach the provider", transient=True)
                 self._journal.sent(self.begun, name)

@@ -157,14 +157,14 @@ class CustomJudge:
         prompt = self._prompt(question, structured)
         extra = {"schema": question.answer_type} if structured else {}
         if self._async is not None:
-            given = self._async(prompt, **extra)
-            if inspect.isawaitable(given):  # not so when it only looks asynchronous
-                given = await given
+            output = self._async(prompt, **extra)
+            if inspect.isawaitable(output):  # not so when it only looks asynchronous
+                output = await output
         else:
             # The gateway bounds the calls: no further limit, with the deadline running.
-            given = await in_daemon_thread(lambda: self._call(prompt, **extra))
-        given, usage, cost = _billed(given)
-        answer = await self._read(question, prompt, given)
+            output = await in_daemon_thread(lambda: self._call(prompt, **extra))
+        output, usage, cost = _billed(output)
+        answer = await self._read(question, prompt, output)
         return replace(answer, usage=usage, cost=cost)
 
     def _prompt(self, question: Question[BaseModel], structured: bool) -> str:
@@ -175,37 +175,39 @@ class CustomJudge:
             parts.append(f"Answer with one JSON object that follows this schema:\n{schema}")
         return "\n\n".join(parts)
 
-    async def _read(self, question: Question[T], prompt: str, given: Any) -> Answer[T]:
-        if isinstance(given, str):
-            said = without_echo(prompt, given)
-            return Answer(await read_aside(question, said), said, mode="text")
-        if isinstance(given, BaseModel):
-            given = given.model_dump()
-        if isinstance(given, dict):
-            raw = _json(given)
+    async def _read(self, question: Question[T], prompt: str, output: Any) -> Answer[T]:
+        if isinstance(output, str):
+            text = without_echo(prompt, output)
+            return Answer(await read_aside(question, text), text, mode="text")
+        if isinstance(output, BaseModel):
+            output = output.model_dump()
+        if isinstance(output, dict):
+            raw = _json(output)
             require_readable(raw)
-            return Answer(validated(question, given, raw), raw, mode="schema")
-        raise UnparseableError(f"the model returned {type(given).__name__}, not text", repr(given))
+            return Answer(validated(question, output, raw), raw, mode="schema")
+        raise UnparseableError(
+            f"the model returned {type(output).__name__}, not text", repr(output)
+        )
 
 
-def _billed(given: Any) -> tuple[Any, Usage, float | None]:
+def _billed(output: Any) -> tuple[Any, Usage, float | None]:
     """What a model returned, the tokens and the US dollars that it says it took.
 
     Some models return a pair: their answer, and a number of dollars or a `Usage`.
     """
-    if not isinstance(given, tuple) or len(given) != 2:
-        return given, NO_USAGE, None
-    answer, said = given
-    if isinstance(said, Usage):
-        return answer, said, None
-    if isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < math.inf:
-        return answer, NO_USAGE, float(said)
+    if not isinstance(output, tuple) or len(output) != 2:
+        return output, NO_USAGE, None
+    answer, bill = output
+    if isinstance(bill, Usage):
+        return answer, bill, None
+    if isinstance(bill, int | float) and not isinstance(bill, bool) and 0 <= bill < math.inf:
+        return answer, NO_USAGE, float(bill)
     return answer, NO_USAGE, None
 
 
-def _json(given: dict[Any, Any]) -> str:
+def _json(fields: dict[Any, Any]) -> str:
     """The fields as text; raises UnparseableError for those that have no JSON form."""
     try:
-        return json.dumps(given, ensure_ascii=False, default=str)
+        return json.dumps(fields, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise UnparseableError(f"the output of the model has no JSON form: {error}") from None

@@ -115,17 +115,19 @@ def default_judge() -> DefaultJudge:
     file of settings that cannot be read.
     """
     _require_known(os.environ)
-    for source, found in _places():
-        if found.get(MODEL) or found.get(BASE_URL):
-            model = found.get(MODEL) or BUILT_IN
-            tuning = UNTUNED if found is os.environ else _tuning(found)
-            return DefaultJudge(model, found.get(BASE_URL), found.get(KEY_FROM), source, tuning)
+    for source, settings in _places():
+        if settings.get(MODEL) or settings.get(BASE_URL):
+            model = settings.get(MODEL) or BUILT_IN
+            tuning = UNTUNED if settings is os.environ else _tuning(settings)
+            return DefaultJudge(
+                model, settings.get(BASE_URL), settings.get(KEY_FROM), source, tuning
+            )
     return DefaultJudge()
 
 
 def _require_known(environment: Mapping[str, str]) -> None:
     """Raise InputError for a variable that nothing reads, but that looks like one of ours."""
-    known = {name.removeprefix(_OURS): name for name in (*_NAMES, _KEY)}
+    names = {name.removeprefix(_OURS): name for name in (*_NAMES, _KEY)}
     for name in sorted(environment):
         if name in _TUNED:
             raise InputError(
@@ -133,10 +135,10 @@ def _require_known(environment: Mapping[str, str]) -> None:
                 "`dagengine judge check --save` writes it beside its judge"
             )
         rest = name.removeprefix(_OURS)
-        if name.startswith(_OURS) and rest not in known:
-            near = did_you_mean(rest, known, cutoff=0.75)
+        if name.startswith(_OURS) and rest not in names:
+            near = did_you_mean(rest, names, cutoff=0.75)
             if near:
-                meant = next(full for part, full in known.items() if repr(part) in near)
+                meant = next(full for part, full in names.items() if repr(part) in near)
                 raise InputError(f"unknown environment variable {name}; did you mean {meant}?")
 
 
@@ -166,7 +168,7 @@ def _places() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 def read_settings(path: Path) -> dict[str, str]:
     """The `NAME=value` lines of a file; raises InputError for a line that is not valid."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -176,8 +178,8 @@ def read_settings(path: Path) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if not sign or name not in _SETTINGS:
-            known = f"write NAME=value, where NAME is {', '.join(_SETTINGS)}"
-            hint = did_you_mean(name, _SETTINGS) or known
+            usage = f"write NAME=value, where NAME is {', '.join(_SETTINGS)}"
+            hint = did_you_mean(name, _SETTINGS) or usage
             raise InputError(f"{path}, line {number}: {name!r:.60} is not a setting; {hint}")
         if name in _TUNED:
             read, meaning = _READERS[_TUNED[name]]
@@ -185,8 +187,8 @@ def read_settings(path: Path) -> dict[str, str]:
                 read(value)
             except ValueError:
                 raise InputError(f"{path}, line {number}: {name} must be {meaning}") from None
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def write_settings(path: Path, judge: DefaultJudge) -> None:

@@ -70,9 +70,11 @@ class EmbeddingJudge(EndpointJudge[EmbeddingConnection]):
             raise UnsupportedError(
                 f"{self._name} only gives vectors; use another judge for this question"
             )
-        shown = next(one["content"] for one in question.messages if one["role"] == "user")
-        found = _FENCED.match(shown)
-        body = {"model": self.model, "input": found[1] if found else shown, **self._parameters}
+        shown = next(
+            message["content"] for message in question.messages if message["role"] == "user"
+        )
+        fenced = _FENCED.match(shown)
+        body = {"model": self.model, "input": fenced[1] if fenced else shown, **self._parameters}
         try:
             async with self.session() as connection:
                 content = await connection.send(body)

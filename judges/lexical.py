@@ -159,8 +159,8 @@ class LexicalJudge:
             raise _unsupported(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, system)
         judge = self._rule(meaning, _texts_for(meaning, around))
-        found = [self._verdict(judge(text), meaning, allowed) for text in items]
-        return [{**name, **one} for name, one in zip(names, found, strict=True)]
+        verdicts = [self._verdict(judge(text), meaning, allowed) for text in items]
+        return [{**name, **verdict} for name, verdict in zip(names, verdicts, strict=True)]
 
     def _meaning(self, question: Question[Any], label: str, system: str) -> Meaning:
         meaning = self._known_meaning(label, system)
@@ -181,16 +181,16 @@ class LexicalJudge:
                 return meaning
         return None
 
-    def _verdict(self, found: Overlap, meaning: Meaning, allowed: Sequence[str]) -> Fields:
+    def _verdict(self, overlap: Overlap, meaning: Meaning, allowed: Sequence[str]) -> Fields:
         needed = self._needed[meaning]
-        unsure = "idk" in allowed and found.share >= self._doubt * needed
-        verdict = "yes" if found.share >= needed else "idk" if unsure else "no"
-        return {"reason": f"{found.reason} ({needed:.0%} needed)", "verdict": verdict}
+        unsure = "idk" in allowed and overlap.share >= self._doubt * needed
+        verdict = "yes" if overlap.share >= needed else "idk" if unsure else "no"
+        return {"reason": f"{overlap.reason} ({needed:.0%} needed)", "verdict": verdict}
 
     def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], Overlap]:
         """How items are compared with the evidence; words of the evidence are counted once."""
-        each = [words_of(one, self._stem) for text in texts for one in sentences(text)]
-        together = {key: word for one in each for key, word in one.items()}
+        each = [words_of(sentence, self._stem) for text in texts for sentence in sentences(text)]
+        together = {key: word for words in each for key, word in words.items()}
         rules: dict[Meaning, Callable[[dict[str, str]], Overlap]] = {
             "supported": lambda item: supported(item, each, together),
             "relevant": lambda item: relevant(item, together),
@@ -211,8 +211,8 @@ def _share_of(name: str, value: float) -> float:
 def _known(meanings: Mapping[str, Meaning]) -> dict[str, Meaning]:
     for label, meaning in meanings.items():
         if meaning not in get_args(Meaning):
-            known = ", ".join(map(repr, get_args(Meaning)))
-            raise InputError(f"the meaning of {label!r} must be one of {known}, got {meaning!r}")
+            allowed = ", ".join(map(repr, get_args(Meaning)))
+            raise InputError(f"the meaning of {label!r} must be one of {allowed}, got {meaning!r}")
     return dict(meanings)
 
 
@@ -261,15 +261,15 @@ def _is_verdict_list(schema: Fields) -> bool:
 def _resolved(shape: Fields, schema: Fields) -> Fields:
     """A part of a schema, looked up where it is defined apart."""
     name = str(shape.get("$ref", "")).rpartition("/")[2]
-    found: Fields = schema.get("$defs", {}).get(name, shape)
-    return found
+    definition: Fields = schema.get("$defs", {}).get(name, shape)
+    return definition
 
 
 def _item_of(shape: Fields, schema: Fields) -> Fields:
     """The fields of the items of a list, or of an object of items, each with its schema."""
     items = [shape.get("items", {}), *shape.get("properties", {}).values()]
-    found: Fields = _resolved(items[-1], schema).get("properties", {})
-    return found
+    fields: Fields = _resolved(items[-1], schema).get("properties", {})
+    return fields
 
 
 def _numbered(
@@ -299,14 +299,14 @@ def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
     Unless nothing else is there, or whether items are about it is just what is asked.
     """
     asked = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
-    other = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
-    return (asked or other) if meaning == "relevant" else (other or asked)
+    evidence = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
+    return (asked or evidence) if meaning == "relevant" else (evidence or asked)
 
 
 def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
     """The different sentences of all evidence, the first ones if there is a limit."""
-    found = [one for piece in evidence for one in sentences(piece.text)]
-    kept = list(dict.fromkeys(found))[: shape.get("maxItems")]
+    texts = [sentence for piece in evidence for sentence in sentences(piece.text)]
+    kept = list(dict.fromkeys(texts))[: shape.get("maxItems")]
     if name == "questions":
         return [f"{text.rstrip(_ENDING)}?" for text in kept]
     if {"text", "factual"} <= _item_of(shape, schema).keys():

@@ -251,13 +251,13 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         form = RequestForm(lambda messages: start.body(own, messages))
         try:
             completion = await client.post(form, question)
-            found = alternatives(completion, range(len(completion.token_texts[:1])))
+            following = alternatives(completion, range(len(completion.token_texts[:1])))
         except (JudgeError, openai.OpenAIError, ValueError):
             return answer  # it is a good answer all the same
-        told = start.resolved(tokens, found.get(0, ()))
+        resolved = start.resolved(tokens, following.get(0, ()))
         # The prompt is in the server's cache, and it is the prompt of the answer that is counted.
         more = Usage(output_tokens=usage_of(completion).output_tokens)
-        return replace(answer, tokens=told, usage=answer.usage + more)
+        return replace(answer, tokens=resolved, usage=answer.usage + more)
 
     def _door(self, client: ChatConnection) -> Post:
         """What sends questions: to a server's own interface, where this one loses something."""

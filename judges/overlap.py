@@ -31,11 +31,11 @@ def words_of(text: str, stem: int) -> dict[str, str]:
 
     Numbers are equal as a whole, other words by their first `stem` letters.
     """
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for word in _tokens(text):
         number = any(character.isdigit() for character in word)
-        found.setdefault(word if number else word[:stem], word)
-    return found
+        words.setdefault(word if number else word[:stem], word)
+    return words
 
 
 @lru_cache(maxsize=4096)

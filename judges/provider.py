@@ -116,16 +116,16 @@ class ProviderJudge(SharedJudge):
         from dagengine.judges.wire.bounded import bound
 
         try:
-            found = instructor.from_provider(self.model, async_client=True, **self._options)
+            client = instructor.from_provider(self.model, async_client=True, **self._options)
         except Exception as error:  # noqa: BLE001 - every client has errors of its own
             raise self._setup_error(error) from None
-        return found, bound(found, BodyReader(self.max_bytes), self._options.values())
+        return client, bound(client, BodyReader(self.max_bytes), self._options.values())
 
     def _setup_error(self, error: BaseException) -> JudgeSetupError:
-        said = shortened(f"{type(error).__name__}: {self._public(error)}")
+        cause = shortened(f"{type(error).__name__}: {self._public(error)}")
         provider = self.model.partition("/")[0]
         lacks = f"; {_variables(provider)}" if _lacks_credentials(error) else ""
-        return JudgeSetupError(f"the judge {self.model!r} cannot be set up: {said}{lacks}")
+        return JudgeSetupError(f"the judge {self.model!r} cannot be set up: {cause}{lacks}")
 
     def _public(self, error: object) -> str:
         """The text of an error without secrets."""
@@ -158,14 +158,14 @@ class ProviderJudge(SharedJudge):
                 **most,
             )
         except IncompleteOutputException as error:
-            said = shortened(self._public(error.last_completion), _RAW)
+            raw = shortened(self._public(error.last_completion), _RAW)
             raise RunawayError(
-                f"the answer was cut off at the token limit; {MORE_TOKENS}", said
+                f"the answer was cut off at the token limit; {MORE_TOKENS}", raw
             ) from None
         except InstructorRetryException as error:
             if error.last_completion is not None:
-                said = shortened(self._public(error.last_completion), _RAW)
-                raise UnparseableError(shortened(self._public(error)), said) from None
+                raw = shortened(self._public(error.last_completion), _RAW)
+                raise UnparseableError(shortened(self._public(error)), raw) from None
             failure = self._failure(error.__cause__ or error)
         else:
             return Answer(value, value.model_dump_json(), mode="provider")

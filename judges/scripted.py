@@ -42,30 +42,30 @@ class ScriptedJudge:
         """One attempt; raises RecordingMissError when the script has nothing to say."""
         if isinstance(self._script, Mapping):
             if question.name not in self._script:
-                known = ", ".join(map(repr, self._script))
+                names = ", ".join(map(repr, self._script))
                 raise RecordingMissError(
-                    f"the script has no answer for {question.name!r}; it has {known}"
+                    f"the script has no answer for {question.name!r}; it has {names}"
                 )
-            given = self._script[question.name]
+            scripted = self._script[question.name]
         else:
-            given = self._script(question)
-            if inspect.isawaitable(given):
-                given = await given
-        if isinstance(given, JudgeError):
-            raise given
-        return self._read(question, given)
+            scripted = self._script(question)
+            if inspect.isawaitable(scripted):
+                scripted = await scripted
+        if isinstance(scripted, JudgeError):
+            raise scripted
+        return self._read(question, scripted)
 
-    def _read(self, question: Question[T], given: Any) -> Answer[T]:
+    def _read(self, question: Question[T], answer: Any) -> Answer[T]:
         fields = question.answer_type.model_fields
         main = next((name for name in ("verdict", "score", "output") if name in fields), None)
-        if isinstance(given, str) and question.parser is not None:
-            return Answer(read_answer(question, given), given, mode="text")
-        if main is not None and not (isinstance(given, dict) and main in given):
-            given = {main: given}
-        if isinstance(given, dict) and "reason" in fields:
-            given = {"reason": "scripted", **given}
-        raw = _JSON.encode(given)
-        return Answer(validated(question, given, raw), raw)
+        if isinstance(answer, str) and question.parser is not None:
+            return Answer(read_answer(question, answer), answer, mode="text")
+        if main is not None and not (isinstance(answer, dict) and main in answer):
+            answer = {main: answer}
+        if isinstance(answer, dict) and "reason" in fields:
+            answer = {"reason": "scripted", **answer}
+        raw = _JSON.encode(answer)
+        return Answer(validated(question, answer, raw), raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ class RecordedJudge:
     async def answer(self, question: Question[T]) -> Answer[T]:
         """The recorded answer; raises RecordingMissError when there is none."""
         key = self._key(question)
-        found = self._recordings.get(key)
-        if found is None:
+        recorded = self._recordings.get(key)
+        if recorded is None:
             raise RecordingMissError(
                 f"nothing was recorded for this question (key {key[:16]}…): its wording, its "
                 "evidence or its order differ from the recording"
             )
-        recording = Recording(found) if isinstance(found, str) else found
+        recording = Recording(recorded) if isinstance(recorded, str) else recorded
         tokens = recording.tokens if question.options.top_logprobs else None
         value = read_answer(question, recording.text)
         return Answer(value, recording.text, tokens, mode="recorded")

@@ -81,21 +81,21 @@ class Noise:
         """
         if truth not in options:
             raise InputError(f"the truth {truth!r} is not one of {list(options)!r}")
-        others = [option for option in options if option != truth]
+        wrong_options = [option for option in options if option != truth]
         left = 1 - self.unparseable
-        wrong = left * (1 - self.first) * self.wrong(repetition) / max(len(others), 1)
+        wrong = left * (1 - self.first) * self.wrong(repetition) / max(len(wrong_options), 1)
         sizes = [(None, self.unparseable), (options[0], left * self.first)]
-        sizes += [(option, wrong) for option in others]
+        sizes += [(option, wrong) for option in wrong_options]
         ends = list(accumulate((size for _, size in sizes), initial=0.0))
-        found = [Span(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
-        return [*found, Span(truth, ends[-1], 1.0)]
+        mistakes = [Span(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
+        return [*mistakes, Span(truth, ends[-1], 1.0)]
 
     def chances(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> dict[Any, float]:
         """The chance of every answer; see `spans`."""
-        found: dict[Any, float] = dict.fromkeys((None, *options), 0.0)
+        by_answer: dict[Any, float] = dict.fromkeys((None, *options), 0.0)
         for span in self.spans(truth, options, repetition):
-            found[span.answer] += span.high - span.low
-        return found
+            by_answer[span.answer] += span.high - span.low
+        return by_answer
 
     def accuracy(self, truth: Any, options: Sequence[Any], times: int = 1) -> float:
         """The chance of the true answer, averaged over repetitions."""
@@ -112,11 +112,11 @@ class Noise:
         if times < 2:
             raise InputError(f"a flip needs two repetitions, got {times}")
         spans = [self.spans(truth, options, repetition) for repetition in range(times)]
-        pairs = [1 - self._agree(one, other) for one, other in combinations(spans, 2)]
+        pairs = [1 - self._agree(left, right) for left, right in combinations(spans, 2)]
         return math.fsum(pairs) / len(pairs)
 
-    def _agree(self, one: Sequence[Span], other: Sequence[Span]) -> float:
-        pairs = [(a, b) for a, b in product(one, other) if a.answer == b.answer]
+    def _agree(self, left: Sequence[Span], right: Sequence[Span]) -> float:
+        pairs = [(a, b) for a, b in product(left, right) if a.answer == b.answer]
         common = math.fsum(max(min(a.high, b.high) - max(a.low, b.low), 0.0) for a, b in pairs)
         apart = math.fsum((a.high - a.low) * (b.high - b.low) for a, b in pairs)
         return self.repetitions * common + (1 - self.repetitions) * apart
@@ -161,8 +161,8 @@ class SimulatedJudge:
         self._seed = seed
         self._item = item
         self.capabilities = Capabilities(text=False, logprobs=probabilities)
-        known = ", with probabilities" if probabilities else ""
-        self.durable_identity = f"simulated {name}, seed {seed}, {self._noise!r}{known}"
+        extra = ", with probabilities" if probabilities else ""
+        self.durable_identity = f"simulated {name}, seed {seed}, {self._noise!r}{extra}"
         # Two truths under one name are two judges.
         self.identity = f"{self.durable_identity} {id(self):x}"
 
@@ -172,9 +172,9 @@ class SimulatedJudge:
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises UnparseableError by the chance asked for."""
-        given = self._given(question)
-        raw = json.dumps(given, ensure_ascii=False)
-        return Answer(validated(question, given, raw), raw, self._tokens(question, raw))
+        fields = self._given(question)
+        raw = json.dumps(fields, ensure_ascii=False)
+        return Answer(validated(question, fields, raw), raw, self._tokens(question, raw))
 
     def _tokens(self, question: Question[T], raw: str) -> tuple[TokenChoice, ...] | None:
         """The answer in three tokens, the middle one with the chances of all options."""
@@ -198,11 +198,15 @@ class SimulatedJudge:
         shapes = schema.get("properties", {})
         if "verdicts" in shapes:
             shape = schema["$defs"]["Item"]["properties"]["verdict"]
-            found = [
-                {"number": place, "verdict": self._drawn(question, one, shape, place), **_REASON}
-                for place, one in enumerate(truth, 1)
+            verdicts = [
+                {
+                    "number": place,
+                    "verdict": self._drawn(question, verdict, shape, place),
+                    **_REASON,
+                }
+                for place, verdict in enumerate(truth, 1)
             ]
-            return {"verdicts": found}
+            return {"verdicts": verdicts}
         main = next((name for name in ("verdict", "score", "output") if name in shapes), None)
         if main is None:
             return dict(truth)
@@ -213,8 +217,8 @@ class SimulatedJudge:
         if not isinstance(self._truth, Mapping):
             return self._truth(question)
         if question.name not in self._truth:
-            known = ", ".join(map(repr, self._truth))
-            raise RecordingMissError(f"no truth is known for {question.name!r}, only for {known}")
+            names = ", ".join(map(repr, self._truth))
+            raise RecordingMissError(f"no truth is known for {question.name!r}, only for {names}")
         return self._truth[question.name]
 
     def _drawn(
@@ -222,10 +226,10 @@ class SimulatedJudge:
     ) -> Any:
         noise, repetition = self.noise_of(question.name), question.options.repetition
         draw = self._draw(noise, question, place)
-        found = noise.answer(draw, truth, _options(shape, truth), repetition)
-        if found is None:
+        answer = noise.answer(draw, truth, _options(shape, truth), repetition)
+        if answer is None:
             raise UnparseableError(_OUTSIDE, raw=_OUTSIDE)
-        return found
+        return answer
 
     def _draw(self, noise: Noise, question: Question[T], place: int) -> float:
         """A number from 0 to 1: the question's own, or one in common."""

@@ -108,7 +108,7 @@ def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
         return
 
 
-def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> Iterator[Problem]:
+def _labels(slot: Slot, labels: set[str], wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Whether everything a prompt refers to is there for certain."""
     node = slot.node
     assert node is not None
@@ -119,17 +119,17 @@ def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> It
     if not node.asks:
         return
     for word in dict.fromkeys(_BACKTICKS.findall(node.text)):
-        if is_known_field(word) and word not in known:
+        if is_known_field(word) and word not in labels:
             if not _reads_field(slot, word):
                 hint = f"add {word!r} to evaluation_params, or drop the backticks"
                 message = f"it mentions the field `{word}` but does not read it"
                 yield report("field-not-read", node, message, hint, "warning")
         elif word in slot.fields:
             continue
-        elif word in known:
+        elif word in labels:
             yield from _certain(slot, word, wiring, report)
-        elif did_you_mean(word, [*known, *known_fields()], cutoff=0.8):
-            hint = name_hint(word, [*known, *known_fields()])
+        elif did_you_mean(word, [*labels, *known_fields()], cutoff=0.8):
+            hint = name_hint(word, [*labels, *known_fields()])
             yield report("label-unknown", node, f"nothing is called `{word}`", hint)
 
 
@@ -164,9 +164,9 @@ def _certain(slot: Slot, label: str, wiring: Wiring, report: Reporter) -> Iterat
     # One of several alternatives with the same label may always be there.
     if producers and wiring.certain(slot, [source.slot for source in producers]):
         return
-    what = "may not have run" if producers else "is not read by this node"
+    state = "may not have run" if producers else "is not read by this node"
     hint = "name its node in inputs=, which makes it run, or list this node as its child"
-    yield report("label-uncertain", slot.node, f"`{label}` {what}", hint)
+    yield report("label-uncertain", slot.node, f"`{label}` {state}", hint)
 
 
 def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
@@ -180,18 +180,18 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         yield report("template", node, f"the prompt's braces do not match: {error}", hint)
         return
     labels = {source.label for source in slot.sources}
-    known = node.shown([*labels, *slot.fields])
+    shown = node.shown([*labels, *slot.fields])
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
     for name in names:
         base = name.removesuffix(".reason")
-        if base in labels & known and (base == name or base in reasoned):
+        if base in labels & shown and (base == name or base in reasoned):
             yield from _certain(slot, base, wiring, report)
-        elif name not in known:
-            hint = name_hint(name, known)
+        elif name not in shown:
+            hint = name_hint(name, shown)
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
     used = {name.removesuffix(".reason") for name in names} | set(names)
-    for name in sorted(known - used):
+    for name in sorted(shown - used):
         hint = "use it in the prompt, or remove it from what the node reads"
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
 
@@ -274,11 +274,11 @@ def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
 
 def _above(place: object, first: dict[Any, Any]) -> set[Any]:
     """What `place` is never live without, by immediate dominators."""
-    found: set[Any] = set()
+    dominators: set[Any] = set()
     while first.get(place) not in (None, place):
         place = first[place]
-        found.add(place)
-    return found
+        dominators.add(place)
+    return dominators
 
 
 def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
@@ -289,16 +289,16 @@ def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
     if not scope.terminals:
         return
     scores = [slot.score if slot.kind == "verdict" else None for slot in scope.terminals]
-    known = [score for score in scores if score is not None]
-    if len(known) < len(scores):
+    stated = [score for score in scores if score is not None]
+    if len(stated) < len(scores):
         return
-    if max(known) < threshold:
-        message = f"no verdict reaches the threshold {threshold}; the best is {max(known)}"
+    if max(stated) < threshold:
+        message = f"no verdict reaches the threshold {threshold}; the best is {max(stated)}"
         yield report(
             "threshold-unreachable", None, message, "lower it, or raise a score", "warning"
         )
-    elif min(known) >= threshold:
-        message = f"every verdict meets the threshold {threshold}; the worst is {min(known)}"
+    elif min(stated) >= threshold:
+        message = f"every verdict meets the threshold {threshold}; the worst is {min(stated)}"
         yield report("threshold-trivial", None, message, "raise it, or lower a score", "warning")
 
 

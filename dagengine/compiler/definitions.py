@@ -29,7 +29,7 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     The node "" stands for the settings of the metric and of the metrics nested in it.
     """
     scopes = [scope.spec for scope in plan.scopes if scope.slots[0] in metric.slots]
-    found = {"": digest([[getattr(spec, name) for name in _STEADY] for spec in scopes])}
+    hashes = {"": digest([[getattr(spec, name) for name in _STEADY] for spec in scopes])}
     for slot in (plan.slots[number] for number in metric.slots):
         if slot.unit != NONE:
             leads = [
@@ -39,9 +39,9 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
             reads = [plan.slots[number].name for number in slot.reads]
             starts = [plan.slots[number].name for number in slot.activates]
             node = plan.units[slot.unit].node
-            said = _plain({k: v for k, v in vars(node).items() if k not in _EDGES}, ())
-            found[slot.name] = digest([type(node).__qualname__, said, leads, reads, starts])
-    return found
+            settings = _plain({k: v for k, v in vars(node).items() if k not in _EDGES}, ())
+            hashes[slot.name] = digest([type(node).__qualname__, settings, leads, reads, starts])
+    return hashes
 
 
 _EDGES = {"children", "inputs", "then"}

@@ -54,12 +54,12 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
     """
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
     for slot in slots:
-        known, value = (slot, False), (slot, True)
+        liveness, value = (slot, False), (slot, True)
         graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
         unsure = (source.slot for source in slot.sources if not source.certain)
         graph.add_edges_from(((source, False), value) for source in unsure)
         open_targets = (target for target in slot.leads_to() if not target.given)
-        graph.add_edges_from((known, (target, False)) for target in open_targets)
+        graph.add_edges_from((liveness, (target, False)) for target in open_targets)
         verdicts = (target for _, target in slot.branches if not target.given)
         graph.add_edges_from((value, (target, False)) for target in verdicts)
     parts = nx.strongly_connected_components(graph)
@@ -120,14 +120,14 @@ class _Dominators:
 
     def below(self, tops: set[Slot]) -> set[Slot]:
         """Slots strictly dominated by one of `tops`."""
-        found: set[Slot] = set()
+        dominated: set[Slot] = set()
         waiting: list[Slot] = list(tops)
         while waiting:
             for child in self._children.get(waiting.pop(), ()):
-                if child not in found:
-                    found.add(child)
+                if child not in dominated:
+                    dominated.add(child)
                     waiting.append(child)
-        return found
+        return dominated
 
 
 def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> None:

@@ -34,8 +34,8 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
     specs = [metric.spec() for metric in as_metrics(metrics)]
     problems += name_problems([spec.name for spec in specs])
     for spec in specs:
-        found, wiring = check(spec)
-        problems += found
+        mistakes, wiring = check(spec)
+        problems += mistakes
         if wiring is not None:
             wirings.append(wiring)
     if any(problem.severity == "error" for problem in problems):
@@ -47,10 +47,10 @@ def name_problems(names: Sequence[str]) -> list[Problem]:
     """Names that are empty or shared: results are told apart by the names of the metrics."""
     hint = "give every metric its own name"
     return [
-        Problem("metric-name", f"metric {name!r}", what, hint)
+        Problem("metric-name", f"metric {name!r}", problem, hint)
         for name, count in Counter(names).items()
-        for what in (_name_problem(name, count),)
-        if what
+        for problem in (_name_problem(name, count),)
+        if problem
     ]
 
 
@@ -197,7 +197,7 @@ class _Compiler:
                 feeds=tuple(feeds[index]),
                 causes=len(causes[index]),
                 reads=tuple(self.number[source.slot] for source in slot.sources),
-                tangle=tuple(sorted(self.number[other] for other in slot.tangle)),
+                tangle=tuple(sorted(self.number[member] for member in slot.tangle)),
                 made_by=tuple(causes[index]) if slot.tangle else (),
             )
 

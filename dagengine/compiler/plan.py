@@ -156,8 +156,8 @@ class Plan:
 
 def place_of(model: Any, models: Sequence[Any]) -> int | None:
     """The place in `models` of an equal name or of the very same object; None without one."""
-    for place, known in enumerate(models):
-        if known is model or (isinstance(model, str) and known == model):
+    for place, candidate in enumerate(models):
+        if candidate is model or (isinstance(model, str) and candidate == model):
             return place
     return None
 
@@ -191,10 +191,10 @@ def unsupported(
         for number in sorted(unknown)
         if any(cause not in unknown and is_open(cause) for cause in plan.slots[number].made_by)
     ]
-    found = set(supported)
+    stay = set(supported)
     for support in supported:  # grows while we go
-        for number in sorted(unknown - found):
+        for number in sorted(unknown - stay):
             if support in plan.slots[number].made_by:
-                found.add(number)
+                stay.add(number)
                 supported.append(number)
-    return sorted(unknown - found)
+    return sorted(unknown - stay)

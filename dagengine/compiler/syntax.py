@@ -100,18 +100,18 @@ def hopeless(graph: Graph, name: str) -> list[Problem]:
     report = Reporter(name)
     if not graph.root_nodes:
         return [_no_root(report)]
-    found = list(_misfits(graph, report))
-    if not found:
+    problems = list(_misfits(graph, report))
+    if not problems:
         nodes = graph.nodes()
-        found += _cycle(nodes, report)
-        found += roots_below(graph, report)
-        found += [one for node in nodes for one in _node_problems(node, report)]
-        found += [
+        problems += _cycle(nodes, report)
+        problems += roots_below(graph, report)
+        problems += [mistake for node in nodes for mistake in _node_problems(node, report)]
+        problems += [
             reads_nothing(root, report)
             for root in graph.root_nodes
             if root.branches() and not root.evaluation_params and not root.inputs
         ]
-    return [problem for problem in found if problem.code in _HOPELESS]
+    return [problem for problem in problems if problem.code in _HOPELESS]
 
 
 def _no_root(report: Reporter) -> Problem:
@@ -133,8 +133,8 @@ def roots_below(graph: Graph, report: Reporter) -> Iterator[Problem]:
         parents = [p for p in parents if not nx.has_path(edges, root, p)]
         if parents:
             hint = f"start from {parents[0].title!r} alone, or remove that edge"
-            what = "another root" if parents[0] in roots else repr(parents[0].title)
-            yield report("root-reachable", root, f"a root is also below {what}", hint)
+            parent = "another root" if parents[0] in roots else repr(parents[0].title)
+            yield report("root-reachable", root, f"a root is also below {parent}", hint)
 
 
 def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
@@ -158,19 +158,19 @@ def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
         elif not isinstance(root, BaseNode):
             yield _not_a_node(repr(root), "root_node", report)
     for node in graph.nodes():
-        for role, others in (("children", node.children), ("inputs", node.inputs)):
-            for other in others:
-                if not isinstance(other, BaseNode):
-                    yield _not_a_node(repr(other), f"{role} of {node.title!r}", report)
-                elif isinstance(other, VerdictNode) and not _may_have_verdicts(node, role):
+        for role, neighbours in (("children", node.children), ("inputs", node.inputs)):
+            for neighbour in neighbours:
+                if not isinstance(neighbour, BaseNode):
+                    yield _not_a_node(repr(neighbour), f"{role} of {node.title!r}", report)
+                elif isinstance(neighbour, VerdictNode) and not _may_have_verdicts(node, role):
                     hint = "put the verdict under the judgement that decides it"
-                    message = f"{other.title} is among the {role} of a {node.kind} node"
+                    message = f"{neighbour.title} is among the {role} of a {node.kind} node"
                     yield report("verdict-misplaced", node, message, hint)
 
 
-def _not_a_node(what: str, role: str, report: Reporter) -> Problem:
+def _not_a_node(value: str, role: str, report: Reporter) -> Problem:
     hint = "use a node; fields belong in evaluation_params=, metrics and scores under a verdict"
-    return report("not-a-node", None, f"{role} contains {what}", hint)
+    return report("not-a-node", None, f"{role} contains {value}", hint)
 
 
 def _may_have_verdicts(node: BaseNode, role: str) -> bool:

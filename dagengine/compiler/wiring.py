@@ -191,8 +191,10 @@ def _read_as_before(
         if not node.asks or not node.branches() or slot.fields or slot.sources:
             continue
         before = [scope.slots[gate] for gate in graph if gate in gates.get(node, ())]
-        slot.fields = tuple(dict.fromkeys(path for one in before for path in one.fields))
-        read = {source.slot: source.label for one in before for source in one.sources}
+        slot.fields = tuple(
+            dict.fromkeys(path for judgement in before for path in judgement.fields)
+        )
+        read = {source.slot: source.label for judgement in before for source in judgement.sources}
         slot.sources = [Source(source, label, pulled=False) for source, label in read.items()]
 
 
@@ -208,14 +210,14 @@ def gates_of(nodes: Iterable[BaseNode]) -> dict[BaseNode, set[BaseNode]]:
 
 def _always_live(roots: Iterable[BaseNode], gates: Container[BaseNode]) -> set[BaseNode]:
     """Nodes that are live whenever their metric is: no verdict has a part in it."""
-    found: set[BaseNode] = set()
+    live: set[BaseNode] = set()
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in live:
+            live.add(node)
             waiting += [*node.inputs, *(n for n in node.successors() if n not in gates)]
-    return found
+    return live
 
 
 def _comes_before(graph: nx.DiGraph[BaseNode], node: BaseNode, decisions: set[BaseNode]) -> bool:

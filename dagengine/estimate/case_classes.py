@@ -52,14 +52,14 @@ class CaseClasses:
             if all(read_field(case, path) is not None for path, _ in metric.required)
             and nothing_to_judge(metric.spec.judged, case) is None
         )
-        found = self._lookahead.look(case, self._wanted_by(metrics))
-        key = metrics, tuple((p.forecast, p.asked, len(p.keys)) for p in found.values())
+        estimates = self._lookahead.look(case, self._wanted_by(metrics))
+        key = metrics, tuple((p.forecast, p.asked, len(p.keys)) for p in estimates.values())
         case_class = self._known.get(key)
         if case_class is None:
             if len(self._known) >= _CLASSES:
                 self._known.clear()
-            case_class = self._known[key] = self._case_class(metrics, found)
-        return case_class, found
+            case_class = self._known[key] = self._case_class(metrics, estimates)
+        return case_class, estimates
 
     def _wanted(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
@@ -68,37 +68,44 @@ class CaseClasses:
         units = self.units_of[metric]
         return self._walker.paths(metric, dict(zip(units, forecasts, strict=True)))
 
-    def _case_class(self, metrics: tuple[int, ...], found: Mapping[int, UnitEstimate]) -> CaseClass:
+    def _case_class(
+        self, metrics: tuple[int, ...], estimates: Mapping[int, UnitEstimate]
+    ) -> CaseClass:
         paths = {
             metric: self._find_paths(
-                metric, tuple(found[u].forecast for u in self.units_of[metric])
+                metric, tuple(estimates[u].forecast for u in self.units_of[metric])
             )
             for metric in metrics
             if self.units_of[metric]
         }
-        asked = {u: _NONE if self._plan.units[u].constant else p.asked for u, p in found.items()}
+        asked = {
+            u: _NONE if self._plan.units[u].constant else p.asked for u, p in estimates.items()
+        }
         chances: dict[int, float] = {}
-        for one in paths.values():
-            for unit, chance in one.chances().items():
+        for ways in paths.values():
+            for unit, chance in ways.chances().items():
                 chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
-        sure = frozenset().union(*(one.sure for one in paths.values()))
+        sure = frozenset().union(*(ways.sure for ways in paths.values()))
         reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
         words = {
             u: QuestionCount.exactly(0 if self._plan.units[u].constant else len(p.keys))
-            for u, p in found.items()
+            for u, p in estimates.items()
         }
         return CaseClass(
             paths=paths,
             metrics={
-                metric: _joint({metric: one}, asked, one.chances()) for metric, one in paths.items()
+                metric: _joint({metric: ways}, asked, ways.chances())
+                for metric, ways in paths.items()
             },
             reasons=reasons,
             whole=_joint(paths, asked, chances) + sum(reasons.values(), Bounds()),
             worded=_joint(paths, words, chances).least,
-            units={u: _unit_bounds(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
+            units={
+                u: _unit_bounds(p.asked, u in sure, chances.get(u)) for u, p in estimates.items()
+            },
             chances=chances,
             sure=sure,
-            depth=max((p.depth for one in paths.values() for p in one.found), default=0)
+            depth=max((path.depth for ways in paths.values() for path in ways.found), default=0)
             + sum(reason.most or 0 for reason in reasons.values()),
         )
 
@@ -107,10 +114,10 @@ class CaseClasses:
         spec = self._plan.metrics[metric].spec
         if not (spec.judged_reason and spec.include_reason):
             return Bounds()
-        found = paths.found if paths else ()
-        fails = [path.weight for path in found if path.fails]
+        ways = paths.found if paths else ()
+        fails = [path.weight for path in ways if path.fails]
         least = not fails and not _may_turn_away(self._plan, metric)
-        return Bounds(int(least), 1 - sum(fails), int(not found or len(fails) < len(found)))
+        return Bounds(int(least), 1 - sum(fails), int(not ways or len(fails) < len(ways)))
 
 
 def _units(plan: Plan, metric: int) -> tuple[int, ...]:
@@ -134,21 +141,21 @@ def _joint(
     """Questions of several metrics on one case, units that they share counted once."""
     size = max(asked, default=-1) + 1
     low, high = [0] * size, [0] * size
-    for unit, one in asked.items():
-        low[unit], high[unit] = one.least, one.most or 0
+    for unit, count in asked.items():
+        low[unit], high[unit] = count.least, count.most or 0
     likely = sum(chance * asked[unit].likely for unit, chance in chances.items())
     shared_most = shared_least = 0
-    unbounded = any(asked[unit].most is None for one in paths.values() for unit in one.possible)
+    unbounded = any(asked[unit].most is None for ways in paths.values() for unit in ways.possible)
     for unit in chances:
-        sure = sum(unit in one.sure for one in paths.values())
-        possible = sum(unit in one.possible for one in paths.values())
+        sure = sum(unit in ways.sure for ways in paths.values())
+        possible = sum(unit in ways.possible for ways in paths.values())
         shared_most += max(sure - 1, 0) * high[unit]
         shared_least += max(possible - 1, 0) * high[unit]
-    certain = frozenset().union(*(one.sure for one in paths.values()))
+    certain = frozenset().union(*(ways.sure for ways in paths.values()))
     least = sum(low[unit] for unit in certain)
     if not unbounded:
-        least = max(least, sum(one.least(low) for one in paths.values()) - shared_least)
-    most = sum(one.most(high) for one in paths.values()) - shared_most
+        least = max(least, sum(ways.least(low) for ways in paths.values()) - shared_least)
+    most = sum(ways.most(high) for ways in paths.values()) - shared_most
     return Bounds(least, likely, None if unbounded else most)
 
 

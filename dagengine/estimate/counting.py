@@ -100,20 +100,20 @@ class _Counting:
         self.equal = EqualQuestions()
 
     def add(self, case: TestCase) -> None:
-        case_class, found = self.classes.look(case)
-        self._count(case_class, found)
+        case_class, estimates = self.classes.look(case)
+        self._count(case_class, estimates)
         if self.packs is not None:
-            self.travel += self.packs.travel(case, found)
+            self.travel += self.packs.travel(case, estimates)
 
-    def _count(self, case_class: CaseClass, found: Mapping[int, UnitEstimate]) -> None:
+    def _count(self, case_class: CaseClass, estimates: Mapping[int, UnitEstimate]) -> None:
         self.spread.add(case_class.whole.likely)
         self.whole += case_class.whole
         self.worded += case_class.worded
         self.depth = max(self.depth, case_class.depth)
         for metric, reason in case_class.reasons.items():
             bounds = case_class.metrics.get(metric, NO_QUESTIONS)
-            self.sums[metric].add(bounds, reason, case_class.paths.get(metric), found)
-        for unit, estimated in found.items():
+            self.sums[metric].add(bounds, reason, case_class.paths.get(metric), estimates)
+        for unit, estimated in estimates.items():
             if unit not in case_class.chances:
                 continue
             chance, sums = case_class.chances[unit], self.nodes[unit]
@@ -227,7 +227,11 @@ class _Counting:
                     calls += reason.asked.likely
                     tokens_in += reason.input_tokens
                     tokens_out += reason.output_tokens
-        packing = [n for n, one in enumerate(self.asked) if one.capabilities.packs is not None]
+        packing = [
+            n
+            for n, asked_judge in enumerate(self.asked)
+            if asked_judge.capabilities.packs is not None
+        ]
         if judge in packing[:1]:
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
@@ -265,7 +269,11 @@ class _MetricSums:
     exact: bool = True
 
     def add(
-        self, bounds: Bounds, reason: Bounds, paths: Paths | None, found: Mapping[int, UnitEstimate]
+        self,
+        bounds: Bounds,
+        reason: Bounds,
+        paths: Paths | None,
+        estimates: Mapping[int, UnitEstimate],
     ) -> None:
         bounds += reason
         self.least = min(self.least, bounds.least) if self.cases else bounds.least
@@ -277,7 +285,7 @@ class _MetricSums:
             return
         self.exact &= paths.exact
         for path in paths.found:
-            counts = tuple(found[unit].asked.most for unit in path.units)
+            counts = tuple(estimates[unit].asked.most for unit in path.units)
             rank = sum(float("inf") if n is None else n for n in counts), path.depth
             if rank > self.rank:
                 self.rank, self.worst = rank, (path, counts)
@@ -288,10 +296,10 @@ def _share(unit: Unit, judge: int, asked: Sequence[Judge]) -> float:
     shares = (1.0,) if unit.node.panel is None else unit.node.panel.shares
     return sum(
         share
-        for one, share in zip(unit.judges, shares, strict=True)
-        if answering(unit, one, asked) == judge
+        for voter, share in zip(unit.judges, shares, strict=True)
+        if answering(unit, voter, asked) == judge
     )
 
 
-def _greater(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else max(one, other)
+def _greater(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else max(left, right)

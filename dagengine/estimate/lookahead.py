@@ -75,7 +75,7 @@ class Lookahead:
         """
         self._plan = plan
         self._asked = [asked[unit.judges[0]] if asked else None for unit in plan.units]
-        self._units = [_decided(*one) for one in zip(plan.units, self._asked, strict=True)]
+        self._units = [_decided(*pair) for pair in zip(plan.units, self._asked, strict=True)]
         self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]
@@ -84,25 +84,25 @@ class Lookahead:
 
     def look(self, case: TestCase, wanted: Sequence[int]) -> dict[int, UnitEstimate]:
         """An estimate of each unit wanted (what they read is wanted, too)."""
-        known: dict[int, NodeValue] = {}
-        found: dict[int, UnitEstimate] = {}
+        outputs: dict[int, NodeValue] = {}
+        estimates: dict[int, UnitEstimate] = {}
         likes: dict[int, int] = {}
         fields = {path: read_field(case, path) for path in self._plan.fields}
         marks = {path: _mark(value) for path, value in fields.items()}
         for number in wanted:  # sources come first
             if number in self._constants:
-                found[number], value = self._constants[number]
+                estimates[number], value = self._constants[number]
             else:
                 unit = self._units[number]
-                found[number], value = self._estimate(unit, case, fields, known)
+                estimates[number], value = self._estimate(unit, case, fields, outputs)
                 if unit.constant:
-                    self._constants[number] = found[number], value
+                    self._constants[number] = estimates[number], value
             if value is not None:
-                known[number] = value
+                outputs[number] = value
             likes[number] = self._like(number, case, marks, likes)
-            if found[number].asked.most != 0 and not found[number].keys:
-                found[number] = replace(found[number], like=likes[number])
-        return found
+            if estimates[number].asked.most != 0 and not estimates[number].keys:
+                estimates[number] = replace(estimates[number], like=likes[number])
+        return estimates
 
     def _like(
         self, number: int, case: TestCase, marks: Mapping[str, int], likes: Mapping[int, int]
@@ -120,33 +120,33 @@ class Lookahead:
         unit: Unit,
         case: TestCase,
         values: Mapping[str, Any],
-        known: Mapping[int, NodeValue],
+        outputs: Mapping[int, NodeValue],
     ) -> tuple[UnitEstimate, NodeValue | None]:
         fields = tuple([(path, values[path]) for path in unit.reads])
         if any([value is None for _, value in fields]):  # noqa: C419 - faster for these few
             return _FAILS, None
         # Whether a source that may be dead is there, only the run can tell.
         inputs = {
-            label: known[source].value
+            label: outputs[source].value
             for label, source, slot in unit.sources
-            if slot == ALWAYS and source in known
+            if slot == ALWAYS and source in outputs
         }
-        given = Given(fields, tuple(inputs.items()), case)
+        reads = Given(fields, tuple(inputs.items()), case)
         if len(inputs) == len(unit.sources):
-            return self._known(unit, given)
+            return self._known(unit, reads)
         asked = unit.node.asked({**dict(fields), **inputs}, self._items)
-        return self._guessed(unit, given, asked), None
+        return self._guessed(unit, reads, asked), None
 
-    def _known(self, unit: Unit, given: Given) -> tuple[UnitEstimate, NodeValue | None]:
+    def _known(self, unit: Unit, reads: Given) -> tuple[UnitEstimate, NodeValue | None]:
         """A unit that reads nothing but what is known."""
-        asked = unit.node.asked(dict((*given.fields, *given.inputs)), self._items)
+        asked = unit.node.asked(dict((*reads.fields, *reads.inputs)), self._items)
         if not (asked.most == 0 or unit.node.asks) or not self._telling[unit.index]:
-            return self._guessed(unit, given, asked), None
-        first = _first_step(unit, given)
+            return self._guessed(unit, reads, asked), None
+        first = _first_step(unit, reads)
         if isinstance(first, NodeValue):
             return self._decided(unit, first)
         if first is None:
-            return self._guessed(unit, given, asked), None
+            return self._guessed(unit, reads, asked), None
         if isinstance(first, Exception):
             return _FAILS, None
         return self._worded(unit, asked, first), None
@@ -180,35 +180,35 @@ class Lookahead:
             ),
         )
 
-    def _guessed(self, unit: Unit, given: Given, asked: QuestionCount) -> UnitEstimate:
+    def _guessed(self, unit: Unit, reads: Given, asked: QuestionCount) -> UnitEstimate:
         """A unit whose questions depend on what a judge will say."""
         if asked.most == 0:
             return _IDLE
         if not unit.node.asks:
             return UnitEstimate(UnitForecast(1), asked)
-        around, answer = self._size(unit, given)
-        read = sum(text_tokens(str(value)) for _, value in given.fields)
+        around, answer = self._size(unit, reads)
+        read = sum(text_tokens(str(value)) for _, value in reads.fields)
         tokens = asked.likely * (around + read), asked.likely * answer
         return UnitEstimate(UnitForecast(asked.in_a_row), asked, (), *tokens)
 
-    def _size(self, unit: Unit, given: Given) -> tuple[float, float]:
+    def _size(self, unit: Unit, reads: Given) -> tuple[float, float]:
         """Tokens of one question besides the case's fields, and of its answer.
 
         From a prompt in which sentences stand for what is not known; where the node cannot
         make one of them, from its instructions.
         """
         if unit.index not in self._sizes:
-            known = dict(given.inputs)
+            values = dict(reads.inputs)
             stand_in = [_STAND_IN] * self._items
-            inputs = tuple((label, known.get(label, stand_in)) for label, _, _ in unit.sources)
-            first = _first_step(unit, replace(given, inputs=inputs))
+            inputs = tuple((label, values.get(label, stand_in)) for label, _, _ in unit.sources)
+            first = _first_step(unit, replace(reads, inputs=inputs))
             size = text_tokens(unit.node.text) + _AROUND, 2.0 * _REASON
             judge = self._asked[unit.index]
             if isinstance(first, list):
                 if judge is not None:
                     first = [_addressed(judge, question) for question in first]
                 sizes = [question_tokens(question, self._items) for question in first]
-                read = sum(text_tokens(str(value)) for _, value in given.fields)
+                read = sum(text_tokens(str(value)) for _, value in reads.fields)
                 around, answer = (sum(part) / len(first) for part in zip(*sizes, strict=True))
                 size = max(around - read, 0.0), answer
             self._sizes[unit.index] = size
@@ -244,10 +244,10 @@ def _telling(plan: Plan, unit: Unit) -> bool:
     return any(slot.feeds or slot.branches or slot.activates for slot in slots)
 
 
-def _first_step(unit: Unit, given: Given) -> NodeValue | list[Question[Any]] | Exception | None:
+def _first_step(unit: Unit, reads: Given) -> NodeValue | list[Question[Any]] | Exception | None:
     """What a node gives or asks at first; None when it waits for something else."""
     with asking_nobody():
-        return first_step(unit.node, given)
+        return first_step(unit.node, reads)
 
 
 def _identity(question: Question[BaseModel]) -> tuple[Any, ...]:

@@ -54,7 +54,9 @@ class PackWalker:
         """How the decisions of one case will travel; what is equal to another case's counts."""
         if not self._deciding:
             return Travel()
-        key = tuple((unit, one.forecast, one.asked.likely) for unit, one in found.items())
+        key = tuple(
+            (unit, estimate.forecast, estimate.asked.likely) for unit, estimate in found.items()
+        )
         shape = self._known.get(key)
         if shape is None:
             shape = self._known[key] = self._average(found)
@@ -64,21 +66,21 @@ class PackWalker:
             shape.questions, shape.requests, shape.unneeded, shape.requests * tokens, spared
         )
 
-    def _average(self, found: Mapping[int, UnitEstimate]) -> Travel:
+    def _average(self, estimates: Mapping[int, UnitEstimate]) -> Travel:
         """The likely travel over all ways through a case, or over some of many."""
         total, waiting = Travel(), list[tuple[int, ...]]([()])
         for _ in range(_WALKS):
-            walk = self._walk(found, follow(waiting.pop()))
+            walk = self._walk(estimates, follow(waiting.pop()))
             total += walk.run(self._most).times(walk.weight)
             waiting += turnings(walk.taken)
             if not waiting:
                 return total
         thrown = throw(random.Random(0))
-        walks = (self._walk(found, thrown).run(self._most) for _ in range(_WALKS))
+        walks = (self._walk(estimates, thrown).run(self._most) for _ in range(_WALKS))
         return sum(walks, Travel()).times(1 / _WALKS)
 
-    def _walk(self, found: Mapping[int, UnitEstimate], choose: Choose) -> _Walk:
-        return _Walk(self._plan, found, self._deciding, self._bringing, self._odds, choose)
+    def _walk(self, estimates: Mapping[int, UnitEstimate], choose: Choose) -> _Walk:
+        return _Walk(self._plan, estimates, self._deciding, self._bringing, self._odds, choose)
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ class _Walk:
         state, now, total = CaseState(self.plan, lacking), 0, Travel()
         while True:
             if state.ready:
-                unit = min(state.ready, key=lambda one: self.plan.units[one].urgency)
+                unit = min(state.ready, key=lambda number: self.plan.units[number].urgency)
                 state.ready.remove(unit)
                 total += self._start(state, unit, now)
             elif self.waiting and not any(unit in self.bringing for _, unit in self.open):
@@ -125,17 +127,17 @@ class _Walk:
         return [number for number in slots if self.plan.slots[number].unit >= 0]
 
     def _start(self, state: CaseState, unit: int, now: int) -> Travel:
-        one = self.found[unit]
-        if one.forecast.fails:
+        estimate = self.found[unit]
+        if estimate.forecast.fails:
             state.fail(unit, FORECAST)
-        elif not one.forecast.rounds:
+        elif not estimate.forecast.rounds:
             self._finish(state, unit)
         elif unit not in self.deciding:
-            heapq.heappush(self.open, (now + one.forecast.rounds, unit))
+            heapq.heappush(self.open, (now + estimate.forecast.rounds, unit))
         elif unit in self.ridden:
             del self.ridden[unit]
             self._finish(state, unit)
-            return Travel(questions=one.asked.likely)
+            return Travel(questions=estimate.asked.likely)
         else:
             self.waiting.append(unit)
         return Travel()
@@ -175,12 +177,12 @@ class _Walk:
 
 def with_writers(judges: Sequence[Judge]) -> list[Judge]:
     """Judges, and behind them those that write for the ones that only decide."""
-    found = list(judges)
+    all_judges = list(judges)
     for judge in judges:
         writer = writer_of(judge)
-        if writer is not None and writer.identity not in {one.identity for one in found}:
-            found.append(writer)
-    return found
+        if writer is not None and writer.identity not in {member.identity for member in all_judges}:
+            all_judges.append(writer)
+    return all_judges
 
 
 def answering(unit: Unit, place: int, judges: Sequence[Judge]) -> int:

@@ -81,7 +81,7 @@ class Paths:
         for path in self.found:
             for unit in path.units:
                 chances[unit] += path.weight
-        return {unit: 1.0 if unit in self.sure else one for unit, one in chances.items()}
+        return {unit: 1.0 if unit in self.sure else chance for unit, chance in chances.items()}
 
 
 def _sum(units: Sequence[int] | frozenset[int], weight: Sequence[int]) -> int:
@@ -148,24 +148,24 @@ def turnings(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
     turns = [turn for turn, _ in taken]
     fresh = max((place for place, turn in enumerate(turns, 1) if turn), default=0)
     return [
-        (*turns[:place], other)
+        (*turns[:place], next_turn)
         for place, (_, count) in enumerate(taken)
         if place >= fresh
-        for other in range(1, count)
+        for next_turn in range(1, count)
     ]
 
 
 def _merge(merged: dict[tuple[frozenset[int], int, bool], Path], path: Path) -> None:
     """Add a path; those that ask the same are one."""
     key = frozenset(path.units), path.depth, path.fails
-    known = merged.get(key)
-    merged[key] = path if known is None else replace(known, weight=known.weight + path.weight)
+    earlier = merged.get(key)
+    merged[key] = path if earlier is None else replace(earlier, weight=earlier.weight + path.weight)
 
 
-def _exact(found: tuple[Path, ...]) -> Paths:
-    sets = [frozenset(path.units) for path in found]
-    kept = [frozenset() if path.fails else units for path, units in zip(found, sets, strict=True)]
-    return Paths(found, True, frozenset.intersection(*kept), frozenset().union(*sets))
+def _exact(paths: tuple[Path, ...]) -> Paths:
+    sets = [frozenset(path.units) for path in paths]
+    kept = [frozenset() if path.fails else units for path, units in zip(paths, sets, strict=True)]
+    return Paths(paths, True, frozenset.intersection(*kept), frozenset().union(*sets))
 
 
 @dataclass(slots=True)
@@ -251,13 +251,13 @@ def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Ver
         return []
     seen = odds.get((plan.metrics[metric].spec.name, slots[0].name), {})
     total = sum(seen.get(verdict, 0) for verdict in slots[0].branches)
-    found: dict[object, tuple[Verdict, float]] = {}
+    options: dict[object, tuple[Verdict, float]] = {}
     for verdict in slots[0].branches:
         share = seen.get(verdict, 0) / total if total else 1 / len(slots[0].branches)
         leads = tuple(
             tuple(t for t in slot.branches[verdict] if plan.slots[t].kind != "verdict")
             for slot in slots
         )
-        first, weight = found.get(leads, (verdict, 0.0))
-        found[leads] = first, weight + share
-    return list(found.values())
+        first, weight = options.get(leads, (verdict, 0.0))
+        options[leads] = first, weight + share
+    return list(options.values())

@@ -246,7 +246,7 @@ def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) 
 
     `prices` of the caller, in US dollars per million tokens, go before the public ones.
     """
-    found = find_price(model, prices)
-    if found is None:
+    price = find_price(model, prices)
+    if price is None:
         return None
-    return (input_tokens * found.input + output_tokens * found.output) / 1_000_000
+    return (input_tokens * price.input + output_tokens * price.output) / 1_000_000

@@ -54,7 +54,7 @@ def too_long_cases(
     of the plan, with their writers behind them, and `facts` what their servers say. Nothing is
     looked at if no window is known.
     """
-    if all(one.window is None for one in facts):
+    if all(server.window is None for server in facts):
         return []
     names = [judge.identity for judge in judges]
     deciding = any(judge.capabilities.decides for judge in judges)
@@ -77,7 +77,7 @@ def too_long_cases(
             if window is not None and tokens > window:
                 long.setdefault(judge, set()).add(number)
                 place = (tokens, number, plan.units[unit].name)
-                longest[judge] = max(longest.get(judge, place), place, key=lambda one: one[0])
+                longest[judge] = max(longest.get(judge, place), place, key=lambda place: place[0])
     return [
         TooLong(
             _named(judges[judge]), facts[judge], len(numbers), looked_at,

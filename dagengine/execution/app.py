@@ -62,13 +62,13 @@ class App:
 
     async def complete(self, golden: Golden | ConversationalGolden) -> TestCase:
         """Call the app; raises what it raises, and InputError for an unusable output."""
-        given = golden.input if isinstance(golden, Golden) and not self._whole else golden
+        argument = golden.input if isinstance(golden, Golden) and not self._whole else golden
         if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
             getattr(self.function, "__call__", None)  # noqa: B004 - objects with an async call
         ):
-            output = await self.function(given)
+            output = await self.function(argument)
         else:
-            output = await in_daemon_thread(partial(self.function, given))
+            output = await in_daemon_thread(partial(self.function, argument))
             if isinstance(output, Awaitable):  # a plain function that hands on a coroutine
                 output = await output
         return _completed(golden, output)
@@ -105,5 +105,5 @@ def _completed(golden: Golden | ConversationalGolden, output: Any) -> TestCase:
             f"it returned {type(output).__name__}; return {wanted}, a mapping of test case "
             "fields, or a test case"
         )
-    known = {key: value for key, value in golden if key != "source_file" and value is not None}
-    return CASE_OF[type(golden)].model_validate({**known, **output})
+    fields = {key: value for key, value in golden if key != "source_file" and value is not None}
+    return CASE_OF[type(golden)].model_validate({**fields, **output})

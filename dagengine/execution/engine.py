@@ -74,9 +74,11 @@ class Settings(TypedDict, total=False):
 def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
     """Raise TypeError for a name that a function taking `**settings` does not have."""
     names = names_of(door, Settings.__annotations__)
-    others = NAMES if door.__name__.endswith("evaluate") else ()
+    accepted = NAMES if door.__name__.endswith("evaluate") else ()
     check_names(
-        f"{door.__name__}() has no argument", [name for name in given if name not in others], names
+        f"{door.__name__}() has no argument",
+        [name for name in given if name not in accepted],
+        names,
     )
 
 
@@ -112,31 +114,31 @@ class Asking:
             yield Gateway(self.limits, self.sink, stored, self.spans, self.purse)
 
 
-def _limits_of(given: object) -> Limits:
-    if given is None or isinstance(given, Limits):
-        return given or DEFAULT_LIMITS
+def _limits_of(limits: object) -> Limits:
+    if limits is None or isinstance(limits, Limits):
+        return limits or DEFAULT_LIMITS
     shown = (
-        ", ".join(f"{name}=…" for name in given) if isinstance(given, Mapping) else "max_calls=…"
+        ", ".join(f"{name}=…" for name in limits) if isinstance(limits, Mapping) else "max_calls=…"
     )
     raise InputError(
-        f"limits must be a Limits object, for instance Limits({shown}), got {given!r:.80}"
+        f"limits must be a Limits object, for instance Limits({shown}), got {limits!r:.80}"
     )
 
 
-def _sink_of(given: Any) -> Any:
-    if given is None or callable(given):
-        return given
-    raise InputError(f"on_attempt must be a function of one Attempt, got {given!r:.80}")
+def _sink_of(sink: Any) -> Any:
+    if sink is None or callable(sink):
+        return sink
+    raise InputError(f"on_attempt must be a function of one Attempt, got {sink!r:.80}")
 
 
 def _refuse_own(settings: Settings) -> None:
     """Raise InputError for what an evaluation inside a node cannot have for itself."""
     own = ("limits", "store", "on_attempt", "tracer")
-    given = [name for name in own if settings.get(name) is not None]
-    if given:
+    refused = [name for name in own if settings.get(name) is not None]
+    if refused:
         raise InputError(
-            f"this code is part of an outer run and uses that run's {given[0]}: leave out "
-            f"{given[0]}= here, and give it to the run"
+            f"this code is part of an outer run and uses that run's {refused[0]}: leave out "
+            f"{refused[0]}= here, and give it to the run"
         )
 
 
@@ -224,9 +226,9 @@ class Engine:
         if self._gateway.replays or (store is not None and store.replay):
             return []
         asked = {judge for unit in self.plan.units if unit.node.asks for judge in unit.judges}
-        found = [self.judges[index] for index in sorted(asked)]
-        writers = [writer_of(judge) for judge in found]
-        return list(dict.fromkeys([*found, *(one for one in writers if one is not None)]))
+        judges = [self.judges[index] for index in sorted(asked)]
+        writers = [writer_of(judge) for judge in judges]
+        return list(dict.fromkeys([*judges, *(writer for writer in writers if writer is not None)]))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -465,8 +467,8 @@ def _refusal(judge: Judge, node: AskingNode, metric: str) -> str | None:
         judge = writer
     able = judge.capabilities.schema if node.parser is None else judge.capabilities.text
     if not able:
-        what = "a structured answer" if node.parser is None else "plain text for its parser"
-        return f"it needs {what}, which {judge.identity} cannot give"
+        answer = "a structured answer" if node.parser is None else "plain text for its parser"
+        return f"it needs {answer}, which {judge.identity} cannot give"
     refuses: Callable[[Question[Any]], str | None] | None = getattr(judge, "refuses", None)
     example = example_question(node)
     return refuses(example) if refuses and example else None

@@ -269,13 +269,13 @@ async def a_evaluate(
     """
     check_settings(a_evaluate, settings)
     rows: list[CaseResult] = []
-    given = translated(cast("dict[str, Any]", settings), show)
-    settings, show = cast("Settings", given.settings), given.show
+    translation = translated(cast("dict[str, Any]", settings), show)
+    settings, show = cast("Settings", translation.settings), translation.show
     metrics = as_metrics(metrics)
-    verbose = [_verbosely(metric, given.verbose) for metric in metrics]
+    verbose = [_verbosely(metric, translation.verbose) for metric in metrics]
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
-    manifest = _manifest(engine, cases, settings, texts, redact, given.labels)
+    manifest = _manifest(engine, cases, settings, texts, redact, translation.labels)
     with (
         progress_bar(engine, manifest.data.cases, show in (True, "progress")) as advance,
         _recorded(out, engine, manifest, page) as record,
@@ -300,8 +300,8 @@ async def a_evaluate(
     if show in (True, "table"):
         print_table(Tally(rows), engine.totals)
     done = result()
-    if given.forgiven is not None:
-        _require_scores(done, given.forgiven)
+    if translation.forgiven is not None:
+        _require_scores(done, translation.forgiven)
     return done
 
 
@@ -317,10 +317,10 @@ def _verbosely(metric: Metric, verbose: bool | None) -> Metric:
 def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
     """Raise MetricFailedError, with the result as its `result`, for the first lack of a score."""
     for row in done.rows:
-        for one in row.metrics:
-            if one.failure is not None and str(one.failure.kind) not in forgiven:
-                kind, message = str(one.failure.kind), f"{row.case}: {one.failure.message}"
-                error = metric_failed(one.metric, one.failure.node, kind, message)
+        for result in row.metrics:
+            if result.failure is not None and str(result.failure.kind) not in forgiven:
+                kind, message = str(result.failure.kind), f"{row.case}: {result.failure.message}"
+                error = metric_failed(result.metric, result.failure.node, kind, message)
                 error.result = done
                 raise error
 

@@ -127,11 +127,11 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
         value, slot = values.get(number), plan.slots[number]
         if value is None or slot.kind != "node":
             continue
-        said = f": {value.reason}" if value.reason else ""
+        reason = f": {value.reason}" if value.reason else ""
         if value.verdict is not None:
-            parts.append(f"{slot.name} → {value.verdict}{said}")
-        elif value.score is not None and (slot.grades or said):
-            parts.append(f"{slot.name} → {value.score:.4g}{said}")
+            parts.append(f"{slot.name} → {value.verdict}{reason}")
+        elif value.score is not None and (slot.grades or reason):
+            parts.append(f"{slot.name} → {value.score:.4g}{reason}")
     return "\n".join(parts) or None
 
 
@@ -182,15 +182,17 @@ def _shown(seen: Any) -> Any:
 
 
 def _known(odds: tuple[Odds | None, ...]) -> tuple[Odds | None, ...]:
-    return tuple(one or None for one in odds) if any(odds) else ()
+    return tuple(pairs or None for pairs in odds) if any(odds) else ()
 
 
 def item_odds(seen: Any) -> tuple[Odds | None, ...]:
     """The odds of each judgement in a list, where some have any (empty: they are not known)."""
-    if not isinstance(seen, list) or not all(isinstance(one, Judgement) for one in seen):
+    if not isinstance(seen, list) or not all(
+        isinstance(judgement, Judgement) for judgement in seen
+    ):
         return ()
-    found = tuple(one.odds for one in seen)
-    return found if any(odds is not None for odds in found) else ()
+    odds_of_items = tuple(judgement.odds for judgement in seen)
+    return odds_of_items if any(odds is not None for odds in odds_of_items) else ()
 
 
 def metric_result(plan: Plan, metric: int, values: Values, seconds: Seconds) -> MetricResult:

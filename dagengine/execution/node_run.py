@@ -59,14 +59,14 @@ def questions_of(
     Nothing where it cannot be told, or where it asks somebody else.
     """
     try:
-        given = given_of(unit, case, state)
+        reads = given_of(unit, case, state)
     except MissingFieldError:
         return []
-    first = first_step(unit.node, given, decides=judge.capabilities.decides, most=most + 1)
+    first = first_step(unit.node, reads, decides=judge.capabilities.decides, most=most + 1)
     if not isinstance(first, list):
         return []
     asked = [addressed(judge, question.asked_for(asker_of(unit))) for question in first]
-    return [question for one, question in asked if one is judge]
+    return [question for answerer, question in asked if answerer is judge]
 
 
 def judged(
@@ -112,14 +112,14 @@ async def _polled(
             return result
 
 
-async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> NodeValue | Failure:
+async def _isolated(unit: Unit, ask: GatewayAsk, read: Callable[[], Given]) -> NodeValue | Failure:
     """What a unit gave, or how it failed. The one place that isolates a node."""
     try:
         if not unit.foreign:  # nothing here measures other metrics
-            value = await unit.node.work(given(), ask)
+            value = await unit.node.work(read(), ask)
         else:
             with ask.host() as host:
-                value = await unit.node.work(given(), ask)
+                value = await unit.node.work(read(), ask)
             if host.usage is not NO_USAGE:
                 ask.usage += host.usage
         if not ask.answers and ask.usage is NO_USAGE:
@@ -138,9 +138,9 @@ async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> 
 def _failure(error: BaseException, node: str) -> Failure:
     """How a node failed that raised an error."""
     if isinstance(error, JudgeError | MetricFailedError):  # or a metric that its code measured
-        known = [kind for kind in OutcomeKind if kind == error.kind]
+        kinds = [kind for kind in OutcomeKind if kind == error.kind]
         raw = error.raw if isinstance(error, UnparseableError) else None
-        return Failure(known[0] if known else OutcomeKind.CODE_ERROR, node, str(error), raw)
+        return Failure(kinds[0] if kinds else OutcomeKind.CODE_ERROR, node, str(error), raw)
     if isinstance(error, MissingFieldError):
         return Failure(OutcomeKind.MISSING_FIELD, node, str(error))
     if isinstance(error, NotApplicableError):

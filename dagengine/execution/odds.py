@@ -40,14 +40,14 @@ def with_odds(plan: Plan, results: Sequence[MetricResult], values: Values) -> li
     """
     if not any(value.odds is not None or item_odds(value.value) for value in values.values()):
         return list(results)
-    found: list[MetricResult] = []
+    with_paths: list[MetricResult] = []
     for metric, result in zip(plan.metrics, results, strict=True):
         odds = None if result.failure else odds_of(plan, metric.index, values)
         if odds is not None:
             result = replace(result, odds=odds)
             result = _expected(result, odds) if metric.spec.expected else result
-        found.append(result)
-    return found
+        with_paths.append(result)
+    return with_paths
 
 
 def _expected(result: MetricResult, odds: ResultOdds) -> MetricResult:
@@ -62,28 +62,28 @@ def _expected(result: MetricResult, odds: ResultOdds) -> MetricResult:
 
 def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
     """The odds of a metric's paths; None if no judge gave any."""
-    known = {
+    judged = {
         plan.slots[number].unit: values[number]
         for number in plan.metrics[metric].slots
         if number in values and plan.slots[number].unit != NONE
     }
     reads = nx.DiGraph(
-        (source, number) for number in known for _, source, _ in plan.units[number].sources
+        (source, number) for number in judged for _, source, _ in plan.units[number].sources
     )
     opened = {
-        number for number, value in known.items() if _is_open(value, bool(reads.adj.get(number)))
+        number for number, value in judged.items() if _is_open(value, bool(reads.adj.get(number)))
     }
     scored = {number for number in opened if not plan.units[number].node.asks}
-    fixed = _fixed_lists(plan, known, reads, scored)
+    fixed = _fixed_lists(plan, judged, reads, scored)
     opened -= scored & _after(reads, fixed)
     if not opened and not fixed:
         return None
-    others = {
-        other.index: Failure(OutcomeKind.SKIPPED, other.spec.name, "another metric")
-        for other in plan.metrics
-        if other.index != metric
+    skipped = {
+        plan_metric.index: Failure(OutcomeKind.SKIPPED, plan_metric.spec.name, "another metric")
+        for plan_metric in plan.metrics
+        if plan_metric.index != metric
     }
-    enumeration = _Enumeration(plan, metric, known, opened, fixed, others)
+    enumeration = _Enumeration(plan, metric, judged, opened, fixed, skipped)
     enumeration.follow()
     return enumeration.odds()
 
@@ -99,7 +99,7 @@ def _is_open(value: NodeValue, read: bool) -> bool:
 
 
 def _fixed_lists(
-    plan: Plan, known: Mapping[int, NodeValue], reads: nx.DiGraph[int], scored: Collection[int]
+    plan: Plan, judged: Mapping[int, NodeValue], reads: nx.DiGraph[int], scored: Collection[int]
 ) -> dict[int, float]:
     """The lists that are known as they stand only, each with the probability of that.
 
@@ -108,7 +108,7 @@ def _fixed_lists(
     """
     lists = {
         number: _as_it_stands(value.value)
-        for number, value in known.items()
+        for number, value in judged.items()
         if plan.units[number].node.asks and not value.votes and item_odds(value.value)
     }
     fixed: dict[int, float] = {}
@@ -131,8 +131,8 @@ def _after(reads: nx.DiGraph[int], numbers: Iterable[int]) -> set[int]:
 
 def _as_it_stands(items: Sequence[Judgement]) -> float:
     """How likely every item of a list has the verdict that it has."""
-    known = (one for one in items if one.odds is not None)
-    return math.prod(dict(one.odds or ()).get(one.verdict, 0.0) for one in known)
+    judged = (judgement for judgement in items if judgement.odds is not None)
+    return math.prod(dict(judgement.odds or ()).get(judgement.verdict, 0.0) for judgement in judged)
 
 
 class _Enumeration:
@@ -142,13 +142,13 @@ class _Enumeration:
         self,
         plan: Plan,
         metric: int,
-        known: Mapping[int, NodeValue],
+        judged: Mapping[int, NodeValue],
         opened: Container[int],
         fixed: Mapping[int, float],
-        others: Mapping[int, Failure],
+        skipped: Mapping[int, Failure],
     ) -> None:
-        self._plan, self._metric, self._others = plan, metric, others
-        self._known, self._opened, self._fixed = known, opened, fixed
+        self._plan, self._metric, self._others = plan, metric, skipped
+        self._known, self._opened, self._fixed = judged, opened, fixed
         self._found: dict[tuple[Any, float, bool], float] = {}
         self._followed = 0
         self._unknown: list[float] = []
@@ -177,7 +177,7 @@ class _Enumeration:
                 odds = value.odds or ()
                 if rest := unknown_of(odds):
                     self._unknown.append(mass * rest)
-                for option, chance in sorted(odds, key=lambda one: one[1]):
+                for option, chance in sorted(odds, key=lambda pair: pair[1]):
                     if chance > 0:
                         yield {**choices, number: option}, mass * chance
                 return
@@ -209,7 +209,7 @@ class _Enumeration:
 
     def odds(self) -> ResultOdds:
         """What was found, the most likely path first."""
-        ranked = sorted(self._found.items(), key=lambda one: -one[1])
+        ranked = sorted(self._found.items(), key=lambda pair: -pair[1])
         return ResultOdds(
             tuple(PathChance(*end, mass) for end, mass in ranked),
             math.fsum(self._unknown),

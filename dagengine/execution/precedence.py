@@ -84,12 +84,12 @@ class _Walk:
             if self.plan.slots[number].root:
                 heapq.heappush(self.heap, ((), _LIVE, number))
         while self.heap:
-            precedence, what, number = heapq.heappop(self.heap)
-            if what == _LIVE:
+            precedence, event, number = heapq.heappop(self.heap)
+            if event == _LIVE:
                 self._now_live(number, precedence)
-            elif what == _LOST:
+            elif event == _LOST:
                 self._lose(number, precedence)
-            elif what == _DEAD:
+            elif event == _DEAD:
                 self._now_dead(number, precedence)
             elif number in self.failures:
                 counted = frozenset(slot for slot in self.settled if slot in self.values)
@@ -129,8 +129,8 @@ class _Walk:
         # What decides nothing may have given anything at all as its verdict.
         chosen = slot.branches[self.values[number].verdict] if slot.branches else ()
         for target in slot.targets:
-            what = _LIVE if target in chosen else _LOST
-            heapq.heappush(self.heap, (precedence, what, target))
+            event = _LIVE if target in chosen else _LOST
+            heapq.heappush(self.heap, (precedence, event, target))
         self._tell_readers(number)
 
     def _lose(self, number: int, precedence: Precedence) -> None:
@@ -141,8 +141,8 @@ class _Walk:
         if self.lost[number] == slot.causes:
             heapq.heappush(self.heap, (precedence, _DEAD, number))
         elif slot.tangle:
-            for other in unsupported(self.plan, slot.tangle, self._is_open, self._is_live):
-                heapq.heappush(self.heap, (precedence, _DEAD, other))
+            for member in unsupported(self.plan, slot.tangle, self._is_open, self._is_live):
+                heapq.heappush(self.heap, (precedence, _DEAD, member))
 
     def _is_open(self, number: int) -> bool:
         return number not in self.settled

@@ -56,7 +56,7 @@ class RunOnce:
 
         What would read the output of a unit that failed is left out.
         """
-        found: dict[int, Outcome] = {}
+        outcomes: dict[int, Outcome] = {}
 
         async def outcome(unit: Unit) -> Outcome | None:
             inputs: list[tuple[str, object]] = []
@@ -65,18 +65,18 @@ class RunOnce:
                 if not isinstance(read, NodeValue):
                     return None
                 inputs.append((label, read.value))
-            given = Given((), tuple(inputs))
+            reads = Given((), tuple(inputs))
             made = await self.get(
-                unit, partial(judged, unit, gateway, judges, lambda: given, FIRST)
+                unit, partial(judged, unit, gateway, judges, lambda: reads, FIRST)
             )
-            found[unit.index] = made
+            outcomes[unit.index] = made
             return made
 
         async with anyio.create_task_group() as group:
             for unit in self._plan.units:
                 if unit.constant:
                     group.start_soon(outcome, unit)
-        return found
+        return outcomes
 
 
 class _PassingError(DagengineError):

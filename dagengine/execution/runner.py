@@ -373,9 +373,9 @@ class Runner:
             self._after(JudgedCase(run.index, run.case, run.state, again))
 
     def _judged(
-        self, place: int, unit: Unit, given: Callable[[], Given], hold: Hold | None = None
+        self, place: int, unit: Unit, read: Callable[[], Given], hold: Hold | None = None
     ) -> Awaitable[NodeValue | Failure]:
-        return judged(unit, self._gateway, self._judges, given, place, hold)
+        return judged(unit, self._gateway, self._judges, read, place, hold)
 
     def _hold(self, packing: Packing, unit: Unit) -> Hold | None:
         """What keeps the packs of a case while a unit is at work that may bring a question."""
@@ -394,12 +394,12 @@ class Runner:
 
     def _outcome(self, run: _Run, unit: Unit, hold: Hold | None) -> Awaitable[NodeValue | Failure]:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
-        given = partial(given_of, unit, run.case, run.state)
+        read = partial(given_of, unit, run.case, run.state)
         if unit.constant:  # all cases wait for it
             return self._constants.get(
-                unit, partial(self._judged, FIRST, unit, given), self._gateway.resting
+                unit, partial(self._judged, FIRST, unit, read), self._gateway.resting
             )
-        return self._judged(run.index, unit, given, hold)
+        return self._judged(run.index, unit, read, hold)
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

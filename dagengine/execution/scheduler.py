@@ -198,8 +198,8 @@ class CaseState:
         if not self._causes[number]:
             self._die(number)
         elif slot.tangle:
-            for other in unsupported(self.plan, slot.tangle, self._is_open, self.is_live):
-                self._die(other)
+            for member in unsupported(self.plan, slot.tangle, self._is_open, self.is_live):
+                self._die(member)
 
     def _is_open(self, number: int) -> bool:
         return self._live[number] != _DEAD and number not in self.values

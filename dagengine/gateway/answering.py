@@ -105,8 +105,8 @@ def _foreign(error: Exception) -> JudgeError:
     text = shortened(public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": "))
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
-    found = getattr(error, "status_code", None)
-    status = found if isinstance(found, int) else None
+    code = getattr(error, "status_code", None)
+    status = code if isinstance(code, int) else None
     if status is None and _is_mistake(error):
         return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
     overflow = overflow_in(text, getattr(error, "body", None)) if status else None

@@ -138,8 +138,8 @@ class Estimates:
         if usage.input_tokens:
             self._seen += 1
             weight = max(_WEIGHT, 1 / self._seen)
-            found = usage.input_tokens / _length(question)
-            self._per_character += weight * (found - self._per_character)
+            density = usage.input_tokens / _length(question)
+            self._per_character += weight * (density - self._per_character)
             self._output += weight * (usage.output_tokens - self._output)
 
 

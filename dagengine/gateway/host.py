@@ -333,20 +333,20 @@ def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:
 
 def _joined_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(submit)
-    def joined(pool: Any, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+    def joined(pool: Any, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         host = _host.get()
         if host is None:
-            return submit(pool, function, *given, **named)
+            return submit(pool, function, *arguments, **named)
         with no_host():  # a thread that the pool starts now works for others later
-            return submit(pool, _working_for, host, function, *given, **named)
+            return submit(pool, _working_for, host, function, *arguments, **named)
 
     return joined
 
 
-def _working_for(host: Host, function: Callable[..., R], /, *given: Any, **named: Any) -> R:
+def _working_for(host: Host, function: Callable[..., R], /, *arguments: Any, **named: Any) -> R:
     token = _host.set(host)
     try:
-        return function(*given, **named)
+        return function(*arguments, **named)
     finally:
         _host.reset(token)
 

@@ -57,8 +57,10 @@ class Ledger:
     def entries(self) -> tuple[Spent, ...]:
         """What was asked and used so far."""
         return tuple(
-            Spent(*key, one.asked, one.calls, one.failed, one.usage, one.cost, one.seconds)
-            for key, one in self._entries.items()
+            Spent(
+                *key, entry.asked, entry.calls, entry.failed, entry.usage, entry.cost, entry.seconds
+            )
+            for key, entry in self._entries.items()
         )
 
     def _of(self, question: Question[Any], judge: str) -> _Entry:
@@ -73,7 +75,7 @@ class Ledger:
 
     def add(self, spent: Iterable[Spent]) -> None:
         """Take over what another process counted."""
-        for one in spent:
-            entry = self._entry((one.metric, one.node, one.judge))
-            entry.asked += one.asked
-            entry.spend(one.calls, one.failed, one.usage, one.cost, one.seconds)
+        for part in spent:
+            entry = self._entry((part.metric, part.node, part.judge))
+            entry.asked += part.asked
+            entry.spend(part.calls, part.failed, part.usage, part.cost, part.seconds)

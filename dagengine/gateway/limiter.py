@@ -281,8 +281,8 @@ class Limiter:
     @property
     def held(self) -> list[Waiting]:
         """The calls that failing judges keep waiting, and those that silent ones do."""
-        found = [wait for lane in self._lanes for wait in (lane.held, lane.silence)]
-        return [wait for wait in found if wait is not None]
+        waits = [wait for lane in self._lanes for wait in (lane.held, lane.silence)]
+        return [wait for wait in waits if wait is not None]
 
     def open(self, lane: Lane) -> None:
         """Take up a lane."""

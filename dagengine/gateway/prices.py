@@ -76,12 +76,12 @@ def find_price(model: str | None, own: Mapping[str, Any]) -> Price | None:
 def _listed(model: str) -> Price | None:
     """The price in the public list: of the provider in front of the name, or of the maker."""
     provider, _, rest = model.partition("/")
-    for who, name in ((provider, rest), (None, model), (None, model.rpartition("/")[2])):
+    for maker, name in ((provider, rest), (None, model), (None, model.rpartition("/")[2])):
         with suppress(LookupError):
             return Price(
-                _per_million(name, who, input_tokens=_SHORT),
-                _per_million(name, who, output_tokens=_SHORT),
-                _per_million(name, who, input_tokens=_SHORT, cache_read_tokens=_SHORT),
+                _per_million(name, maker, input_tokens=_SHORT),
+                _per_million(name, maker, output_tokens=_SHORT),
+                _per_million(name, maker, input_tokens=_SHORT, cache_read_tokens=_SHORT),
             )
     return None
 
@@ -97,10 +97,10 @@ def _per_million(model: str, provider: str | None, **tokens: int) -> float:
             usage, model, provider_id=provider, genai_request_timestamp=moment
         )
 
-    found = price(today)
-    prices = found.model.prices
+    priced = price(today)
+    prices = priced.model.prices
     steps = prices if isinstance(prices, list) else []
     by_hour = any(hasattr(step.constraint, "start_time") for step in steps)
     hours = [today.replace(hour=hour, minute=0) for hour in range(24)] if by_hour else []
-    most = max([found.total_price, *(price(hour).total_price for hour in hours)])
+    most = max([priced.total_price, *(price(hour).total_price for hour in hours)])
     return float(most * 1_000_000 / _SHORT)

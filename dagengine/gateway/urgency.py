@@ -78,11 +78,11 @@ class Queue(Generic[T]):
 
     def take(self) -> T:
         """Let the most urgent thing go; raises IndexError when nothing waits."""
-        found = self.first()
-        if found is None:
+        head = self.first()
+        if head is None:
             raise IndexError("nothing waits")
-        self.remove(found[1])
-        return found[1]
+        self.remove(head[1])
+        return head[1]
 
     def remove(self, thing: T) -> None:
         """Let a thing go that waits no longer."""

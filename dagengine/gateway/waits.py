@@ -76,10 +76,10 @@ def reason(error: Exception) -> str:
 
 def merged(waits: Iterable[Waiting]) -> list[Waiting]:
     """One entry for each reason, the most frequent first."""
-    found: dict[str, Waiting] = {}
-    for one in waits:
-        other = found.get(one.why, Waiting(one.why, 0, one.seconds, one.silent))
-        silent = min(one.silent, other.silent) if one.silent and other.silent else one.silent
-        seconds = min(other.seconds, one.seconds)
-        found[one.why] = Waiting(one.why, other.count + one.count, seconds, silent)
-    return sorted(found.values(), key=lambda one: (-one.count, one.why))
+    by_reason: dict[str, Waiting] = {}
+    for wait in waits:
+        before = by_reason.get(wait.why, Waiting(wait.why, 0, wait.seconds, wait.silent))
+        silent = min(wait.silent, before.silent) if wait.silent and before.silent else wait.silent
+        seconds = min(before.seconds, wait.seconds)
+        by_reason[wait.why] = Waiting(wait.why, before.count + wait.count, seconds, silent)
+    return sorted(by_reason.values(), key=lambda wait: (-wait.count, wait.why))

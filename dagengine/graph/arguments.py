@@ -55,15 +55,15 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     What belongs to turns (`role`, `content`, and any `MultiTurnParams` that turns have) is read
     from the turns of `window`. It names the first and the last turn, counted from 0, both included.
     """
-    found = fields_listed(given)
-    for one in found:
-        if not isinstance(one, str | LLMTestCaseParams):
-            what = "takes names of test case fields, for instance ['actual_output']"
+    listed = fields_listed(given)
+    for field in listed:
+        if not isinstance(field, str | LLMTestCaseParams):
+            rule = "takes names of test case fields, for instance ['actual_output']"
             raise InputError(
-                f"evaluation_params {what}; read nodes with inputs=[…]; got {one!r:.80}"
+                f"evaluation_params {rule}; read nodes with inputs=[…]; got {field!r:.80}"
             )
     turns = _turns(window)
-    paths = [_of_turns(one, turns, window is not None) or field_name(one) for one in found]
+    paths = [_of_turns(field, turns, window is not None) or field_name(field) for field in listed]
     if window is not None and not any(path.startswith(turns) for path in paths):
         paths.append(turns)
     return tuple(dict.fromkeys(paths))
@@ -80,7 +80,7 @@ def _turns(window: Any) -> str:
     """The path of the turns in a window; None stands for all of them."""
     if window is None:
         return "turns"
-    pair = isinstance(window, tuple | list) and [one for one in window if type(one) is int]
+    pair = isinstance(window, tuple | list) and [turn for turn in window if type(turn) is int]
     if not pair or len(window) != 2 or len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
         raise InputError(
             "turn_window takes the first and the last turn, counted from 0, for instance (0, 3); "

@@ -38,8 +38,8 @@ class VerdictNode(BaseNode):
         self.score = score
         self.child = verdict_target(child)
         if (score is None) == (child is None):
-            found = "neither" if score is None else "both"
-            raise InputError(f"verdict {verdict!r} needs either a score or a child; got {found}")
+            count = "neither" if score is None else "both"
+            raise InputError(f"verdict {verdict!r} needs either a score or a child; got {count}")
         if isinstance(score, int | float) and not 0 <= score <= 10:
             raise InputError(f"verdict {verdict!r} has score {score!r}; scores go from 0 to 10")
 
@@ -78,23 +78,23 @@ class DecisionNode(BaseNode):
         if not isinstance(child, VerdictNode):
             super().require_child(child)
             return
-        what = self.name or type(self).__name__
+        title = self.name or type(self).__name__
         if not isinstance(child.verdict, self.verdict_types):
             wanted = " or ".join(_KINDS[kind] for kind in self.verdict_types)
-            raise InputError(f"{what}: a verdict is {wanted}, not {child.verdict!r:.60}")
-        declared = [one for one in self.children if isinstance(one, VerdictNode)]
-        if any(one is not child and one.verdict == child.verdict for one in declared):
-            raise InputError(f"{what}: verdict {child.verdict!r} is declared twice")
+            raise InputError(f"{title}: a verdict is {wanted}, not {child.verdict!r:.60}")
+        declared = [sibling for sibling in self.children if isinstance(sibling, VerdictNode)]
+        if any(sibling is not child and sibling.verdict == child.verdict for sibling in declared):
+            raise InputError(f"{title}: verdict {child.verdict!r} is declared twice")
 
     def branches(self) -> tuple[Branch, ...]:
-        found = [
+        ways = [
             Branch(child.verdict, child.score if child.child is None else child.child)
             if isinstance(child, VerdictNode)
             else Branch(None, child, bare=True)
             for child in self.children
         ]
-        found += [Branch(verdict, target) for verdict, target in self.then.items()]
-        return self._name_bare(tuple(found))
+        ways += [Branch(verdict, target) for verdict, target in self.then.items()]
+        return self._name_bare(tuple(ways))
 
     def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
         return branches

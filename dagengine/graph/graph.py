@@ -31,30 +31,30 @@ class Graph:
         root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
         first: Any = root_node if isinstance(root_node, list | tuple) else [root_node]
-        given = [one for one in first if one is not None]
+        roots = [root for root in first if root is not None]
         if isinstance(root_nodes, BaseNode):
             raise InputError("root_nodes= takes a list of nodes; for one node use root_node=")
         more = listed("root_nodes", root_nodes or ())
-        self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*given, *more]))
+        self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*roots, *more]))
 
     def nodes(self) -> list[BaseNode]:
         """Every node in order of first mention (a parent's children before its inputs)."""
-        found: dict[BaseNode, None] = {}
+        reached: dict[BaseNode, None] = {}
         waiting = list(reversed(self.root_nodes))
         while waiting:
             node = waiting.pop()
-            if node in found or not isinstance(node, BaseNode):
+            if node in reached or not isinstance(node, BaseNode):
                 continue
-            found[node] = None
+            reached[node] = None
             waiting += reversed(neighbours(node))
-        return list(found)
+        return list(reached)
 
 
 def neighbours(node: BaseNode) -> list[BaseNode]:
     """Nodes that `node` mentions: successors, verdict targets, inputs."""
     targets = [branch.target for branch in node.branches()]
     mentioned = [*node.successors(), *targets, *node.inputs]
-    return [other for other in mentioned if isinstance(other, BaseNode)]
+    return [neighbour for neighbour in mentioned if isinstance(neighbour, BaseNode)]
 
 
 def as_digraph(nodes: Iterable[BaseNode]) -> nx.DiGraph[BaseNode]:
@@ -111,8 +111,8 @@ def as_metrics(given: Any) -> list[Metric]:
 
     Raises InputError for an empty list and for something that is not a metric.
     """
-    one = isinstance(given, Metric | type | Graph | BaseNode | str | BaseModel)
-    metrics: list[Any] = [given] if one else list(given) if isinstance(given, Iterable) else []
+    single = isinstance(given, Metric | type | Graph | BaseNode | str | BaseModel)
+    metrics: list[Any] = [given] if single else list(given) if isinstance(given, Iterable) else []
     if not metrics:
         raise InputError(f"metrics must be a list of at least one metric, got {given!r:.80}")
     for metric in metrics:
@@ -121,14 +121,14 @@ def as_metrics(given: Any) -> list[Metric]:
     return metrics
 
 
-def _no_metric(given: object) -> str:
-    if isinstance(given, type):
-        return f"{given.__name__} is a class, not a metric: create an object, {given.__name__}(…)"
-    what = f"{type(given).__name__} {given!r:.60}"
-    if isinstance(given, CASE_TYPES):
-        return f"{what} is a test case, not a metric: test cases come first, then metrics"
-    if isinstance(given, Graph):
-        return f"{what} is a graph, not a metric: put it into a metric, DAGMetric(name, dag)"
-    if isinstance(given, BaseNode):
-        return f"{what} is a node, not a metric: DAGMetric(name, DAG(root_node=node))"
-    return f"{what} is not a metric: it has no `spec`"
+def _no_metric(value: object) -> str:
+    if isinstance(value, type):
+        return f"{value.__name__} is a class, not a metric: create an object, {value.__name__}(…)"
+    shown = f"{type(value).__name__} {value!r:.60}"
+    if isinstance(value, CASE_TYPES):
+        return f"{shown} is a test case, not a metric: test cases come first, then metrics"
+    if isinstance(value, Graph):
+        return f"{shown} is a graph, not a metric: put it into a metric, DAGMetric(name, dag)"
+    if isinstance(value, BaseNode):
+        return f"{shown} is a node, not a metric: DAGMetric(name, DAG(root_node=node))"
+    return f"{shown} is not a metric: it has no `spec`"

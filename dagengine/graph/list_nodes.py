@@ -37,14 +37,14 @@ def numbered(label: str, items: Iterable[Any]) -> list[Evidence]:
 
 def judgement_of(answer: BaseModel, odds: Odds | None = None) -> Judgement:
     """The judgement in an answer that has a reason and a verdict."""
-    found = cast(Any, answer)
-    return Judgement(verdict=found.verdict, reason=found.reason, odds=odds)
+    fields = cast(Any, answer)
+    return Judgement(verdict=fields.verdict, reason=fields.reason, odds=odds)
 
 
 def mean_mass(answers: Sequence[Answer[Any]]) -> float | None:
     """The share of all probability on the options, on average over answers that know it."""
-    known = [answer.mass for answer in answers if answer.mass is not None]
-    return math.fsum(known) / len(known) if known else None
+    masses = [answer.mass for answer in answers if answer.mass is not None]
+    return math.fsum(masses) / len(masses) if masses else None
 
 
 class _OverNode(AskingNode):
@@ -67,22 +67,22 @@ class _OverNode(AskingNode):
         super().__init__(evaluation_params=fields, inputs=nodes, **common)
         self.over = over
 
-    def _split(self, given: Given) -> tuple[list[Any], Given]:
+    def _split(self, reads: Given) -> tuple[list[Any], Given]:
         """The items, and everything else that is read; raises InputError without a list."""
         if isinstance(self.over, BaseNode):
-            items, rest = given.inputs[0][1], replace(given, inputs=given.inputs[1:])
+            items, rest = reads.inputs[0][1], replace(reads, inputs=reads.inputs[1:])
         else:
-            items, rest = given.fields[0][1], replace(given, fields=given.fields[1:])
+            items, rest = reads.fields[0][1], replace(reads, fields=reads.fields[1:])
         if not isinstance(items, list | tuple):
-            what = self.over.title if isinstance(self.over, BaseNode) else self.over
-            raise InputError(f"this node needs a list, but {what!r} is {items!r:.80}")
+            source = self.over.title if isinstance(self.over, BaseNode) else self.over
+            raise InputError(f"this node needs a list, but {source!r} is {items!r:.80}")
         return list(items), rest
 
-    def _count(self, known: Mapping[str, Any]) -> int | None:
+    def _count(self, values: Mapping[str, Any]) -> int | None:
         """The number of items, where it is known."""
         over = self.over
         name = over.output_label or over.title if isinstance(over, BaseNode) else field_name(over)
-        return len(known[name]) if isinstance(known.get(name), list | tuple) else None
+        return len(values[name]) if isinstance(values.get(name), list | tuple) else None
 
     def _most_items(self) -> int | None:
         """The largest number of items that the type of the list allows; None without a bound."""
@@ -173,13 +173,13 @@ class MapNode(_OverNode):
 
     def _about(self, item: Any, rest: Given, system: str, shape: type[T]) -> Question[T]:
         """The question about one item."""
-        given = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
+        reads = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
         evidence = [Evidence(self.item_label, as_text(item)), *rest.evidence()]
-        messages = self.messages(given, system, evidence)
+        messages = self.messages(reads, system, evidence)
         if not self._judges_items():
             return self.put(messages, shape, None, self.parser, fence_check(messages))
         verdicts = (True, False) if self.answer is bool else tuple(self.answer)
-        decision = verdict_of(given, self.instructions, verdicts)
+        decision = verdict_of(reads, self.instructions, verdicts)
         return self.put(messages, shape, decision, self.parser)
 
     def shown(self, read: Iterable[str]) -> set[str]:
@@ -268,35 +268,35 @@ class VerdictListNode(_OverNode):
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
         questions = (self._about(chunk, given, rest) for chunk in chunks)
         answers = await ask.each(questions)
-        found = {
-            chunk * size + one.number - 1: judgement_of(one, answer.chances)
+        judged = {
+            chunk * size + verdict.number - 1: judgement_of(verdict, answer.chances)
             for chunk, answer in enumerate(answers)
-            for one in cast(Any, answer.value).verdicts
+            for verdict in cast(Any, answer.value).verdicts
         }
-        missing = [place for place in range(len(items)) if place not in found]
+        missing = [place for place in range(len(items)) if place not in judged]
         singly = (self._about([items[place]], given, rest) for place in missing)
         single = await ask.each(singly)
         for place, answer in zip(missing, single, strict=True):
-            found[place] = judgement_of(cast(Any, answer.value).verdicts[0], answer.chances)
-        judgements = [found[place] for place in range(len(items))]
+            judged[place] = judgement_of(cast(Any, answer.value).verdicts[0], answer.chances)
+        judgements = [judged[place] for place in range(len(items))]
         return NodeValue(judgements, mass=mean_mass([*answers, *single]))
 
-    def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
+    def _about(self, items: list[Any], reads: Given, rest: Given) -> Question[BaseModel]:
         """The question about some of the items."""
         system = list_instructions(self.criteria, self.verdicts, self.item_label, len(items))
         evidence = [*numbered(self.item_label, items), *rest.evidence()]
-        messages = self.messages(self._with(items, given), system, evidence)
+        messages = self.messages(self._with(items, reads), system, evidence)
         shape = list_type(self.verdicts, len(items))
         if len(items) > 1:
             return self.put(messages, shape)
-        one = ((self.item_label, items[0]), *rest.inputs)
-        decision = verdict_of(rest, self.criteria, self.verdicts, material=one)
+        material = ((self.item_label, items[0]), *rest.inputs)
+        decision = verdict_of(rest, self.criteria, self.verdicts, material=material)
         return self.put(messages, shape, decision)
 
-    def _with(self, items: list[Any], given: Given) -> Given:
+    def _with(self, items: list[Any], reads: Given) -> Given:
         """What is read, with these items as the whole list."""
         if isinstance(self.over, BaseNode):
-            (label, _), *others = given.inputs
-            return replace(given, inputs=((label, items), *others))
-        (label, _), *others = given.fields
-        return replace(given, fields=((label, items), *others))
+            (label, _), *rest = reads.inputs
+            return replace(reads, inputs=((label, items), *rest))
+        (label, _), *rest = reads.fields
+        return replace(reads, fields=((label, items), *rest))

@@ -173,14 +173,14 @@ def judged_value(
     answer: Answer[Any], verdicts: tuple[Verdict, ...], score: float | None = None
 ) -> NodeValue:
     """The judgement in an answer, with the probability of its verdict where that is known."""
-    found, odds = answer.value, answer.chances
-    value = Judgement(verdict=found.verdict, reason=found.reason, odds=odds)
+    judgement, odds = answer.value, answer.chances
+    value = Judgement(verdict=judgement.verdict, reason=judgement.reason, odds=odds)
     if odds is not None:
-        sure, mass = sure_of(found.verdict, odds), answer.mass
+        sure, mass = sure_of(judgement.verdict, odds), answer.mass
     else:
-        sure, mass = stated_probability(answer, found.verdict, verdicts)
+        sure, mass = stated_probability(answer, judgement.verdict, verdicts)
     return NodeValue(
-        value, verdict=found.verdict, reason=found.reason, score=score, confidence=sure,
+        value, verdict=judgement.verdict, reason=judgement.reason, score=score, confidence=sure,
         odds=odds, mass=mass,
     )  # fmt: skip
 
@@ -282,17 +282,19 @@ class RatingNode(AskingNode):
 
     def rated(self, answer: Answer[Any]) -> NodeValue:
         """The rating in an answer; raises UnparseableError when it is none of the scale."""
-        found, (low, high) = answer.value, self.points.ends
-        stated = self.points.number(found.score)
+        rating, (low, high) = answer.value, self.points.ends
+        stated = self.points.number(rating.score)
         if answer.chances is not None:
             return self._rated_by_odds(answer, answer.chances, stated)
         reading = expected_score(answer, stated, self.points, self._place(answer.raw))
         if reading.rating is None:
-            known = ", ".join(map(repr, self.scale))
-            raise UnparseableError(f"the rating is {found.score!r}, not one of {known}", answer.raw)
+            labels = ", ".join(map(repr, self.scale))
+            raise UnparseableError(
+                f"the rating is {rating.score!r}, not one of {labels}", answer.raw
+            )
         score = (reading.rating - low) / (high - low)
         return NodeValue(
-            reading.rating, reason=found.reason, score=score, mode=reading.mode, mass=reading.mass
+            reading.rating, reason=rating.reason, score=score, mode=reading.mode, mass=reading.mass
         )
 
     def score_of(self, answer: Any) -> float | None:
@@ -302,8 +304,8 @@ class RatingNode(AskingNode):
     def _rated_by_odds(self, answer: Answer[Any], chances: Odds, stated: float | None) -> NodeValue:
         """The expectation over the odds; the likeliest rating where none is asked for or known."""
         (low, high), reason = self.points.ends, answer.value.reason
-        said = [(self.points.number(label), chance) for label, chance in chances]
-        odds = tuple((number, chance) for number, chance in said if number is not None)
+        ratings = [(self.points.number(label), chance) for label, chance in chances]
+        odds = tuple((number, chance) for number, chance in ratings if number is not None)
         rating, mode = mean_rating(odds, (low, high), answer.mass)
         if stated is not None and (rating is None or not self.options.top_logprobs):
             rating, mode = stated, mode if rating is None else "raw (the likeliest rating)"

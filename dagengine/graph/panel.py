@@ -36,17 +36,17 @@ class Ballot:
 
     def question(self, question: Question[T], place: int | None = None) -> Question[T]:
         """The question of this vote; `place` is that of its item."""
-        given, sample = question.options, self.sample
+        own, sample = question.options, self.sample
         if place is not None and self.open is not None and place not in self.open:
             sample = 0  # answered already, and remembered
         options = replace(
-            given,
-            sample=given.sample * self.samples + sample,
-            seed=None if given.seed is None else given.seed + sample,
-            temperature=given.temperature if self.temperature is None else self.temperature,
-            top_logprobs=max(given.top_logprobs, self.top_logprobs),
+            own,
+            sample=own.sample * self.samples + sample,
+            seed=None if own.seed is None else own.seed + sample,
+            temperature=own.temperature if self.temperature is None else self.temperature,
+            top_logprobs=max(own.top_logprobs, self.top_logprobs),
         )
-        return question if options == given else replace(question, options=options)
+        return question if options == own else replace(question, options=options)
 
 
 Poll = Generator[Sequence[Ballot], "Sequence[NodeValue | Failure]", "NodeValue | Failure"]

@@ -52,15 +52,15 @@ class Rewriting:
 
     def spec(self, spec: MetricSpec) -> MetricSpec:
         """The specification with its graph rewritten."""
-        found = self.without_nested(spec)
+        rewritten = self.without_nested(spec)
         self._look()
-        return found
+        return rewritten
 
     def graph(self, graph: G) -> G:
         """A copy of a graph; of the same graph the same copy."""
-        found = self._copy(graph, False)
+        copied = self._copy(graph, False)
         self._look()
-        return found
+        return copied
 
     def without_nested(self, spec: MetricSpec) -> MetricSpec:
         """The specification rewritten, except for metrics under verdicts."""
@@ -95,19 +95,19 @@ class Rewriting:
 
     def _new_nodes(self, graph: Graph) -> list[BaseNode]:
         """Nodes that have no copy yet, found through whatever attributes hold them."""
-        found: dict[BaseNode, None] = {}
+        nodes: dict[BaseNode, None] = {}
         waiting: list[Any] = list(reversed(graph.root_nodes))
         while waiting:
             thing = waiting.pop()
             if isinstance(thing, BaseNode):
-                if thing not in found and thing not in self.copies:
-                    found[thing] = None
+                if thing not in nodes and thing not in self.copies:
+                    nodes[thing] = None
                     waiting += reversed(list(vars(thing).values()))
             elif isinstance(thing, list | tuple):
                 waiting += reversed(thing)
             elif isinstance(thing, dict):
                 waiting += reversed(list(thing.values()))
-        return list(found)
+        return list(nodes)
 
     def _connect(self, node: BaseNode) -> None:
         """Let a copy refer to copies."""

@@ -43,15 +43,15 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
         shown = _signature(constructor, settings)
 
         @wraps(constructor)
-        def checked(self: object, *given: Any, **named: Any) -> None:
+        def checked(self: object, *arguments: Any, **named: Any) -> None:
             for name in named:
                 if name not in shown.parameters:
                     raise TypeError(_unknown(type(self).__name__, name, shown))
             try:
-                shown.bind(self, *given, **named)
+                shown.bind(self, *arguments, **named)
             except TypeError as error:
                 raise TypeError(f"{type(self).__name__}: {error}") from None
-            constructor(self, *given, **named)
+            constructor(self, *arguments, **named)
 
         made: Any = checked
         made.__signature__ = shown
@@ -63,9 +63,13 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
 def _signature(constructor: Callable[..., None], settings: type[Any] | None) -> inspect.Signature:
     """The constructor's signature with the keys of `settings` in the place of `**settings`."""
     own = inspect.signature(constructor)
-    named = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    named = [
+        parameter
+        for parameter in own.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     bases = [inspect.signature(base.__init__).parameters for base in (BaseNode, AskingNode)]
-    defaults = {name: one.default for base in bases for name, one in base.items()}
+    defaults = {name: parameter.default for base in bases for name, parameter in base.items()}
     more = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint
@@ -76,6 +80,6 @@ def _signature(constructor: Callable[..., None], settings: type[Any] | None) -> 
 
 
 def _unknown(node: str, name: str, shown: inspect.Signature) -> str:
-    known = [parameter for parameter in shown.parameters if parameter != "self"]
-    near = did_you_mean(name, known)
-    return f"{node} has no argument {name!r}; {near and f'{near} '}it has {', '.join(known)}"
+    names = [parameter for parameter in shown.parameters if parameter != "self"]
+    near = did_you_mean(name, names)
+    return f"{node} has no argument {name!r}; {near and f'{near} '}it has {', '.join(names)}"

@@ -183,16 +183,16 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
     number: Any = Annotated[SkipJsonSchema[int], Field(ge=1, le=count)]
     item = create_model("Item", __base__=(judgement_type(verdicts), _Item), number=(number, ...))
 
-    def all_there(found: list[Any]) -> list[Any]:
-        numbers = sorted(item.number for item in found)
+    def all_there(answers: list[Any]) -> list[Any]:
+        numbers = sorted(item.number for item in answers)
         if numbers != list(range(1, count + 1)):
             raise ValueError(f"every number from 1 to {count} is needed once, got {numbers}")
-        return found
+        return answers
 
     items: Any = Annotated[
         list[item],  # type: ignore[valid-type]
         Field(min_length=count, max_length=count),
-        BeforeValidator(lambda found: _numbered(found, count)),
+        BeforeValidator(lambda answers: _numbered(answers, count)),
         AfterValidator(all_there),
         _ByNumber(count),
     ]
@@ -201,23 +201,23 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
     return made
 
 
-def _numbered(found: Any, count: int) -> Any:
+def _numbered(verdicts: Any, count: int) -> Any:
     """Items with their numbers: by their keys, or by their places where none has a number."""
-    if isinstance(found, Mapping):
-        return _by_keys(found, count)
-    if not isinstance(found, list) or len(found) != count:
-        return found
-    if any(not isinstance(item, dict) or item.get("number") is not None for item in found):
-        return found
-    return [{**item, "number": place} for place, item in enumerate(found, 1)]
+    if isinstance(verdicts, Mapping):
+        return _by_keys(verdicts, count)
+    if not isinstance(verdicts, list) or len(verdicts) != count:
+        return verdicts
+    if any(not isinstance(item, dict) or item.get("number") is not None for item in verdicts):
+        return verdicts
+    return [{**item, "number": place} for place, item in enumerate(verdicts, 1)]
 
 
-def _by_keys(found: Mapping[Any, Any], count: int) -> list[Any]:
+def _by_keys(verdicts: Mapping[Any, Any], count: int) -> list[Any]:
     """The items of an object with one key per number; raises ValueError for other keys."""
-    items = items_by_key(found.items())
+    items = items_by_key(verdicts.items())
     numbers = sorted(item["number"] for item in items if isinstance(item, dict))
     if numbers != list(range(1, count + 1)):
-        keys = ", ".join(f"{str(key)!r:.20}" for key in islice(found, count + 1))
+        keys = ", ".join(f"{str(key)!r:.20}" for key in islice(verdicts, count + 1))
         raise ValueError(f"every key from '1' to '{count}' is needed once, got {keys or 'none'}")
     return items
 

@@ -283,8 +283,8 @@ def _characters(part: Any, defs: Mapping[str, Any], bounds: Bounds, inside: tupl
     if kind == "object" or "properties" in part:
         fields = part.get("properties", {}).items()
         more = part.get("additionalProperties", False)
-        others = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
-        return others + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
+        extra = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
+        return extra + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
     if kind == "array":
         first = [longest(inner) for inner in part.get("prefixItems", ())]
         count = int(part.get("maxItems", bounds.items)) - len(first)

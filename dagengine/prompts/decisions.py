@@ -96,7 +96,7 @@ def worded(question: Question[T], decision: Decision, shows: Shows) -> Question[
     }
     if material:
         asked["material"] = material
-    if decision.kind != "predicate" or any(one.description for one in decision.options):
+    if decision.kind != "predicate" or any(option.description for option in decision.options):
         asked["options"] = [_option(option) for option in decision.options]
     return replace(
         question,
@@ -164,9 +164,9 @@ def _data(value: Any) -> Any:
 
 
 def _turn(name: str, turn: Turn) -> dict[str, Any]:
-    told = {field: getattr(turn, field) for field in _TURN_TEXTS}
+    texts = {field: getattr(turn, field) for field in _TURN_TEXTS}
     return {"turn": name} | {
-        field: as_data(value) for field, value in told.items() if value is not None
+        field: as_data(value) for field, value in texts.items() if value is not None
     }
 
 
@@ -198,7 +198,9 @@ class Asked(BaseModel):
 
     def described(self, value: str | bool) -> str | None:
         """When an option applies."""
-        return next((one.get("description") for one in self.options if one["value"] == value), None)
+        return next(
+            (option.get("description") for option in self.options if option["value"] == value), None
+        )
 
 
 def state_text(question: Question[Any]) -> str:
@@ -222,7 +224,7 @@ def answer_fields(shape: type[BaseModel], value: str | bool, odds: Odds) -> dict
 
 def told(odds: Odds, most: int = 3) -> str:
     """The odds in words, in the place of a reason: the most likely options first."""
-    ranked = sorted(odds, key=lambda one: -one[1])
+    ranked = sorted(odds, key=lambda pair: -pair[1])
     shown = ", ".join(f"{_word(value)} {chance:.3g}" for value, chance in ranked[:most])
     return f"{shown} (the judge gives probabilities and no reason)"
 

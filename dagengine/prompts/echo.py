@@ -131,10 +131,10 @@ def _labels(messages: Sequence[Message]) -> list[str]:
 
 def echoed_instruction(instructions: str, texts: Iterable[str], material: str) -> str | None:
     """Says which text is a piece of the instructions that the material does not have."""
-    known = _plain(instructions)
+    prompt = _plain(instructions)
     for text in texts:
         plain = _plain(text)
-        copied = len(plain) >= _SHORTEST_INSTRUCTION and plain in known
+        copied = len(plain) >= _SHORTEST_INSTRUCTION and plain in prompt
         if copied and plain not in _plain(material):
             return f"it repeats the instructions ({text[:80]!r}) instead of following them"
     return None

@@ -140,21 +140,21 @@ def unfenced(text: str) -> list[Evidence]:
 def _by_width(text: str, width: int) -> list[Evidence]:
     """Between the left marks, which no label or text contains."""
     _, *parts = text.split("<" * width)
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
     for begin, end in zip(parts[::2], parts[1::2], strict=False):
         label = end.removesuffix("\n\n")[len("END ") : -width]
-        found.append(Evidence(label, begin[len("BEGIN ") + len(label) + width + 1 : -1]))
-    return found
+        evidence.append(Evidence(label, begin[len("BEGIN ") + len(label) + width + 1 : -1]))
+    return evidence
 
 
 def _by_digest(text: str, width: int) -> list[Evidence]:
     """Between the right marks with the digest, which no label or text contains."""
     parts = text.split(text[-width - _DIGITS - 1 :])
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
     for begin, end in zip(parts[::2], parts[1::2], strict=False):
         label = begin.removeprefix("\n\n")[width + len("BEGIN ") :]
-        found.append(Evidence(label, end[1 : -len(f"\nEND {label}") - width]))
-    return found
+        evidence.append(Evidence(label, end[1 : -len(f"\nEND {label}") - width]))
+    return evidence
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -37,21 +37,21 @@ def with_bounds(
 ) -> tuple[Message, ...]:
     """Built-in messages that also say how long the answer may be, as its schema does."""
     words = bounds_in_words(answer_type, options)
-    first, *others = messages
+    first, *rest = messages
     if not words or first["role"] != "system":
         return messages
-    return ({"role": "system", "content": f"{first['content']}\n\n{words}"}, *others)
+    return ({"role": "system", "content": f"{first['content']}\n\n{words}"}, *rest)
 
 
 def said_without_bounds(question: Question[Any]) -> tuple[Message, ...]:
     """The messages of a question as they are before `with_bounds`."""
     answer_type: type[BaseModel] = question.answer_type
     words = bounds_in_words(answer_type, question.options)
-    first, *others = question.messages
+    first, *rest = question.messages
     if not words or first["role"] != "system":
         return question.messages
     content = first["content"].removesuffix(f"\n\n{words}")
-    return ({"role": "system", "content": content}, *others)
+    return ({"role": "system", "content": content}, *rest)
 
 
 def task_instructions(instructions: str) -> str:

@@ -47,12 +47,12 @@ class DoubledKeyError(ValueError):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         for key, value in pairs:
-            if found[key] != value:
+            if fields[key] != value:
                 raise DoubledKeyError(key)
-    return found
+    return fields
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object)
@@ -82,7 +82,7 @@ def require_shallow(text: str, value: Any) -> None:
 
 def objects_in(text: str) -> list[dict[str, Any]]:
     """The different JSON objects in a text, with prose or fences around them."""
-    starts = (found.start() for found in _OBJECT.finditer(text))
+    starts = (match.start() for match in _OBJECT.finditer(text))
     return _values(text, starts, dict) or _repaired(text, text.find("{"), dict, ("{", "}"))
 
 
@@ -91,7 +91,7 @@ def lists_in(text: str) -> list[list[Any]]:
 
     Brackets inside a sentence are remarks and references.
     """
-    starts = [found.end() for found in _BEFORE_LIST.finditer(text)]
+    starts = [match.end() for match in _BEFORE_LIST.finditer(text)]
     return _values(text, starts, list) or _repaired(
         text, starts[0] if starts else -1, list, ("[", "]")
     )
@@ -108,12 +108,12 @@ def numbered_in(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 def _values(text: str, starts: Iterable[int], kind: type[V]) -> list[V]:
     """The different JSON values that begin at such places, one after the other."""
-    found = list[V]()
+    values = list[V]()
     for _, value in _placed(text, starts, kind):
-        found += [value] if value not in found else []
-        if len(found) == DIFFERENT:
+        values += [value] if value not in values else []
+        if len(values) == DIFFERENT:
             break
-    return found
+    return values
 
 
 def _placed(text: str, starts: Iterable[int], kind: type[V]) -> Iterator[tuple[int, V]]:

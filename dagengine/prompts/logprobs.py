@@ -59,8 +59,8 @@ class _Part:
     @property
     def span(self) -> Ends:
         """The lowest and the highest rating that it may be."""
-        known = [*(() if self.own is None else (self.own,)), *(self.longer or ())]
-        return min(known), max(known)
+        ratings = [*(() if self.own is None else (self.own,)), *(self.longer or ())]
+        return min(ratings), max(ratings)
 
 
 def expected_score(
@@ -80,8 +80,8 @@ def expected_score(
     if around is None:
         return Reading(stated, "raw (the score is not exactly one token of the answer)")
     stated_whole = path[0].token == answer.raw[slice(*place)].join(around)
-    found = _first_parts(path, scale, around, stated_whole)
-    parts = [part for part in found if part.counts and part.mass]
+    first_parts = _first_parts(path, scale, around, stated_whole)
+    parts = [part for part in first_parts if part.counts and part.mass]
     mass = min(1.0, math.fsum(part.mass for part in parts))
     if not parts:
         return Reading(stated, f"raw (no alternative is a {scale.point} of the scale)", 0.0)
@@ -122,19 +122,19 @@ def stated_probability(
     choice = token_over(place[0], answer.raw, answer.tokens) if place and answer.tokens else None
     if choice is None or not choice.alternatives:
         return None, None
-    options, doubt = {str(one).casefold(): 0.0 for one in verdicts}, 0.0
-    told = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
-    for token, chance in told:
+    options, doubt = {str(option).casefold(): 0.0 for option in verdicts}, 0.0
+    chances = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
+    for token, chance in chances:
         start = token.strip().strip('"').casefold()
         fitting = [text for text in options if start and text.startswith(start)]
         if len(fitting) == 1:
             options[fitting[0]] += chance
         elif fitting:
             doubt += chance
-    masses = Masses.of(options, [chance for _, chance in told])
+    masses = Masses.of(options, [chance for _, chance in chances])
     mass = min(1.0, masses.total + doubt)
-    known = doubt <= _NEGLIGIBLE * mass
-    return masses.chance(str(verdict).casefold()) if known else None, mass
+    sure = doubt <= _NEGLIGIBLE * mass
+    return masses.chance(str(verdict).casefold()) if sure else None, mass
 
 
 def _around(token: str, stated: str, scale: Scale) -> Around | None:
@@ -152,11 +152,11 @@ def _first_parts(
 ) -> list[_Part]:
     """What the alternatives of the token that states (`whole`) or begins a rating may be."""
     choice, after = path[0], path[1:]
-    told = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
-    read = {token: scale.read(token, around) for token, _ in told}
+    chances = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
+    read = {token: scale.read(token, around) for token, _ in chances}
     seen = {value for value in read.values() if value is not None}
     parts: list[_Part] = []
-    for token, mass in told:
+    for token, mass in chances:
         stated = token == choice.token
         longer = scale.longer(token, around, () if stated and not whole else seen)
         part = _Part(mass, read[token], longer)
@@ -170,28 +170,28 @@ def _read_on(
     """What a start that the answer states becomes, as far as the next token tells."""
     if part.longer is None or not scale.reads_on or not after or not after[0].alternatives:
         return [part]
-    choice, found = after[0], list[_Part]()
-    told = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
-    for token, mass in told:
+    choice, next_parts = after[0], list[_Part]()
+    chances = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
+    for token, mass in chances:
         next_part = _Part(mass, *scale.read_on(start, token, choice.token[:1]))
         on = token == choice.token
-        found += _read_on(next_part, start + token, after[1:], scale) if on else [next_part]
-    counted = [one for one in found if one.counts]
-    whole = math.fsum(one.mass for one in counted)
+        next_parts += _read_on(next_part, start + token, after[1:], scale) if on else [next_part]
+    counted = [each for each in next_parts if each.counts]
+    whole = math.fsum(each.mass for each in counted)
     if whole < LEAST_MASS:
         return [part]
     # What is not told here may be any of them, too.
-    left = max(0.0, 1 - math.fsum(mass for _, mass in told))
-    hidden = min(left, min(mass for _, mass in told))
+    left = max(0.0, 1 - math.fsum(mass for _, mass in chances))
+    hidden = min(left, min(mass for _, mass in chances))
     counted.append(_Part(hidden, None, part.span))
-    return [replace(one, mass=part.mass * one.mass / (whole + hidden)) for one in counted]
+    return [replace(each, mass=part.mass * each.mass / (whole + hidden)) for each in counted]
 
 
 def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
     """The ratings that are not among the alternatives, with the most that they may have."""
-    told = [math.exp(logprob) for _, logprob in choice.alternatives]
-    left = max(0.0, 1 - math.fsum(told))
-    seen, begun = {one.own for one in parts}, [one.longer for one in parts if one.longer]
+    chances = [math.exp(logprob) for _, logprob in choice.alternatives]
+    left = max(0.0, 1 - math.fsum(chances))
+    seen, begun = {part.own for part in parts}, [part.longer for part in parts if part.longer]
     absent = [
         point
         for point in scale.steps.values()
@@ -199,25 +199,25 @@ def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
     ]
     if not scale.steps:  # more ratings than are worth counting
         return _Part(left, None, scale.ends)
-    most = min(left, len(absent) * min(told))
+    most = min(left, len(absent) * min(chances))
     return _Part(most, None, (min(absent), max(absent)) if most else scale.ends)
 
 
 def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | None, str | None]:
     """The expectation over what is told, None of nothing, and why it is not known, if it is not."""
     every = [*parts, hidden] if hidden.mass else parts
-    low = _least([(one.mass, one.span[0], one.own is None) for one in every])
-    high = -_least([(one.mass, -one.span[1], one.own is None) for one in every])
+    low = _least([(part.mass, part.span[0], part.own is None) for part in every])
+    high = -_least([(part.mass, -part.span[1], part.own is None) for part in every])
     worst, best = scale.ends
-    firm, why = [one for one in parts if one.own is not None], None
+    firm, why = [part for part in parts if part.own is not None], None
     if high - low > TOLERANCE * (best - worst) or not firm:
-        doubt = any(one.longer is not None and one.mass > hidden.mass for one in parts)
+        doubt = any(part.longer is not None and part.mass > hidden.mass for part in parts)
         cause = f"a token may be {scale.doubt}" if doubt else "the server does not tell all ratings"
         why = f"{cause}: the average is between {low:.3g} and {high:.3g}"
     if not firm:
         return None, why
-    total = math.fsum(one.mass for one in firm)
-    points = [(one.mass, _point(one, one.mass / total)) for one in firm]
+    total = math.fsum(part.mass for part in firm)
+    points = [(part.mass, _point(part, part.mass / total)) for part in firm]
     mean = math.fsum(mass * value for mass, value in points) / total
     # Rounding alone may leave the range of the alternatives.
     values = [value for _, value in points]
@@ -232,7 +232,7 @@ def _point(part: _Part, share: float) -> float:
 
 def _least(parts: Iterable[tuple[float, float, bool]]) -> float:
     """The least mean of (mass, value, whether it may be left out): a few of these pull it down."""
-    kept = sorted(parts, key=lambda one: (one[2], one[1]))
+    kept = sorted(parts, key=lambda part: (part[2], part[1]))
     total = mass = 0.0
     for weight, value, optional in kept:
         if optional and mass and value * mass >= total:

@@ -53,10 +53,10 @@ class Masses:
         What is missing from 1 belongs to one or several of them; nothing is missing where options
         that are not told are faint. None below half of the mass.
         """
-        told = math.fsum(self.options.values())
-        if told < LEAST_MASS:
+        listed = math.fsum(self.options.values())
+        if listed < LEAST_MASS:
             return None
-        whole = told if self.hidden <= FAINT * told else told + self.hidden
+        whole = listed if self.hidden <= FAINT * listed else listed + self.hidden
         return tuple((option, mass / whole) for option, mass in self.options.items())
 
     def chance(self, option: Any) -> float | None:

@@ -96,14 +96,14 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
 
     Raises UnparseableError for a text with a value that nothing can read.
     """
-    said = _THINKING.sub("", text)
+    answer = _THINKING.sub("", text)
     try:
-        objects = _answers(objects_in(said), answer_type)
+        objects = _answers(objects_in(answer), answer_type)
         if not _asks_for_list(answer_type):
             return objects
         # Other objects are items of the list.
         whole = [value for value in objects if "output" in value]
-        return whole or [{"output": value} for value in lists_in(said)]
+        return whole or [{"output": value} for value in lists_in(answer)]
     except RecursionError:
         raise UnparseableError("the answer is nested too deeply", raw=text) from None
     except DoubledKeyError as error:
@@ -116,9 +116,9 @@ def _answers(values: list[dict[str, Any]], answer_type: type[BaseModel]) -> list
     """The values without the schema, and its examples, that an echoed prompt repeats."""
     schema = schema_of(answer_type)
     plain = without_bounds(schema)
-    said = [value for value in values if without_bounds(value) != plain]
-    echoed = said != values
-    return [value for value in said if not echoed or value not in schema.get("examples", ())]
+    own = [value for value in values if without_bounds(value) != plain]
+    echoed = own != values
+    return [value for value in own if not echoed or value not in schema.get("examples", ())]
 
 
 def _asks_for_list(answer_type: type[BaseModel]) -> bool:
@@ -170,10 +170,10 @@ def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
         return []
     if not lists and any("number" in value for value in values):
         return values
-    found = lists[0] if lists else None
-    if isinstance(found, list):
-        return found
-    return items_by_key(found.items() if isinstance(found, dict) else numbered_in(text))
+    verdicts = lists[0] if lists else None
+    if isinstance(verdicts, list):
+        return verdicts
+    return items_by_key(verdicts.items() if isinstance(verdicts, dict) else numbered_in(text))
 
 
 def _fitting(item: Any, value: Any) -> Any:
@@ -204,9 +204,9 @@ def without_surrogates(value: Any) -> Any:
 
 def complaint(error: ValidationError) -> str:
     """What is wrong with an answer, in one line."""
-    found = error.errors(include_url=False, include_context=False)
-    parts = [_said(item) for item in islice(found, _COMPLAINTS)]
-    more = len(found) - len(parts)
+    errors = error.errors(include_url=False, include_context=False)
+    parts = [_said(item) for item in islice(errors, _COMPLAINTS)]
+    more = len(errors) - len(parts)
     return "; ".join(parts + ([f"and {more} more"] if more > 0 else []))
 
 

@@ -131,13 +131,13 @@ class WholeNumbers:
             return (self.low, min(self.high, -1)) if self.low < 0 else None
         if not _WHOLE.fullmatch(text) or not int(text):
             return None
-        start, size, found = int(text), 10, list[int]()
+        start, size, longer = int(text), 10, list[int]()
         while abs(start) * size <= max(abs(self.low), abs(self.high)):
             ends = start * size, start * size + (size - 1) * (1 if start > 0 else -1)
             low, high = max(min(ends), self.low), min(max(ends), self.high)
-            found += (low, high) if low <= high else ()
+            longer += (low, high) if low <= high else ()
             size *= 10
-        return (min(found), max(found)) if found else None
+        return (min(longer), max(longer)) if longer else None
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Labels:
 
     @property
     def steps(self) -> dict[str, float]:
-        ordered = sorted(self.values.items(), key=lambda one: one[1])
+        ordered = sorted(self.values.items(), key=lambda pair: pair[1])
         return {} if len(ordered) > 101 else dict(ordered)
 
     def instructions(self, criteria: str) -> str:

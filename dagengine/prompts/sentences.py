@@ -23,14 +23,14 @@ def sentences(text: str) -> list[str]:
 
 def _lines(text: str) -> list[str]:
     """Lines with plain spaces, wrapped ones joined."""
-    found: list[list[str]] = []
+    lines: list[list[str]] = []
     for line in text.splitlines():
         plain = " ".join(line.split())
-        if found and plain[:1].islower():
-            found[-1].append(plain)
+        if lines and plain[:1].islower():
+            lines[-1].append(plain)
         else:
-            found.append([plain])
-    return [" ".join(parts) for parts in found]
+            lines.append([plain])
+    return [" ".join(parts) for parts in lines]
 
 
 def _pieces(line: str) -> list[str]:
@@ -40,8 +40,8 @@ def _pieces(line: str) -> list[str]:
     segment: Any = cast(Any, sentencex).segment  # a compiled module without types
     number = _LIST_NUMBER.match(line)
     start = number.end() if number else 0
-    found = [piece.strip() for piece in segment("en", line[start:])]
-    return [line[:start] + piece for piece in found[:1]] + found[1:]
+    pieces = [piece.strip() for piece in segment("en", line[start:])]
+    return [line[:start] + piece for piece in pieces[:1]] + pieces[1:]
 
 
 def says_something(text: str) -> bool:

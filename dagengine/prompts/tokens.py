@@ -13,8 +13,8 @@ from dagengine.question import Span, TokenChoice, schema_of
 
 def token_over(place: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
     """The token that the character at a place of `raw` belongs to."""
-    found = tokens_from(place, raw, tokens)
-    return found[0] if found else None
+    path = tokens_from(place, raw, tokens)
+    return path[0] if path else None
 
 
 def tokens_from(place: int, raw: str, tokens: Sequence[TokenChoice]) -> Sequence[TokenChoice]:
@@ -58,7 +58,7 @@ def value_span(raw: str, field: str) -> Span | None:
 def value_spans(raw: str) -> dict[str, Span]:
     """Where the value of every top-level field stands; nothing in a text that is not an object."""
     decoder = json.JSONDecoder()
-    found: dict[str, Span] = {}
+    spans: dict[str, Span] = {}
     place = _after_blanks(raw, 0)
     if not raw.startswith("{", place):
         return {}
@@ -71,14 +71,14 @@ def value_spans(raw: str) -> dict[str, Span]:
             _, place = decoder.raw_decode(raw, start)
             quotes = int(raw.startswith('"', start))
             # Written twice, the last one counts, as for the parser.
-            found[name] = start + quotes, place - quotes
+            spans[name] = start + quotes, place - quotes
             place = _after_blanks(raw, place)
             if not raw.startswith(",", place):
                 break
             place = _after_blanks(raw, place + 1)
     except json.JSONDecodeError:
         return {}
-    return found
+    return spans
 
 
 def _spans_of(texts: Sequence[str], raw: str) -> list[Span]:
@@ -97,15 +97,15 @@ def _spans_of(texts: Sequence[str], raw: str) -> list[Span]:
 
 def _is_prose(schema: dict[str, Any] | None) -> bool:
     """Whether a field takes any text."""
-    given = schema or {}
-    return given.get("type") == "string" and not {"enum", "const"} & given.keys()
+    shape = schema or {}
+    return shape.get("type") == "string" and not {"enum", "const"} & shape.keys()
 
 
 def _may_go_on(schema: dict[str, Any] | None) -> bool:
     """Whether a field takes whole numbers of two digits, which may be two tokens."""
-    given = schema or {}
-    ends = given.get("minimum", -10), given.get("maximum", 10)
-    return given.get("type") == "integer" and max(map(abs, ends)) >= 10
+    shape = schema or {}
+    ends = shape.get("minimum", -10), shape.get("maximum", 10)
+    return shape.get("type") == "integer" and max(map(abs, ends)) >= 10
 
 
 def _after_blanks(text: str, place: int) -> int:

@@ -43,14 +43,14 @@ class Condition:
 
 def parse_condition(text: str, example: str) -> Condition:
     """The condition that a text states; raises InputError, with an `example`, for none."""
-    found = _SHAPE.fullmatch(text)
-    if found is None:
+    match = _SHAPE.fullmatch(text)
+    if match is None:
         raise InputError(
             f"--fail-if {text!r}: write a measure, a comparison sign and a number: {example}"
         )
     try:
-        limit = float(found["limit"])
+        limit = float(match["limit"])
     except ValueError:
-        raise InputError(f"--fail-if {text!r}: {found['limit']!r} is not a number") from None
-    bound = found["bound"] or "value"
-    return Condition(text, found["of"] or "", found["measure"], bound, found["sign"], limit)
+        raise InputError(f"--fail-if {text!r}: {match['limit']!r} is not a number") from None
+    bound = match["bound"] or "value"
+    return Condition(text, match["of"] or "", match["measure"], bound, match["sign"], limit)

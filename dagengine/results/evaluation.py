@@ -90,8 +90,8 @@ class EvaluationResult(Sequence[CaseResult]):
 
     def _in_state(self, state: State, metric: str | None) -> list[CaseResult]:
         if metric is not None:
-            return [row for row, one in self._of(metric) if one.state == state]
-        return [row for row in self.rows if any(one.state == state for one in row.metrics)]
+            return [row for row, result in self._of(metric) if result.state == state]
+        return [row for row in self.rows if any(result.state == state for result in row.metrics)]
 
     def scores(self, metric: str) -> list[float | None]:
         """The scores of one metric in data set order; None if there is none.
@@ -133,18 +133,18 @@ class EvaluationResult(Sequence[CaseResult]):
     def _of(self, metric: str) -> list[tuple[CaseResult, MetricResult]]:
         """The results of one metric with their rows; raises InputError for an unknown name."""
         pairs = [(row, result) for row in self.rows for result in row.metrics]
-        found = [(row, result) for row, result in pairs if result.metric == metric]
-        if self.rows and not found:
+        results = [(row, result) for row, result in pairs if result.metric == metric]
+        if self.rows and not results:
             raise unknown_metric(metric, (result.metric for _, result in pairs))
-        return found
+        return results
 
 
 def _summary_html(summary: Summary) -> str:
     names = ("mean", "median", "spread", "lowest", "highest")
     counts = ("cases", "passed", "failed", "no_score")
     lines = [
-        [cell(one.metric), *(str(getattr(one, name)) for name in counts),
-         *(number(getattr(one, name)) for name in names)]
-        for one in summary
+        [cell(figures.metric), *(str(getattr(figures, name)) for name in counts),
+         *(number(getattr(figures, name)) for name in names)]
+        for figures in summary
     ]  # fmt: skip
     return table(("metric", "cases", "passed", "failed", "no score", *names), lines)

@@ -30,7 +30,7 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
     def row(kind: str, cells: Iterable[str]) -> str:
         # Notebooks put cells to the right unless each of them says otherwise.
-        return "".join(f'<{kind} style="text-align: left">{one}</{kind}>' for one in cells)
+        return "".join(f'<{kind} style="text-align: left">{cell}</{kind}>' for cell in cells)
 
     body = "".join(f"<tr>{row('td', line)}</tr>" for line in lines)
     return f"<table><thead><tr>{row('th', heads)}</tr></thead><tbody>{body}</tbody></table>"

@@ -40,32 +40,32 @@ class ResultOdds:
     @property
     def expected_bounds(self) -> tuple[float, float]:
         """The lower and the upper bound of the expected score (0 to 1)."""
-        known = math.fsum(one.score * one.probability for one in self.paths)
-        return known, min(1.0, known + self.unknown)
+        least = math.fsum(path.score * path.probability for path in self.paths)
+        return least, min(1.0, least + self.unknown)
 
     @property
     def expected(self) -> float | None:
         """The expected score (0 to 1); None if something is unknown."""
-        known = self.expected_bounds[0]
-        return None if self.unknown > _ROUNDING else min(1.0, known)
+        least = self.expected_bounds[0]
+        return None if self.unknown > _ROUNDING else min(1.0, least)
 
     @property
     def pass_bounds(self) -> tuple[float, float]:
         """The lower and the upper bound of the probability to pass."""
-        known = math.fsum(one.probability for one in self.paths if one.passed)
-        return known, min(1.0, known + self.unknown)
+        least = math.fsum(path.probability for path in self.paths if path.passed)
+        return least, min(1.0, least + self.unknown)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         return {
             "paths": [
                 {
-                    "path": [list(turn) for turn in one.path],
-                    "score": one.score,
-                    "passed": one.passed,
-                    "probability": one.probability,
+                    "path": [list(turn) for turn in path.path],
+                    "score": path.score,
+                    "passed": path.passed,
+                    "probability": path.probability,
                 }
-                for one in self.paths
+                for path in self.paths
             ],
             "unknown": self.unknown,
             "expected": list(self.expected_bounds),

@@ -160,9 +160,9 @@ class Step:
             used = self.usage
             row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         if self.odds is not None:
-            row["odds"] = [list(one) for one in self.odds]
+            row["odds"] = [list(pair) for pair in self.odds]
         if self.item_odds:
-            row["item_odds"] = [one and [list(pair) for pair in one] for one in self.item_odds]
+            row["item_odds"] = [odds and [list(pair) for pair in odds] for odds in self.item_odds]
         if self.votes:
             row |= {"votes": list(self.votes), "voters": list(self.voters)}
         if self.asked:

@@ -125,14 +125,14 @@ class MetricResult:
         """The reason there: of the failure or the node that gave the score, else the metric's."""
         if self.failure is not None:
             return self.failure.message
-        said = {step.node: step.reason for step in self.steps}
-        return said.get(self.last[0]) or self.reason or ""
+        reasons = {step.node: step.reason for step in self.steps}
+        return reasons.get(self.last[0]) or self.reason or ""
 
     @property
     def seconds(self) -> float | None:
         """The sum of the durations of its nodes, including parallel and shared ones."""
-        known = [step.seconds for step in self.steps if step.seconds is not None]
-        return sum(known) if known else None
+        durations = [step.seconds for step in self.steps if step.seconds is not None]
+        return sum(durations) if durations else None
 
     @property
     def outcome(self) -> OutcomeKind:
@@ -147,8 +147,8 @@ class MetricResult:
     @property
     def verbose_logs(self) -> str:
         """The steps as text: what every node said, and why."""
-        told = (f"{step.node}: {_answer(step)}\n{step.reason or ''}" for step in self.steps)
-        return "\n\n".join(part.rstrip() for part in told)
+        parts = (f"{step.node}: {_answer(step)}\n{step.reason or ''}" for step in self.steps)
+        return "\n\n".join(part.rstrip() for part in parts)
 
     @property
     def usage(self) -> Usage:
@@ -196,10 +196,10 @@ class CaseResult:
         __getattr__ = _absent
 
     def __repr__(self) -> str:
-        said = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]
-        more = [f"{len(said) - _LISTED} more"] if len(said) > _LISTED else []
-        what = "; ".join([*said[:_LISTED], *more]) or "no metric"
-        return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {what}>"
+        states = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]
+        more = [f"{len(states) - _LISTED} more"] if len(states) > _LISTED else []
+        shown = "; ".join([*states[:_LISTED], *more]) or "no metric"
+        return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {shown}>"
 
     @property
     def name(self) -> str:
@@ -265,5 +265,5 @@ def _quoted(text: str, longest: int = 60) -> str:
 def _answer(step: Step) -> str:
     if step.outcome != OutcomeKind.OK:
         return str(step.outcome)
-    said = step.verdict if step.verdict is not None else step.score
-    return str(step.output if said is None else said)
+    answer = step.verdict if step.verdict is not None else step.score
+    return str(step.output if answer is None else answer)

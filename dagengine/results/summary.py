@@ -91,10 +91,10 @@ class Summary:
 
     def __getitem__(self, metric: str) -> MetricSummary:
         """The figures of one metric; raises InputError when there is none of this name."""
-        for found in self.metrics:
-            if found.metric == metric:
-                return found
-        raise unknown_metric(metric, (found.metric for found in self.metrics))
+        for summary in self.metrics:
+            if summary.metric == metric:
+                return summary
+        raise unknown_metric(metric, (summary.metric for summary in self.metrics))
 
     def __iter__(self) -> Iterator[MetricSummary]:
         return iter(self.metrics)
@@ -106,8 +106,8 @@ class Summary:
 
 def unknown_metric(name: str, names: Iterable[str]) -> InputError:
     """The error for the name of a metric that was not run."""
-    known = dict.fromkeys(names)
-    hint = did_you_mean(name, known) or f"it had {', '.join(map(repr, known)) or 'none'}"
+    metrics = dict.fromkeys(names)
+    hint = did_you_mean(name, metrics) or f"it had {', '.join(map(repr, metrics)) or 'none'}"
     return InputError(f"the run had no metric {name!r:.80}; {hint}")
 
 

@@ -89,5 +89,5 @@ class Places:
 
     def ranked(self) -> list[Place]:
         """All places: failures before missing scores, and the commonest first."""
-        counted = sorted(self._counts.items(), key=lambda one: (_RANK[one[0].state], -one[1]))
+        counted = sorted(self._counts.items(), key=lambda pair: (_RANK[pair[0].state], -pair[1]))
         return [Place(end, count, *self._first[end]) for end, count in counted]

@@ -23,15 +23,15 @@ Column = list[Vote | None]
 
 def hard(outcomes: Outcomes) -> Failure | None:
     """The first failure that is not an unreadable answer."""
-    failures = (one for one in outcomes if isinstance(one, Failure))
-    return next((one for one in failures if one.kind != OutcomeKind.UNPARSEABLE), None)
+    failures = (failure for failure in outcomes if isinstance(failure, Failure))
+    return next((failure for failure in failures if failure.kind != OutcomeKind.UNPARSEABLE), None)
 
 
 def final(outcomes: Outcomes) -> Failure | None:
     """The failure that ends a vote, if there is one."""
     if any(isinstance(outcome, NodeValue) for outcome in outcomes):
         return hard(outcomes)
-    return hard(outcomes) or next(one for one in outcomes if isinstance(one, Failure))
+    return hard(outcomes) or next(outcome for outcome in outcomes if isinstance(outcome, Failure))
 
 
 def _votes_in(value: NodeValue) -> list[Vote | None]:
@@ -45,7 +45,7 @@ def _votes_in(value: NodeValue) -> list[Vote | None]:
 
 def columns_of(outcomes: Outcomes) -> list[Column]:
     """All votes on each item; None if an answer could not be read."""
-    rows = [_votes_in(one) if isinstance(one, NodeValue) else None for one in outcomes]
+    rows = [_votes_in(outcome) if isinstance(outcome, NodeValue) else None for outcome in outcomes]
     width = max((len(row) for row in rows if row is not None), default=0)
     return [[None if row is None else row[item] for row in rows] for item in range(width)]
 
@@ -61,19 +61,19 @@ def aggregated(
     The majority (by item), with the reason of the first vote for it; or the mean rating.
     `columns` hold the votes that count, by item; `weights` are those of the outcomes.
     """
-    values = [one for one in outcomes if isinstance(one, NodeValue)]
+    values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
     weights = weights or [1.0] * len(outcomes)
     votes: list[Any]
     if values[0].verdict is not None:
         winner, votes = _value(outcomes[leading(columns[0], weights)]), columns[0]
     elif isinstance(values[0].value, list):
         winner = _by_item(outcomes, columns, weights)
-        votes = [_row(columns, cast, one) for cast, one in enumerate(outcomes)]
+        votes = [_row(columns, cast, outcome) for cast, outcome in enumerate(outcomes)]
     else:
         winner = _mean(outcomes, weights)
-        votes = [one.value if isinstance(one, NodeValue) else None for one in outcomes]
+        votes = [outcome.value if isinstance(outcome, NodeValue) else None for outcome in outcomes]
     usage = sum((value.usage for value in values), NO_USAGE)
-    asked = tuple(key for one in outcomes for key in one.asked)
+    asked = tuple(key for outcome in outcomes for key in outcome.asked)
     return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage, asked=asked)
 
 
@@ -96,9 +96,9 @@ def _value(outcome: NodeValue | Failure) -> NodeValue:
 
 def _by_item(outcomes: Outcomes, columns: Sequence[Column], weights: Sequence[float]) -> NodeValue:
     chosen = [_value(outcomes[leading(column, weights)]) for column in columns]
-    said: list[Judgement] = [value.value[item] for item, value in enumerate(chosen)]
+    judgements: list[Judgement] = [value.value[item] for item, value in enumerate(chosen)]
     # Odds of one ballot are not those of the vote.
-    items = [one.model_copy(update={"odds": None}) for one in said]
+    items = [judgement.model_copy(update={"odds": None}) for judgement in judgements]
     return NodeValue(items)
 
 
@@ -111,9 +111,9 @@ def _row(columns: Sequence[Column], cast: int, outcome: NodeValue | Failure) -> 
 
 def _mean(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
     pairs = [
-        (one, weight)
-        for one, weight in zip(outcomes, weights, strict=True)
-        if isinstance(one, NodeValue)
+        (outcome, weight)
+        for outcome, weight in zip(outcomes, weights, strict=True)
+        if isinstance(outcome, NodeValue)
     ]
     total = math.fsum(weight for _, weight in pairs)
     score = math.fsum(weight * (value.score or 0.0) for value, weight in pairs) / total

@@ -32,15 +32,15 @@ class AssignPanels(Rewriting):
 
     def spec(self, spec: MetricSpec) -> MetricSpec:
         """The specification with panels; raises InputError when no node can be voted on."""
-        found = super().spec(spec)
+        rewritten = super().spec(spec)
         self._check(spec.name)
-        return found
+        return rewritten
 
     def graph(self, graph: G) -> G:
         """A copy of a graph with panels; raises InputError when no node can be voted on."""
-        found = super().graph(graph)
+        copied = super().graph(graph)
         self._check(type(graph).__name__)
-        return found
+        return copied
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Seat panels; raises InputError for a node that has one."""
@@ -63,9 +63,9 @@ class AssignPanels(Rewriting):
         for wanted in self._names or ():
             if not any(_is(node, wanted) for node in self._seated):
                 able = [repr(node.title) for node in self.copies if self._choose(node)]
-                known = ", ".join(able) or "none at all"
+                names = ", ".join(able) or "none at all"
                 raise InputError(
-                    f"{name!r} has no node {wanted!r} that asks a judge; it has {known}"
+                    f"{name!r} has no node {wanted!r} that asks a judge; it has {names}"
                 )
         if not self._seated:
             raise InputError(f"{name!r} has no node that asks a judge")
@@ -85,14 +85,14 @@ def _needless(nodes: Iterable[BaseNode], strict: bool) -> set[BaseNode]:
         return set()
     read = {source for node in graph for source in node.inputs}
     leads: dict[BaseNode, object] = {}
-    found: set[BaseNode] = set()
+    needless: set[BaseNode] = set()
     for node in reversed(list(nx.topological_sort(graph))):
         follows = {_follows(branch.target, leads, strict) for branch in node.branches()}
         leads[node] = node
         if len(follows) == 1 and node not in read:
             (leads[node],) = follows
-            found.add(node)
-    return found
+            needless.add(node)
+    return needless
 
 
 def _follows(target: Any, leads: Mapping[BaseNode, object], strict: bool) -> object:

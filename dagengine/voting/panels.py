@@ -69,15 +69,15 @@ class RepeatVotes:
                 return failure
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
             wanted = [self._wanted(column, len(outcomes)) for column in columns]
-        found = aggregated(outcomes, columns, [0] * len(outcomes))
-        return found if found.verdict is not None else self._with_error(found, columns)
+        winner = aggregated(outcomes, columns, [0] * len(outcomes))
+        return winner if winner.verdict is not None else self._with_error(winner, columns)
 
-    def _with_error(self, found: NodeValue, columns: Sequence[Column]) -> NodeValue:
+    def _with_error(self, winner: NodeValue, columns: Sequence[Column]) -> NodeValue:
         """How exactly the rule knows the mean rating, beside it."""
         error = self.rule.error(columns[0]) if isinstance(self.rule, StandardError) else None
-        if error is None or found.mode is None:
-            return found
-        return replace(found, mode=f"{found.mode}, standard error {error:.3f}")
+        if error is None or winner.mode is None:
+            return winner
+        return replace(winner, mode=f"{winner.mode}, standard error {error:.3f}")
 
     def _until_settled(self, votes: Column) -> Column:
         """The votes that count: none after those that settled the outcome."""
@@ -120,7 +120,9 @@ class Jury:
     def poll(self) -> Poll:
         seats = range(len(self.models))
         # A judge that sits twice has two votes and not one that counts twice.
-        repeated = [sum(one is self.models[seat] for one in self.models[:seat]) for seat in seats]
+        repeated = [
+            sum(model is self.models[seat] for model in self.models[:seat]) for seat in seats
+        ]
         samples = max(repeated) + 1
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
@@ -170,8 +172,8 @@ class Escalation:
         return own, 1 - own
 
     def asked(self, asked: QuestionCount) -> QuestionCount:
-        found = _times(asked, self.votes, self.votes + _UNSURE, self.votes + 1)
-        return replace(found, in_a_row=2 * asked.in_a_row)
+        count = _times(asked, self.votes, self.votes + _UNSURE, self.votes + 1)
+        return replace(count, in_a_row=2 * asked.in_a_row)
 
     def poll(self) -> Poll:
         alternatives = 0 if self.below is None else _ALTERNATIVES

@@ -103,43 +103,43 @@ class Decisions:
     characters = MOST_CHARACTERS
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = [self._question(place, one) for place, one in enumerate(asked)]
+        questions = [self._question(place, question) for place, question in enumerate(asked)]
         return {"model": model, "input": _text(state), "questions": questions}
 
-    def _question(self, place: int, one: Asked) -> Body:
-        instructions: Any = one.instructions
-        if one.material:
+    def _question(self, place: int, question: Asked) -> Body:
+        instructions: Any = question.instructions
+        if question.material:
             instructions = [
-                {"type": "input_text", "text": one.instructions},
-                {"type": "input_json", "data": one.material},
+                {"type": "input_text", "text": question.instructions},
+                {"type": "input_json", "data": question.material},
             ]
-        sent: Body = {"type": kind_of(one), "name": _name(place), "instructions": instructions}
+        sent: Body = {"type": kind_of(question), "name": _name(place), "instructions": instructions}
         if sent["type"] == "choice":
-            sent["choices"] = [_described(option, "value") for option in one.options]
+            sent["choices"] = [_described(option, "value") for option in question.options]
         elif sent["type"] == "score":
-            sent["levels"] = [_described(option, "label") for option in one.options]
-        elif one.options:
-            sent["instructions"] = _with_meanings(instructions, one)
+            sent["levels"] = [_described(option, "label") for option in question.options]
+        elif question.options:
+            sent["instructions"] = _with_meanings(instructions, question)
         return sent
 
     def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
-        found = _envelope(content, list)
-        answers: list[Any] = found.answers
-        named = [one.get("name") if isinstance(one, dict) else None for one in answers]
+        envelope = _envelope(content, list)
+        answers: list[Any] = envelope.answers
+        named = [each.get("name") if isinstance(each, dict) else None for each in answers]
         in_order = not any(named) and len(answers) == len(asked)
         outcomes: list[Said | JudgeError] = []
-        for place, one in enumerate(asked):
+        for place, question in enumerate(asked):
             own = [answers[place]] if in_order else [
                 answer for name, answer in zip(named, answers, strict=True) if name == _name(place)
             ]  # fmt: skip
-            outcomes.append(_outcome(own, one, _of_decisions))
-        return Reply(found.model, _usage(found.usage), outcomes)
+            outcomes.append(_outcome(own, question, _of_decisions))
+        return Reply(envelope.model, _usage(envelope.usage), outcomes)
 
     def blamed(self, body: Any, count: int) -> dict[int, str]:
         error = body if isinstance(body, dict) else {}
         place = _PLACE.search(str(error.get("param") or ""))
-        known = place is not None and int(place[1]) < count
-        return {int(place[1]): str(error.get("message"))} if place and known else {}
+        ours = place is not None and int(place[1]) < count
+        return {int(place[1]): str(error.get("message"))} if place and ours else {}
 
 
 class SystemOne:
@@ -155,50 +155,50 @@ class SystemOne:
     characters = MOST_CHARACTERS
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = {_name(place): self._question(one) for place, one in enumerate(asked)}
+        questions = {_name(place): self._question(question) for place, question in enumerate(asked)}
         return {"model": model, "state": state, "questions": questions}
 
-    def _question(self, one: Asked) -> Body:
-        instructions: Any = one.instructions
-        if one.material:
-            instructions = {"instructions": one.instructions, "material": one.material}
-        kind = kind_of(one)
+    def _question(self, question: Asked) -> Body:
+        instructions: Any = question.instructions
+        if question.material:
+            instructions = {"instructions": question.instructions, "material": question.material}
+        kind = kind_of(question)
         if kind == "choice":
             criteria: Any = {
-                str(option["value"]): option.get("description") for option in one.options
+                str(option["value"]): option.get("description") for option in question.options
             }
         elif kind == "score":
-            criteria = [_level(option) for option in one.options]
+            criteria = [_level(option) for option in question.options]
         else:
-            described = {"true": one.described(True), "false": one.described(False)}
+            described = {"true": question.described(True), "false": question.described(False)}
             criteria = {name: text for name, text in described.items() if text is not None}
         sent = {"type": "noul" if kind == "predicate" else kind, "instructions": instructions}
         return {**sent, "criteria": criteria} if criteria else sent
 
     def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
-        found = _envelope(content, dict)
-        answers: dict[str, Any] = found.answers
+        envelope = _envelope(content, dict)
+        answers: dict[str, Any] = envelope.answers
         outcomes: list[Said | JudgeError] = []
-        for place, one in enumerate(asked):
+        for place, question in enumerate(asked):
             name = _name(place)
             own = answers.get(name)
             doubled = isinstance(own, _Doubled)
             every = list(own) if doubled else [own] if name in answers else []  # type: ignore[arg-type]
-            outcomes.append(_outcome(every, one, _of_systemone))
-        return Reply(found.model, _usage(found.usage), outcomes)
+            outcomes.append(_outcome(every, question, _of_systemone))
+        return Reply(envelope.model, _usage(envelope.usage), outcomes)
 
     def blamed(self, body: Any, count: int) -> dict[int, str]:
-        found: dict[int, str] = {}
+        faults: dict[int, str] = {}
         details = body.get("detail") if isinstance(body, dict) else None
         for detail in details if isinstance(details, list) else ():
             place = detail.get("loc") if isinstance(detail, dict) else None
             steps = [str(step) for step in place] if isinstance(place, list) else []
             after = steps[steps.index("questions") + 1 :] if "questions" in steps else []
-            known = {_name(number): number for number in range(count)}
-            if after and after[0] in known:
+            places = {_name(number): number for number in range(count)}
+            if after and after[0] in places:
                 where = ".".join(after[1:])
-                found.setdefault(known[after[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
-        return found
+                faults.setdefault(places[after[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
+        return faults
 
 
 FORMS: Final[Mapping[str, Form]] = {form.name: form for form in (Decisions(), SystemOne())}
@@ -220,17 +220,17 @@ def _level(option: Mapping[str, Any]) -> str:
     return f"{option['value']}: {meaning}" if meaning else str(option["value"])
 
 
-def _with_meanings(instructions: Any, one: Asked) -> Any:
+def _with_meanings(instructions: Any, question: Asked) -> Any:
     """Instructions with the meaning of true and false, which a predicate has no other place for."""
-    said = " ".join(
+    meanings = " ".join(
         f"{word} means: {text}"
         for word, value in (("True", True), ("False", False))
-        if (text := one.described(value))
+        if (text := question.described(value))
     )
     if isinstance(instructions, str):
-        return f"{instructions}\n\n{said}"
+        return f"{instructions}\n\n{meanings}"
     first, *rest = instructions
-    return [{**first, "text": f"{first['text']}\n\n{said}"}, *rest]
+    return [{**first, "text": f"{first['text']}\n\n{meanings}"}, *rest]
 
 
 def _text(state: Any) -> str:
@@ -242,33 +242,33 @@ class _Doubled(list[Any]):
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name not in found:
-            found[name] = value
-        elif isinstance(found[name], _Doubled):
-            found[name].append(value)
+        if name not in fields:
+            fields[name] = value
+        elif isinstance(fields[name], _Doubled):
+            fields[name].append(value)
         else:
-            found[name] = _Doubled([found[name], value])
-    return found
+            fields[name] = _Doubled([fields[name], value])
+    return fields
 
 
 def _envelope(content: bytes, answers: type[Any]) -> _Envelope:
     try:
         text = content.decode(errors="replace")
-        found = _Envelope.model_validate(json.loads(text, object_pairs_hook=_pairs))
-        if not isinstance(found.answers, answers) or isinstance(found.answers, _Doubled):
+        envelope = _Envelope.model_validate(json.loads(text, object_pairs_hook=_pairs))
+        if not isinstance(envelope.answers, answers) or isinstance(envelope.answers, _Doubled):
             raise ValueError("its answers are of another form")
     except (ValueError, RecursionError) as error:  # pydantic's own is a ValueError, too
-        said = str(error).splitlines()[0]
-        shown = f"{content[:120].decode(errors='replace')!r}: {said}"
+        problem = str(error).splitlines()[0]
+        shown = f"{content[:120].decode(errors='replace')!r}: {problem}"
         raise ProviderError(f"the endpoint sent no decisions: {shown}", transient=False) from None
-    return found
+    return envelope
 
 
-def _usage(found: Any) -> Usage:
+def _usage(counts: Any) -> Usage:
     try:
-        used = _Tokens.model_validate(found)
+        used = _Tokens.model_validate(counts)
     except ValidationError:
         return NO_USAGE
     cached = min(used.input_tokens_details.cached_tokens, used.input_tokens)
@@ -280,10 +280,10 @@ class _WrongError(ValueError):
 
 
 class _Read(Protocol):
-    def __call__(self, answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]: ...
+    def __call__(self, answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]: ...
 
 
-def _outcome(answers: Sequence[Any], one: Asked, read: _Read) -> Said | JudgeError:
+def _outcome(answers: Sequence[Any], question: Asked, read: _Read) -> Said | JudgeError:
     """What the answers to one question come to: there has to be exactly one, which fits."""
     raw = json.dumps(answers[0] if len(answers) == 1 else list(answers), ensure_ascii=False)
     try:
@@ -294,14 +294,14 @@ def _outcome(answers: Sequence[Any], one: Asked, read: _Read) -> Said | JudgeErr
             raise _WrongError(f"an answer is an object, not {answer!r:.80}")
         if answer.get("type") == "refusal":
             return RefusedError("the model declined to answer this question")
-        value, odds = read(answer, one)
+        value, odds = read(answer, question)
     except _WrongError as error:
         return UnparseableError(f"the answer cannot be used: {error}", raw)
     return Said(value, odds, raw)
 
 
-def _of_decisions(answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]:
-    kind = _typed(answer, kind_of(one))
+def _of_decisions(answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]:
+    kind = _typed(answer, kind_of(question))
     if kind == "predicate":
         return _of_chance(answer, "probability")
     stated = answer.get("probabilities")
@@ -309,29 +309,33 @@ def _of_decisions(answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]
         raise _WrongError(f"probabilities is not a list of objects: {stated!r:.80}")
     key = "value" if kind == "choice" else "label"
     pairs = [(each.get(key), each.get("probability")) for each in stated]
-    return _of_pairs(pairs, one, answer.get("choice") if kind == "choice" else None, kind)
+    return _of_pairs(pairs, question, answer.get("choice") if kind == "choice" else None, kind)
 
 
-def _of_systemone(answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]:
-    kind = kind_of(one)
+def _of_systemone(answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]:
+    kind = kind_of(question)
     _typed(answer, "noul" if kind == "predicate" else kind)
     if kind == "predicate":
         return _of_chance(answer, "noul")
     stated = answer.get("probabilities")
     if not isinstance(stated, dict):
         raise _WrongError(f"probabilities is not a mapping: {stated!r:.80}")
-    names = list(map(str, range(len(one.options)))) if kind == "score" else map(str, one.values)
-    known = dict(zip(names, one.values, strict=True))
-    pairs = [(known.get(name, name), chance) for name, chance in stated.items()]
-    if kind == "score" and not set(stated) <= set(known):
-        raise _WrongError(f"a level was not asked for: {min(set(stated) - set(known))!r:.80}")
-    return _of_pairs(pairs, one, answer.get("choice") if kind == "choice" else None, kind)
+    names = (
+        list(map(str, range(len(question.options))))
+        if kind == "score"
+        else map(str, question.values)
+    )
+    values = dict(zip(names, question.values, strict=True))
+    pairs = [(values.get(name, name), chance) for name, chance in stated.items()]
+    if kind == "score" and not set(stated) <= set(values):
+        raise _WrongError(f"a level was not asked for: {min(set(stated) - set(values))!r:.80}")
+    return _of_pairs(pairs, question, answer.get("choice") if kind == "choice" else None, kind)
 
 
 def _typed(answer: dict[str, Any], wanted: str) -> str:
-    found = answer.get("type")
-    if found != wanted:
-        raise _WrongError(f"it is of the type {found!r:.80}, not {wanted!r}")
+    kind = answer.get("type")
+    if kind != wanted:
+        raise _WrongError(f"it is of the type {kind!r:.80}, not {wanted!r}")
     return wanted
 
 
@@ -348,29 +352,29 @@ def _chance(value: Any) -> float:
 
 
 def _of_pairs(
-    pairs: Sequence[tuple[Any, Any]], one: Asked, chosen: Any, kind: str
+    pairs: Sequence[tuple[Any, Any]], question: Asked, chosen: Any, kind: str
 ) -> tuple[str | bool, Odds]:
     """The option chosen, and the odds of all in the order asked; they are made to add up to 1."""
-    found: dict[Any, float] = {}
+    chances: dict[Any, float] = {}
     for value, stated in pairs:
-        if value not in one.values or isinstance(value, bool):
+        if value not in question.values or isinstance(value, bool):
             raise _WrongError(f"{value!r:.80} was not asked for")
-        if value in found:
+        if value in chances:
             raise _WrongError(f"{value!r:.80} has two probabilities")
-        found[value] = _chance(stated)
-    missing = [value for value in one.values if value not in found]
+        chances[value] = _chance(stated)
+    missing = [value for value in question.values if value not in chances]
     if missing:
         raise _WrongError(f"there is no probability of {missing[0]!r:.80}")
-    total = math.fsum(found.values())
-    if abs(total - 1) > min(0.1, max(0.01, 0.005 * len(found))):
+    total = math.fsum(chances.values())
+    if abs(total - 1) > min(0.1, max(0.01, 0.005 * len(chances))):
         raise _WrongError(f"the probabilities add up to {total:.4g}, not to 1")
-    odds = tuple((value, found[value] / total) for value in one.values)
-    likeliest = max(found, key=lambda value: found[value])
+    odds = tuple((value, chances[value] / total) for value in question.values)
+    likeliest = max(chances, key=lambda value: chances[value])
     if kind != "choice":
-        return next(value for value in one.values if value == likeliest), odds
-    if not isinstance(chosen, str) or chosen not in found:
+        return next(value for value in question.values if value == likeliest), odds
+    if not isinstance(chosen, str) or chosen not in chances:
         raise _WrongError(f"the choice {chosen!r:.80} was not asked for")
-    if found[chosen] < found[likeliest] - _TIE:
+    if chances[chosen] < chances[likeliest] - _TIE:
         raise _WrongError(f"the choice {chosen!r:.80} is less likely than {likeliest!r:.80}")
     return chosen, odds
 

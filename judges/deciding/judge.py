@@ -110,8 +110,8 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
     ) -> None:
         if form not in FORMS:
             near = did_you_mean(str(form), FORMS)
-            known = " or ".join(map(repr, FORMS))
-            raise InputError(f"form must be {known}, got {form!r:.80}{near and f'; {near}'}")
+            forms = " or ".join(map(repr, FORMS))
+            raise InputError(f"form must be {forms}, got {form!r:.80}{near and f'; {near}'}")
         if shows not in ("case", "reads"):
             raise InputError(f"shows must be 'case' or 'reads', got {shows!r:.80}")
         self.capabilities = Capabilities(
@@ -176,7 +176,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         require_one_state(questions, self.form.most)
         if self._labelling:
             return await self._by_labels(questions, on_request, ahead)
-        found: dict[int, Answer[T] | JudgeError] = {}
+        outcomes: dict[int, Answer[T] | JudgeError] = {}
         left = list(range(len(questions)))
         while left:
             asked = [questions[place] for place in left]
@@ -185,11 +185,11 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             if answered is None:
                 return await self._by_labels(questions, on_request, ahead)
             if isinstance(answered, dict):  # some of them are at fault
-                found |= {left[place]: error for place, error in answered.items()}
+                outcomes |= {left[place]: error for place, error in answered.items()}
             else:
-                found |= dict(zip(left, answered, strict=True))
-            left = [place for place in left if place not in found]
-        return [found[place] for place in range(len(questions))]
+                outcomes |= dict(zip(left, answered, strict=True))
+            left = [place for place in left if place not in outcomes]
+        return [outcomes[place] for place in range(len(questions))]
 
     async def _request(
         self, questions: Sequence[Question[T]]
@@ -215,8 +215,8 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             used = shares(reply.usage, len(questions))
             mode = f"{self.form.name} {reply.model}"
             return [
-                self._read(question, said, usage, mode)
-                for question, said, usage in zip(questions, reply.outcomes, used, strict=True)
+                self._read(question, outcome, usage, mode)
+                for question, outcome, usage in zip(questions, reply.outcomes, used, strict=True)
             ]
         # Outside of the handler: what is raised inside keeps the other error with it.
         if isinstance(failure, ProviderError) and failure.status == _NO_MODEL:
@@ -243,33 +243,33 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         """What a chat says of each question, all at once."""
         import openai
 
-        found: dict[int, Answer[T] | JudgeError] = {}
+        outcomes: dict[int, Answer[T] | JudgeError] = {}
 
-        async def one(place: int, question: Question[T]) -> None:
+        async def ask(place: int, question: Question[T]) -> None:
             on_request()
             try:
-                found[place] = await by_label(
+                outcomes[place] = await by_label(
                     connection.chat, self.model, self._parameters, question
                 )
             except (JudgeError, openai.OpenAIError) as error:
-                found[place] = self._hidden(self._failure(openai, error))
+                outcomes[place] = self._hidden(self._failure(openai, error))
 
         async with self.session() as connection, anyio.create_task_group() as group:
             for place, question in enumerate(questions[: len(questions) - ahead]):
-                group.start_soon(one, place, question)
+                group.start_soon(ask, place, question)
         left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
-        return [found.get(place, left) for place in range(len(questions))]
+        return [outcomes.get(place, left) for place in range(len(questions))]
 
     def _blamed(self, error: Any, count: int) -> dict[int, JudgeError]:
         """The questions that a rejection finds fault with."""
         status = getattr(error, "status_code", None)
         if status not in (400, 422):
             return {}
-        found: dict[int, JudgeError] = {}
+        failures: dict[int, JudgeError] = {}
         for place, why in self.form.blamed(error.body, count).items():
             failure = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
-            found[place] = self._hidden(failure)
-        return found
+            failures[place] = self._hidden(failure)
+        return failures
 
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         if getattr(error, "status_code", None) == _NO_MODEL:
@@ -286,18 +286,18 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         return failure
 
     def _read(
-        self, question: Question[T], said: Said | JudgeError, usage: Usage, mode: str
+        self, question: Question[T], outcome: Said | JudgeError, usage: Usage, mode: str
     ) -> Answer[T] | JudgeError:
-        if isinstance(said, JudgeError):
-            said.tokens = (usage.input_tokens, usage.output_tokens)
-            return self._hidden(said)
-        fields = answer_fields(question.answer_type, said.value, said.odds)
+        if isinstance(outcome, JudgeError):
+            outcome.tokens = (usage.input_tokens, usage.output_tokens)
+            return self._hidden(outcome)
+        fields = answer_fields(question.answer_type, outcome.value, outcome.odds)
         try:
-            value = validated(question, fields, said.raw)
+            value = validated(question, fields, outcome.raw)
         except UnparseableError as error:
             error.tokens = (usage.input_tokens, usage.output_tokens)
             return self._hidden(error)
-        return Answer(value, said.raw, None, usage, mode, said.odds)
+        return Answer(value, outcome.raw, None, usage, mode, outcome.odds)
 
 
 def _packs(form: Form, pack: bool, speculate: Any) -> Packs | None:
@@ -325,6 +325,6 @@ def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:
         )
 
 
-def _other(wanted: str, found: str) -> ProviderError:
-    message = f"the version {found!r} answered, but version= asks for {wanted!r}"
+def _other(wanted: str, version: str) -> ProviderError:
+    message = f"the version {version!r} answered, but version= asks for {wanted!r}"
     return ProviderError(message, transient=False)

@@ -128,9 +128,9 @@ def _noted(fields: dict[str, Any], reason: str) -> dict[str, Any]:
 
 
 def _recorded(completion: Completion, mass: float, odds: Odds | None) -> str:
-    said = answer_text(completion.choices[0].message)
-    found = {"said": said, "mass": mass, "odds": odds and [list(one) for one in odds]}
-    return json.dumps(found, ensure_ascii=False)
+    text = answer_text(completion.choices[0].message)
+    recording = {"said": text, "mass": mass, "odds": odds and [list(pair) for pair in odds]}
+    return json.dumps(recording, ensure_ascii=False)
 
 
 def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
@@ -138,16 +138,16 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     message = completion.choices[0].message
     if message.refusal:
         raise RefusedError(f"the model refused: {message.refusal}")
-    said = answer_text(message)
+    text = answer_text(message)
     try:
         if not isinstance(completion.choices[0].logprobs, dict):
             raise ValueError("no probabilities, or in some other form")
-        found = alternatives(completion, range(len(completion.token_texts[:1])))
+        tokens = alternatives(completion, range(len(completion.token_texts[:1])))
     except ValueError:  # pydantic's among them
         raise UnsupportedError(
             "the server gave no token probabilities, but labels need them"
         ) from None
-    chances = [(token, math.exp(logprob)) for token, logprob in found.get(0, ()) if logprob <= 0]
+    chances = [(token, math.exp(logprob)) for token, logprob in tokens.get(0, ()) if logprob <= 0]
     labelled = dict(zip(LABELS, asked.values, strict=False))
     options = dict.fromkeys(asked.values, 0.0)
     for token, chance in chances:
@@ -155,7 +155,7 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
             options[labelled[label]] += chance
     likeliest = max(options, key=lambda value: options[value])
     if not options[likeliest]:
-        raise UnparseableError(f"no label is among the likely answers; it said {said!r:.40}", said)
+        raise UnparseableError(f"no label is among the likely answers; it said {text!r:.40}", text)
     return likeliest, Masses.of(options, [chance for _, chance in chances])
 
 

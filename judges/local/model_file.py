@@ -99,8 +99,8 @@ def read_model_file(path: str | Path) -> ModelFile:
     """The chat model in a file; raises InputError for a file that has none."""
     place = Path(path).expanduser()
     if not place.is_file():
-        what = "a folder" if place.is_dir() else "not there"
-        raise InputError(f"the model file {place} is {what}: gguf: takes the path of a .gguf file")
+        lack = "a folder" if place.is_dir() else "not there"
+        raise InputError(f"the model file {place} is {lack}: gguf: takes the path of a .gguf file")
     try:
         with place.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

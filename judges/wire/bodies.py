@@ -60,13 +60,13 @@ class BodyReader:
                 await share.hold(length - SMALL)
             async for chunk in chunks:
                 # In small steps: of a long body there is never a second copy in memory.
-                found = decoder.decode(chunk, _STEP)
-                while found:
-                    size = body.tell() + len(found)
+                piece = decoder.decode(chunk, _STEP)
+                while piece:
+                    size = body.tell() + len(piece)
                     self._require_short(size, body)
                     await share.hold(size - SMALL)
-                    body.write(found)
-                    found = decoder.decode(b"", _STEP)
+                    body.write(piece)
+                    piece = decoder.decode(b"", _STEP)
             return body.getvalue()
 
     def _require_short(self, length: int, body: BytesIO) -> None:
@@ -143,7 +143,7 @@ class _Decoder:
             return chunk  # as short as the transport's pieces
         data = self._rest + chunk
         try:
-            found = self._inflater.decompress(data, most)
+            piece = self._inflater.decompress(data, most)
         except zlib.error as error:
             if not self._deflate:
                 raise ProviderError(f"the response is damaged: {error}", transient=True) from None
@@ -152,4 +152,4 @@ class _Decoder:
             return self.decode(chunk, most)
         self._deflate = False
         self._rest = self._inflater.unconsumed_tail
-        return found
+        return piece

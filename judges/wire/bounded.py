@@ -21,29 +21,29 @@ def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[An
     Those of httpx and httpx2 are found, which most providers' packages use. Others read on as they
     do, and so do those that the caller has `given`.
     """
-    found = list(_http_clients(client, {id(one) for one in given}))
-    for http in found:
+    clients = list(_http_clients(client, {id(client) for client in given}))
+    for http in clients:
         http._transport = _Bounded(http._transport, reader)
         http._mounts = {
             pattern: transport and _Bounded(transport, reader)
             for pattern, transport in http._mounts.items()
         }
-    return found
+    return clients
 
 
 def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
     """The HTTP clients among an object's attributes and theirs, except for those `seen`."""
     level = [client]
     for _ in range(_DEPTH):
-        found: list[Any] = []
+        below: list[Any] = []
         for thing in level:
             if _is_http_client(thing):
                 yield thing
                 continue
             parts = [part for part in vars(thing).values() if _has_parts(part)]
-            found += [part for part in parts if id(part) not in seen]
+            below += [part for part in parts if id(part) not in seen]
             seen.update(map(id, parts))
-        level = found
+        level = below
 
 
 def _has_parts(thing: Any) -> bool:

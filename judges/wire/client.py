@@ -138,15 +138,15 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
     @cached_property
     def _identity(self) -> str:
-        given = public_text(str(self._given.base_url)) if self._given else "default"
+        address = public_text(str(self._given.base_url)) if self._given else "default"
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
-        return f"{self._called} at {self.base_url or given} with {parameters}"
+        return f"{self._called} at {self.base_url or address} with {parameters}"
 
     @property
     def durable_identity(self) -> str | None:
         """`identity` with the endpoint that holds now, which may come from the environment."""
-        given = str(self._given.base_url) if self._given else None
-        where = self._address or given or self._of_environment() or self.provider.url
+        address = str(self._given.base_url) if self._given else None
+        where = self._address or address or self._of_environment() or self.provider.url
         return durable_name(f"{self._name} at {public_address(where)}", self._parameters)
 
     @property
@@ -156,8 +156,8 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
     def _of_environment(self) -> str | None:
         """The address in the environment."""
-        found = os.environ.get(self.provider.address)
-        return found and f"{found.rstrip('/')}{self.provider.path}"
+        address = os.environ.get(self.provider.address)
+        return address and f"{address.rstrip('/')}{self.provider.path}"
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[C]:
@@ -244,14 +244,14 @@ class EndpointJudge(SharedJudge, Generic[C]):
     @property
     def secrets(self) -> list[str]:
         """What nothing that outlives a run may hold: keys, passwords, and parts of addresses."""
-        found = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
         for address in (self._address, self._of_environment()):
-            found += secrets_of_address(address) if address else []
+            secrets += secrets_of_address(address) if address else []
         if self._given is not None:
             headers = {str(k): str(v) for k, v in self._given._custom_headers.items()}
-            found += [str(self._given.api_key), *secrets_in({"headers": headers})]
-            found += secrets_of_address(str(self._given.base_url))
-        return found
+            secrets += [str(self._given.api_key), *secrets_in({"headers": headers})]
+            secrets += secrets_of_address(str(self._given.base_url))
+        return secrets
 
     async def require_reachable(self) -> None:
         """Raise JudgeSetupError when there is no key, or nothing listens at `base_url`."""
@@ -292,8 +292,8 @@ class EndpointJudge(SharedJudge, Generic[C]):
         """
         from dagengine.judges.wire.servers import is_provider
 
-        given = str(self._given.base_url) if self._given else None
-        where = self._address or given or self._of_environment() or self.provider.url
+        address = str(self._given.base_url) if self._given else None
+        where = self._address or address or self._of_environment() or self.provider.url
         return self.chats and not self.capabilities.batched and not is_provider(where)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int | None:
@@ -309,9 +309,9 @@ class EndpointJudge(SharedJudge, Generic[C]):
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """What a client raised, as a JudgeError."""
         where = self.base_url or "the provider"
-        for found in (error, error.__cause__):
-            if isinstance(found, JudgeError):
-                return found
+        for raised in (error, error.__cause__):
+            if isinstance(raised, JudgeError):
+                return raised
         if isinstance(error, openai.APIConnectionError):
             cause = _told_by(error)
             if self._given is not None and _transport().is_of_another_loop(cause):

@@ -198,9 +198,9 @@ class Completion(_Wire):
     @classmethod
     def read(cls, content: bytes) -> Completion:
         """The completion in a JSON text; raises ValidationError."""
-        found = cls.model_validate_json(content)
-        found._content = content
-        return found
+        completion = cls.model_validate_json(content)
+        completion._content = content
+        return completion
 
     @property
     def content(self) -> bytes:
@@ -210,8 +210,12 @@ class Completion(_Wire):
     @property
     def token_texts(self) -> list[str]:
         """The tokens of the answer, where the provider sent them."""
-        found = self.choices[0].logprobs
-        return [item["token"] for item in found["content"] or ()] if isinstance(found, dict) else []
+        logprobs = self.choices[0].logprobs
+        return (
+            [item["token"] for item in logprobs["content"] or ()]
+            if isinstance(logprobs, dict)
+            else []
+        )
 
 
 def read_completion(content: bytes) -> Completion:
@@ -232,8 +236,8 @@ def read_completion(content: bytes) -> Completion:
 
 def _readable(content: bytes) -> bytes:
     """A JSON text whose lone surrogates, bytes that are not text and long numbers are replaced."""
-    found = json.loads(content.decode(errors="replace"), parse_int=_whole)
-    return json.dumps(found, ensure_ascii=False).encode(errors="replace")
+    value = json.loads(content.decode(errors="replace"), parse_int=_whole)
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
 def _whole(digits: str) -> int | None:

@@ -114,7 +114,7 @@ class OllamaPost:
 
 def chat_body(body: Body, window: int) -> Body:
     """A request of the OpenAI protocol as one to `/api/chat` with a window of so many tokens."""
-    given = body.get("options")
+    settings = body.get("options")
     options = {key: value for key, value in body.items() if key not in _OWN | _WRITTEN}
     most = body.get("max_tokens") or body.get("max_completion_tokens")
     own: Body = {
@@ -132,7 +132,7 @@ def chat_body(body: Body, window: int) -> Body:
     if shape is not None:
         own["format"] = shape
     bounded = {} if most is None else {"num_predict": most}
-    extra = given if isinstance(given, dict) else {}
+    extra = settings if isinstance(settings, dict) else {}
     return {**own, "options": {**options, **bounded, "num_ctx": window, **extra}}
 
 

@@ -67,10 +67,10 @@ def tokens_of(
         return None
     kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
     try:
-        found = alternatives(completion, kept)
+        choices = alternatives(completion, kept)
     except ValueError:  # pydantic's among them: probabilities in some other form
         return None
-    return tuple(TokenChoice(text, found.get(index, ())) for index, text in enumerate(texts))
+    return tuple(TokenChoice(text, choices.get(index, ())) for index, text in enumerate(texts))
 
 
 def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
@@ -93,7 +93,7 @@ def _places(body: bytes) -> list[int]:
 
     In a text of JSON the quotes of the key would be escaped.
     """
-    return [*(found.end() for found in _KEY.finditer(body)), len(body)]
+    return [*(match.end() for match in _KEY.finditer(body)), len(body)]
 
 
 def _read(piece: bytes) -> list[Alternative] | None:
@@ -101,5 +101,7 @@ def _read(piece: bytes) -> list[Alternative] | None:
     return _ALTERNATIVES.validate_python(value)
 
 
-def _pairs(found: list[Alternative] | None) -> tuple[tuple[str, float], ...]:
-    return tuple([(one["token"], one["logprob"]) for one in found or ()])
+def _pairs(alternatives: list[Alternative] | None) -> tuple[tuple[str, float], ...]:
+    return tuple(
+        [(alternative["token"], alternative["logprob"]) for alternative in alternatives or ()]
+    )

@@ -79,9 +79,9 @@ class Start:
             for value, share in shares.items()
             if share
         ]
-        others = [pair for pair in choice.alternatives if pair[0].strip() != self.text]
-        told = replace(choice, alternatives=(*others, *split))
-        return (*tokens[: self.index], told, *tokens[self.index + 1 :])
+        rest = [pair for pair in choice.alternatives if pair[0].strip() != self.text]
+        number = replace(choice, alternatives=(*rest, *split))
+        return (*tokens[: self.index], number, *tokens[self.index + 1 :])
 
 
 def open_start(
@@ -104,12 +104,12 @@ def _start(
     if not path:
         return None
     stated, around = path[0].token.strip(), ("", "")
-    told = {token.strip(): math.exp(logprob) for token, logprob in path[0].alternatives}
-    values = [scale.read(token, around) for token in told]
+    chances = {token.strip(): math.exp(logprob) for token, logprob in path[0].alternatives}
+    values = [scale.read(token, around) for token in chances]
     seen = [value for value in values if value is not None]
     open_ones = [
         token
-        for token, share in told.items()
+        for token, share in chances.items()
         if token != stated and share > _FEW and scale.longer(token, around, seen) is not None
     ]
     if len(open_ones) != 1:

@@ -226,7 +226,7 @@ class _InUse:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                for transport, before in [pair for found in self._found.values() for pair in found]:
+                for transport, before in [pair for pairs in self._found.values() for pair in pairs]:
                     await transport.aclose()
                     vars(transport).update(before)  # one of aiohttp keeps its closed session
 

@@ -221,7 +221,7 @@ class Cluster:
     @property
     def waiting(self) -> Sequence[Waiting]:
         """The questions that wait on the workers, as far as they have said."""
-        return merged(one for count in self._asked.values() for one in count.waiting)
+        return merged(wait for count in self._asked.values() for wait in count.waiting)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -278,7 +278,9 @@ class Cluster:
     async def _ask_counts(self, function: Callable[[str], Awaitable[Count | None]]) -> None:
         with suppress(OSError):  # the scheduler is gone
             counts = await self._client.run(function, self._job.run)
-            self._asked.update((one.engine, one) for one in counts.values() if one is not None)
+            self._asked.update(
+                (count.engine, count) for count in counts.values() if count is not None
+            )
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Pool | DaskWorkers]:
@@ -292,11 +294,11 @@ class Cluster:
                 yield workers
 
     async def _constants(self) -> bytes:
-        found = await self._engine.constants()
-        for outcome in found.values():
+        outcomes = await self._engine.constants()
+        for outcome in outcomes.values():
             if isinstance(outcome, Failure) and outcome.may_pass:
                 raise InputError(f"{outcome} (asked once for all cases); try again later")
-        return packed("what nodes say that no case reaches", found)
+        return packed("what nodes say that no case reaches", outcomes)
 
     def keeping(self, result: Callable[[], Any]) -> AbstractContextManager[None]:
         """As of an engine; no worker has an `on_attempt`."""

@@ -55,8 +55,8 @@ class DaskWorkers:
 
     async def nthreads(self) -> dict[str, int]:
         """The workers, and the requests that each of them works on at the same time."""
-        found: dict[str, int] = await self._client.nthreads()
-        return found
+        threads: dict[str, int] = await self._client.nthreads()
+        return threads
 
     async def submit(
         self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
@@ -73,8 +73,8 @@ class DaskWorkers:
 
     async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
         """What every worker gives; those that die are left out."""
-        found: dict[str, Any] = await self._client.run(function, *arguments, on_error="ignore")
-        return found
+        results: dict[str, Any] = await self._client.run(function, *arguments, on_error="ignore")
+        return results
 
 
 async def _connected(library: Any, address: str) -> Any:

@@ -71,7 +71,7 @@ class Pool:
         `heard` raises, and WorkersDiedError.
         """
         for _ in range(_DEATHS):
-            process = min(self._processes, key=lambda one: one.busy)
+            process = min(self._processes, key=lambda candidate: candidate.busy)
             try:
                 return await process.call(function, *arguments, heard=heard)
             except _DiedError:
@@ -81,13 +81,13 @@ class Pool:
     async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
         """What every process gives; those that die are left out."""
 
-        async def one(process: _Process) -> Any:
+        async def call(process: _Process) -> Any:
             with suppress(_DiedError):
                 return await process.call(function, *arguments)
             return None
 
-        found = await asyncio.gather(*map(one, self._processes))
-        return {str(number): each for number, each in enumerate(found)}
+        results = await asyncio.gather(*map(call, self._processes))
+        return {str(number): each for number, each in enumerate(results)}
 
     async def _replace(self, dead: _Process) -> None:
         """Start another process, unless one of the others who lost theirs did so."""
@@ -135,14 +135,14 @@ class _Process:
         if self._dead:
             raise _DiedError
         number = next(self._numbers)
-        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = found, heard
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = result, heard
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(frame((number, function, arguments)))
             with suppress(OSError):  # the reader notices
                 await self._process.stdin.drain()
-            return await found
+            return await result
         finally:
             self._waiting.pop(number, None)
 

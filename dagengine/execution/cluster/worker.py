@@ -91,13 +91,13 @@ class Objects:
         try:
             return packed("the run", self)
         except InputError:
-            for what, value in {**parts, **named, "Workers.make": self.make}.items():
-                self._require_sendable(what, value)
+            for part, value in {**parts, **named, "Workers.make": self.make}.items():
+                self._require_sendable(part, value)
             raise
 
-    def _require_sendable(self, what: str, value: object) -> None:
+    def _require_sendable(self, part: str, value: object) -> None:
         try:
-            packed(what, value)
+            packed(part, value)
         except InputError as error:
             raise InputError(
                 f"{error}; create it on the worker: "

@@ -110,12 +110,12 @@ class AdaptiveConcurrency:
 
     def _retreat(self, too_much: int) -> None:
         """Rejections: give up what was being tried out, or really have fewer calls."""
-        known, probing = self._known, self._step > 1
+        too_many, probing = self._known, self._step > 1
         if not probing:
-            self._trial = _Trial(self.limit, known)
+            self._trial = _Trial(self.limit, too_many)
         self._step_back(too_much, _BACK)
-        if probing and known is not None:
-            self.limit = max(self.limit, min(known, too_much) - 1)
+        if probing and too_many is not None:
+            self.limit = max(self.limit, min(too_many, too_much) - 1)
 
     def _step_back(self, too_much: int, factor: float) -> None:
         self._known, self._least = too_much, int(too_much * _FAR_BACK)
@@ -150,8 +150,8 @@ class AdaptiveConcurrency:
 
     def _creep_back(self) -> None:
         """A few rejections: one call fewer, and what was too much comes closer."""
-        known = self.limit if self._known is None else self._known
-        self._known = (known + self.limit) // 2
+        too_many = self.limit if self._known is None else self._known
+        self._known = (too_many + self.limit) // 2
         self.limit = max(1, self.limit - 1)
         self._pause()
 
@@ -176,16 +176,16 @@ class AdaptiveConcurrency:
 
     def _grow(self, saturated: bool) -> None:
         """A clean round: towards what was too much, a pause below it, then beyond it."""
-        known = self._known
-        if known is None or not saturated:
+        too_many = self._known
+        if too_many is None or not saturated:
             return
         self._proven = self.limit
-        if self.limit < known - 1:
-            self.limit += max(1, (known - 1 - self.limit) // 2)
-        elif self.limit < known and self._held < _HOLD:
+        if self.limit < too_many - 1:
+            self.limit += max(1, (too_many - 1 - self.limit) // 2)
+        elif self.limit < too_many and self._held < _HOLD:
             self._held += 1
         else:
-            if self.limit > known:  # it is no longer too much
+            if self.limit > too_many:  # it is no longer too much
                 self._hold = _HOLD
             self.limit += self._step
             self._step *= 2

@@ -123,8 +123,12 @@ class ThroughputLimit:
         # The calls that were added, of which the quickest half has answered.
         added = 0 if self._has_stepped_back else self.limit - self._level
         middle = partial(_middle, share=max(0.5, added / 2 / len(samples)))
-        known = [sample for sample in samples if sample.kind in self._usual]
-        slower = middle([one.seconds / self._usual[one.kind] for one in known]) if known else 1.0
+        usual = [sample for sample in samples if sample.kind in self._usual]
+        slower = (
+            middle([sample.seconds / self._usual[sample.kind] for sample in usual])
+            if usual
+            else 1.0
+        )
         long = sorted(sample.seconds for sample in samples)[math.ceil(0.9 * len(samples)) - 1]
         self._longest = longest = max(long, _FADING * self._longest)
         halfway = (self._level + self.limit) / 2
@@ -164,9 +168,9 @@ class ThroughputLimit:
         self._waiting = max(1.0, self._waiting * slower)
         usual = {kind: seconds * slower for kind, seconds in self._usual.items()}
         for kind, seconds in by_kind.items():
-            known = None if self._is_trying else self._usual.get(kind)
+            before = None if self._is_trying else self._usual.get(kind)
             now = middle(seconds)
-            usual[kind] = math.sqrt((known or now) * now)
+            usual[kind] = math.sqrt((before or now) * now)
         self._usual = usual
 
     def _next(self, share: float) -> int:

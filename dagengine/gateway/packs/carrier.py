@@ -93,10 +93,10 @@ class Carrier:
         for outcome in outcomes[asked:]:
             if isinstance(outcome, UnsupportedError):
                 continue
-            found = outcome.usage if isinstance(outcome, Answer) else Usage(*outcome.tokens)
+            usage = outcome.usage if isinstance(outcome, Answer) else Usage(*outcome.tokens)
             self.counts.ahead += 1
-            self.counts.usage += found
-            self.budget.settle(0.0, None if self.price is None else self.price.of(found))
+            self.counts.usage += usage
+            self.budget.settle(0.0, None if self.price is None else self.price.of(usage))
         return outcomes
 
     async def _request(self, questions: Sequence[Question[Any]], ahead: int = 0) -> list[Outcome]:
@@ -109,12 +109,12 @@ class Carrier:
     async def _halves(self, questions: Sequence[Question[Any]]) -> list[Outcome]:
         """What became of questions that are too much for one request, each half by itself."""
         half = len(questions) // 2
-        found: list[Outcome] = []
+        joined: list[Outcome] = []
         for part in (questions[:half], questions[half:]):
             outcomes = await self._request(part)
             again = len(part) > 1 and all(map(_is_too_much, outcomes))
-            found += await self._halves(part) if again else outcomes
-        return found
+            joined += await self._halves(part) if again else outcomes
+        return joined
 
     def _count(self) -> None:
         self.counts.requests += 1

@@ -172,7 +172,7 @@ class Packing:
     def _depart(self, most: int) -> None:
         """Let everybody who waits leave, in as few requests as there can be."""
         # In an order that does not depend on who came first: what is sent is the same every time.
-        seats, self._waiting = sorted(self._waiting, key=lambda one: one.question.key), []
+        seats, self._waiting = sorted(self._waiting, key=lambda seat: seat.question.key), []
         lots: dict[_Lot, list[Pack]] = {}
         for seat in seats:
             packs = lots.setdefault(_lot(seat.carrier.judge, seat.question), [])
@@ -191,7 +191,7 @@ class Packing:
         if most <= self._ahead_so_far:
             return
         taken = {
-            seat.question.key for packs in lots.values() for one in packs for seat in one.seats
+            seat.question.key for packs in lots.values() for pack in packs for seat in pack.seats
         }
         for judge, questions in self._riders(most - self._ahead_so_far):
             packs = lots.get(_lot(judge, questions[0]))
@@ -199,13 +199,13 @@ class Packing:
                 continue
             pack, carrier = packs[-1], packs[-1].carrier
             new = [
-                one for one in questions
-                if one.key not in taken and carrier.key(one) not in self.ahead
-                and not carrier.knows(one)
+                question for question in questions
+                if question.key not in taken and carrier.key(question) not in self.ahead
+                and not carrier.knows(question)
             ]  # fmt: skip
             if self._ahead_so_far + len(new) <= carrier.packs.ahead and pack.takes(*new):
                 pack.carry(new)
-                taken.update(one.key for one in new)
+                taken.update(question.key for question in new)
                 self._ahead_so_far += len(new)
 
 
@@ -233,7 +233,7 @@ class Pack:
         """Whether there is room for some more, all about the same."""
         count = len(self.seats) + len(self.riders) + len(questions)
         size = self.size + sum(map(_size, questions))
-        same = len({_lot(self.carrier.judge, one) for one in questions}) < 2
+        same = len({_lot(self.carrier.judge, question) for question in questions}) < 2
         return same and count <= self._most and size <= self.carrier.packs.characters
 
     def add(self, seat: Seat) -> None:
@@ -262,7 +262,7 @@ class Pack:
     async def _enter(self) -> Call:
         places = len(self.seats) + len(self.riders)
         tokens = sum(seat.tokens for seat in self.seats)
-        urgency = min((seat.urgency for seat in self.seats), key=lambda one: one.place)
+        urgency = min((seat.urgency for seat in self.seats), key=lambda turn: turn.place)
         call = await self.carrier.enter(tokens, urgency, places, self.seats[0].question)
         self._call = call
         for _ in range(places - len(self.seats) - len(self.riders)):  # who went meanwhile

@@ -184,8 +184,8 @@ def explained(
 def _with_words(messages: Messages, words: int) -> Messages:
     """The prompt with known words before it: no cache of its beginning serves it, either."""
     first = messages[0]
-    known = _WORDS * (words // 10 + 1)
-    changed: Any = {**first, "content": f"{known}\n\n{first['content']}"}
+    filler = _WORDS * (words // 10 + 1)
+    changed: Any = {**first, "content": f"{filler}\n\n{first['content']}"}
     return (changed, *messages[1:])
 
 

@@ -57,9 +57,9 @@ def overflow_in(text: str, body: Any = None) -> Overflow | None:
     needed, window = _count(fields.get("n_prompt_tokens")), _count(fields.get("n_ctx"))
     window = window or _window_in(text)
     needed = needed or _prompt_in(text)
-    others = [number for number in _numbers(text) if number != window]
-    if needed is None and others:
-        most = max(others)
+    numbers = [number for number in _numbers(text) if number != window]
+    if needed is None and numbers:
+        most = max(numbers)
         needed = most if window is None or most > window else None
     return Overflow(needed, window)
 

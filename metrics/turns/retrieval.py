@@ -45,12 +45,12 @@ class _TurnMetric(PrebuiltMetric):
         super().__init__(threshold, model, *common, **settings)
         self.window_size = at_least_two(window_size)
 
-    def single(self, **settings: Any) -> PrebuiltMetric:
+    def _single(self, **settings: Any) -> PrebuiltMetric:
         """The metric of single answers; `settings` are those that it shares with this one."""
-        raise TypeError(f"{type(self).__name__} must override single")
+        raise TypeError(f"{type(self).__name__} must override _single")
 
     def graph(self) -> Graph:
-        metric = self.single(
+        metric = self._single(
             evaluation_template=self.evaluation_template, verdicts_per_call=self.verdicts_per_call
         )
         cases = replies_with_context(
@@ -84,9 +84,9 @@ class TurnFaithfulnessMetric(_TurnMetric):
         super().__init__(threshold, model, *common, window_size=window_size, **settings)
         self.truths_extraction_limit = truths_extraction_limit
         self.penalize_ambiguous_claims = penalize_ambiguous_claims
-        self.single()  # says what is wrong with the settings
+        self._single()  # says what is wrong with the settings
 
-    def single(self, **settings: Any) -> PrebuiltMetric:
+    def _single(self, **settings: Any) -> PrebuiltMetric:
         return FaithfulnessMetric(
             truths_extraction_limit=self.truths_extraction_limit,
             penalize_ambiguous_claims=self.penalize_ambiguous_claims,
@@ -107,7 +107,7 @@ class TurnContextualPrecisionMetric(_TurnMetric):
     title = "Turn Contextual Precision"
     outcome = True
 
-    def single(self, **settings: Any) -> PrebuiltMetric:
+    def _single(self, **settings: Any) -> PrebuiltMetric:
         return ContextualPrecisionMetric(**settings)
 
 
@@ -125,7 +125,7 @@ class TurnContextualRecallMetric(_TurnMetric):
     judged = (("turns",), ("expected_outcome",))
     outcome = True
 
-    def single(self, **settings: Any) -> PrebuiltMetric:
+    def _single(self, **settings: Any) -> PrebuiltMetric:
         return ContextualRecallMetric(**settings)
 
 
@@ -141,5 +141,5 @@ class TurnContextualRelevancyMetric(_TurnMetric):
 
     title = "Turn Contextual Relevancy"
 
-    def single(self, **settings: Any) -> PrebuiltMetric:
+    def _single(self, **settings: Any) -> PrebuiltMetric:
         return ContextualRelevancyMetric(**settings)

@@ -81,6 +81,7 @@ def call(door: Callable[..., Any], **given: Any) -> Any:
     known: dict[str, Any] = {
         "self": EvaluationDataset([CASE]), "test_cases": [CASE], "metrics": [METRIC],
         "test_case": CASE, "on_row": lambda row: None,
+        "evaluator": "criteria", "evaluators": ["criteria"],
     }  # fmt: skip
     made = door(**{name: known.get(name, "x") for name in needed}, **given)
     if inspect.iscoroutine(made):

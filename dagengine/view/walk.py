@@ -13,9 +13,9 @@ from typing import Literal
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.values import NodeValue
 from dagengine.record.changes.tree_changes import every_edge, every_node
-from dagengine.record.plan import plan_of
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
 from dagengine.results import MetricResult, OutcomeKind, Step, Verdict
+from dagengine.view.recorded_plan import plan_of
 
 Said = Verdict | float | None
 """A person's answer: a verdict, a rating from 0 to 1, or None for "cannot tell"."""

@@ -156,7 +156,7 @@ def test_a_rating_that_a_later_node_behind_another_gate_reads_is_asked_as_in_the
     )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(drawings())
 def test_a_person_is_asked_what_the_engine_asks_and_gets_its_score(drawing: dict[str, Any]) -> None:
     # What code made of a judge's words a walk does not repeat.

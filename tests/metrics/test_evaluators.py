@@ -176,7 +176,12 @@ def test_a_labelled_pair_needs_and_shows_its_reference() -> None:
         ("exact_match", {"criteria": "correctness"}, TypeError, "has no setting 'criteria'"),
         ("pairwise_string", {"prompt": "x"}, TypeError, "has no setting 'prompt'"),
         ("criteria", {"distance": "jaro"}, TypeError, "has no setting 'distance'"),
-        ("embedding_distance", {}, InputError, "load_evaluator makes no 'embedding_distance'; here: no vectors"),
+        (
+            "embedding_distance",
+            {},
+            InputError,
+            "load_evaluator makes no 'embedding_distance'; here: no vectors",
+        ),
     ],
 )
 def test_what_an_evaluator_does_not_have_is_refused(

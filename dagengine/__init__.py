@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dagengine.configs import ErrorConfig as ErrorConfig
     from dagengine.data.cases import read_cases as read_cases
     from dagengine.errors import DagengineError as DagengineError
-    from dagengine.execution.evaluation import a_evaluate as a_evaluate
-    from dagengine.execution.evaluation import evaluate as evaluate
-    from dagengine.execution.evaluation import stream as stream
+    from dagengine.evaluation import a_evaluate as a_evaluate
+    from dagengine.evaluation import evaluate as evaluate
+    from dagengine.evaluation import stream as stream
     from dagengine.gateway.limits import Limits as Limits
     from dagengine.metrics.arena_g_eval import compare as compare
     from dagengine.metrics.criteria import Criteria as Criteria
@@ -43,16 +43,16 @@ _HOME = {
     "Limits": "gateway.limits",
     "PromptTemplate": "prompts.template",
     "Store": "store.answers",
-    "a_evaluate": "execution.evaluation",
+    "a_evaluate": "evaluation",
     "assert_test": "testing.assertion",
     "compare": "metrics.arena_g_eval",
     "compile_metrics": "compiler.lowering",
-    "evaluate": "execution.evaluation",
+    "evaluate": "evaluation",
     "load_evaluator": "metrics.criteria",
     "load_evaluators": "metrics.criteria",
     "on_test_run_end": "testing.assertion",
     "read_cases": "data.cases",
-    "stream": "execution.evaluation",
+    "stream": "evaluation",
 }
 
 __all__ = [

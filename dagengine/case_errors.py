@@ -36,7 +36,7 @@ class CaseError(ValidationError, InputError, TypeError):
     @classmethod
     def of(cls, error: ValidationError, model: type[BaseModel]) -> Self:
         """The same mistakes, in words."""
-        made = cls.from_exception_data(error.title, [_again(detail) for detail in _found(error)])
+        made = cls.from_exception_data(error.title, [_again(detail) for detail in _mistakes(error)])
         made.said = f"{model.__name__}: {'; '.join(sentences(error, model))}"
         return made
 
@@ -44,7 +44,7 @@ class CaseError(ValidationError, InputError, TypeError):
         return self.said
 
     def __reduce__(self) -> tuple[Any, ...]:
-        details = [_again(detail) for detail in _found(self)]
+        details = [_again(detail) for detail in _mistakes(self)]
         return type(self).from_exception_data, (self.title, details), {"said": self.said}
 
 
@@ -52,10 +52,10 @@ def sentences(
     error: ValidationError, model: type[BaseModel], unknown: Unknown | None = None
 ) -> list[str]:
     """One sentence per mistake; `unknown` words what a field is that `model` does not have."""
-    return [_sentence(item, model, unknown or _unknown) for item in _found(error)]
+    return [_sentence(item, model, unknown or _unknown) for item in _mistakes(error)]
 
 
-def _found(error: ValidationError) -> list[Any]:
+def _mistakes(error: ValidationError) -> list[Any]:
     return error.errors(include_url=False)
 
 

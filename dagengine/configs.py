@@ -150,7 +150,7 @@ class Translated(NamedTuple):
 def translated(given: Mapping[str, Any], show: Show = True) -> Translated:
     """What `given` says, in settings of ours; raises InputError for what they cannot mean."""
     settings = {name: value for name, value in given.items() if name not in NAMES}
-    values = _said(given)
+    values = _values_of(given)
     _limits(values, settings)
     _store(values, settings)
     bar, table = values.get("show_indicator", True), values.get("print_results", True)
@@ -177,7 +177,7 @@ def _labels(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return labels
 
 
-def _said(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _values_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that was said, in configurations or flat."""
     values: dict[str, Any] = {}
     for name, kind in _CONFIGS.items():

@@ -16,9 +16,9 @@ from dagengine.data.dataset_files import (
 )
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.elsewhere import absent_names
+from dagengine.evaluation import evaluate
 from dagengine.execution.app import App
 from dagengine.execution.engine import Settings
-from dagengine.execution.evaluation import evaluate
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, EvaluationResult
 from dagengine.test_case import TestCase

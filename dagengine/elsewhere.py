@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 HOMES: Mapping[str, str] = {
     "deepeval": "dagengine",
@@ -86,9 +86,11 @@ MODULES: Mapping[str, str] = {
         "models are not benchmarked: load the data set (EvaluationDataset) and give the model as "
         "app=…; how reliable a judge is says `dagengine benchmark`"
     ),
+    "deepeval.cli": "commands are those of `dagengine --help`",
     "deepeval.classifiers": "a classifier is a tree: NonBinaryJudgementNode, a verdict per label",
     "deepeval.confident": _NO_SERVICE,
     "deepeval.config": "settings are arguments of evaluate, or `dagengine judge set`",
+    "deepeval.constants": _INNER,
     "deepeval.contextvars": _NO_TRACES,
     "deepeval.guardrails": "there are no guardrails: judge one answer by metric.measure(case)",
     "deepeval.inspect": "a run is looked at in a browser: dagengine view FOLDER",
@@ -402,7 +404,9 @@ def absent_names(module: str) -> Callable[[str], Any]:
     `from module import name` replaces it by its own.
     """
 
-    def missing(name: str) -> NoReturn:
+    def missing(name: str) -> Any:
+        if name == "__path__":  # so that `refuse_module` is asked about modules below this one
+            return []
         refuse(module, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
@@ -431,8 +435,8 @@ def refuse_module(name: str) -> None:
     if ours.partition(".")[0] != "dagengine":
         return
     theirs = f"{_theirs(ours)}.{last}"
-    why = why_no_module(theirs)
-    if why is None and theirs in HOMES:
-        why = f"what {theirs} has is in {HOMES[theirs]} here"
+    why, home = why_no_module(theirs), home_of(theirs)
+    if why is None and any(f"{theirs}.".startswith(f"{place}.") for place in HOMES if "." in place):
+        why = f"what is public in {theirs} is in {home}; `dagengine migrate FILE` rewrites imports"
     if why is not None:
         raise ModuleNotFoundError(f"there is no {ours}.{last}: {why}", name=name)

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dagengine.elsewhere import absent_names
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
 
 
 class DagengineError(Exception):

@@ -166,6 +166,11 @@ def _classes_of(module: ModuleType) -> str:
     return f"; {names[0]} is a class, of which `{names[0]}(…)` makes a metric" if names else ""
 
 
+def chosen_judge(target: str | None, base_url: str | None) -> Judge | None:
+    """The judge of `--judge` and `--base-url`; None where neither is given."""
+    return load_judge(target, base_url) if target or base_url else None
+
+
 def load_judge(target: str | None, base_url: str | None) -> Judge:
     """The judge for `--judge`: a model's name, `provider/model`, `lexical`, or `file.py:object`."""
     if target == "lexical" and base_url is None:

@@ -169,6 +169,18 @@ Check = Callable[[Any], str | None]
 """Says what the value of an answer that fits its type copies of the prompt; None if nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """Where a server has read the beginning of a question before.
+
+    `key` names the beginning for providers that route by it, `place` is that of a server that keeps
+    beginnings by place.
+    """
+
+    key: str
+    place: int | None = None
+
+
 @dataclass(frozen=True)
 class Question(Generic[T]):
     """What a judge is asked.
@@ -178,8 +190,10 @@ class Question(Generic[T]):
     without one it is JSON that follows the model's schema. `name` says who asks (for messages and
     ledgers), `asker` for which metric and node of the run. `decision` describes it to judges that
     give no text. `check` says what no type can: that an answer copies the prompt.
-    `max_tokens` is what the run allows for an answer where `options` do not say it. They are not
-    part of the question's identity, so equal questions must have equal checks.
+    `max_tokens` is what the run allows for an answer where `options` do not say it. `shares` are
+    the fields of the case that other questions of the plan begin with, too, and `warmth` says where
+    their beginning is warm. They are not part of the question's identity, so equal questions must
+    have equal checks.
     """
 
     messages: tuple[Message, ...]
@@ -190,6 +204,8 @@ class Question(Generic[T]):
     asker: tuple[str, str] | None = field(default=None, compare=False)
     decision: Decision | None = field(default=None, compare=False, repr=False)
     max_tokens: int | None = field(default=None, compare=False)
+    shares: tuple[str, ...] = field(default=(), compare=False)
+    warmth: Warmth | None = field(default=None, compare=False)
     check: Check | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -210,10 +226,20 @@ class Question(Generic[T]):
         """SHA-256 (hex) of the canonical bytes."""
         return hashlib.sha256(self.canonical).hexdigest()
 
-    def asked_for(self, asker: tuple[str, str]) -> Question[T]:
-        """The same question, asked for a metric and a node; what is known of it stays known."""
+    def asked_for(self, asker: tuple[str, str], shares: tuple[str, ...] = ()) -> Question[T]:
+        """The same question, asked for a metric and a node; what is known of it stays known.
+
+        `shares` are the fields that other questions of the plan begin with, too.
+        """
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, asker=asker)  # `replace` takes ten times as long
+        # `replace` takes ten times as long.
+        twin.__dict__.update(self.__dict__, asker=asker, shares=shares)
+        return twin
+
+    def warm_at(self, warmth: Warmth) -> Question[T]:
+        """The same question, with where its beginning is warm."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, warmth=warmth)
         return twin
 
     @property

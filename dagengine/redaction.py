@@ -139,7 +139,7 @@ def forms_of(secret: str) -> set[str]:
     forms = {secret}
     for _ in range(2):
         forms |= {
-            json.dumps(one, ensure_ascii=plain)[1:-1] for one in forms for plain in (True, False)
+            json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (True, False)
         }
     return forms
 
@@ -149,8 +149,10 @@ def quotable(secrets: Iterable[str]) -> tuple[str, ...]:
 
     Words and short texts are not: servers that need no key are given `none` or `password`.
     """
-    keys = {one for one in secrets if len(one) >= _KEY and not one.isalpha()}
-    return tuple(sorted({form for one in keys for form in forms_of(one)}, key=len, reverse=True))
+    keys = {secret for secret in secrets if len(secret) >= _KEY and not secret.isalpha()}
+    return tuple(
+        sorted({form for secret in keys for form in forms_of(secret)}, key=len, reverse=True)
+    )
 
 
 def hidden_in(value: Any, secrets: Iterable[str]) -> Any:

@@ -130,9 +130,11 @@ def private_folders() -> Iterator[Path]:
 
 
 def _private_places() -> Iterator[Path]:
-    given = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
+    configured = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
     with suppress(RuntimeError):  # a user without a home
-        yield (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "dagengine"
+        yield (
+            Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
+        ) / "dagengine"
     if hasattr(os, "getuid"):
         yield Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}")
 
@@ -140,6 +142,6 @@ def _private_places() -> Iterator[Path]:
 def _is_private(folder: Path) -> bool:
     if not hasattr(os, "geteuid"):  # what is below a user's folder is the user's
         return True
-    found = os.lstat(folder)
-    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return mine and not stat.S_IMODE(found.st_mode) & 0o077
+    status = os.lstat(folder)
+    mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return mine and not stat.S_IMODE(status.st_mode) & 0o077

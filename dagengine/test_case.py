@@ -40,6 +40,9 @@ class LLMTestCaseParams(StrEnum):
     EXPECTED_TOOLS = "expected_tools"
     METADATA = "additional_metadata"
     TAGS = "tags"
+    SPANS = "spans"
+    TOOLS = "tools"
+    RETRIEVALS = "retrievals"
 
 
 SingleTurnParams = LLMTestCaseParams
@@ -127,7 +130,7 @@ class CheckedValue(BaseModel):
 
 
 class ToolCall(CheckedValue):
-    """A tool that an agent called, or should have called."""
+    """A tool that an agent called, or should have called; `error` says why a call failed."""
 
     name: str
     type: str | None = Field(default=None, description="the kind of tool, for instance MCP")
@@ -135,6 +138,9 @@ class ToolCall(CheckedValue):
     reasoning: str | None = None
     input_parameters: dict[str, Any] | None = None
     output: Any = None
+    error: str | None = None
+    # The span of a trace that the call was read from; no prompt and no record of the case shows it.
+    span_id: str | None = Field(default=None, exclude=True, repr=False)
 
     def __hash__(self) -> int:
         return hash(self.name)  # parameters may hold anything; calls of one tool are few
@@ -144,6 +150,40 @@ class ToolCall(CheckedValue):
         fields = {name: value for name, value in self if value is not None}
         shown = (f"{name}={_quoted(value)}" for name, value in fields.items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Span(CheckedValue):
+    """One step of a trace: a call of a model or a tool, a retrieval, an agent, a chain.
+
+    `kind` is `llm`, `tool`, `retriever`, `agent`, `chain` or another word of the conventions, in
+    small letters. `input` and `output` are texts, or the arguments and the result of a tool.
+    `documents` are the texts that a retriever returned. `error` says why the step failed. `seconds`
+    is its duration. Prompts show what was said and done, neither ids nor figures: equal steps of
+    two traces are one question.
+    """
+
+    span_id: str
+    trace_id: str | None = None
+    parent_id: str | None = None
+    kind: str = "span"
+    name: str = ""
+    input: Any = None
+    output: Any = None
+    documents: list[str] | None = None
+    error: str | None = None
+    call_id: str | None = None
+    seconds: float | None = None
+    input_token_count: int | None = None
+    output_token_count: int | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.span_id)
+
+
+# What prompts show of a span.
+SHOWN_OF_SPAN = frozenset({"kind", "name", "input", "output", "documents", "error"})
+# Names under which the spans of some kinds are read; `spans` are all of them.
+SPANS_OF_KIND = {"tools": "tool", "retrievals": "retriever"}
 
 
 def _quoted(value: Any) -> str:
@@ -204,7 +244,9 @@ class LLMTestCase(_Case):
     `input` is the question, `actual_output` the answer of the application, `expected_output` a good
     answer. `context` is the ground truth of the data set; `retrieval_context` are the passages that
     the application retrieved, in its order. `token_cost` is in US dollars, `completion_time` in
-    seconds. Raises CaseError for unknown fields and wrong types.
+    seconds. `spans` are the steps of the trace that the case was read from, by their beginning;
+    `tools` and `retrievals` are those of them that called a tool, and that retrieved. Raises
+    CaseError for unknown fields and wrong types.
     """
 
     input: str
@@ -218,6 +260,22 @@ class LLMTestCase(_Case):
     input_token_count: int | None = None
     output_token_count: int | None = None
     completion_time: float | None = None
+    spans: list[Span] | None = None
+
+    @property
+    def tools(self) -> list[Span] | None:
+        """The spans that called a tool; None without spans."""
+        return self._of_kind("tools")
+
+    @property
+    def retrievals(self) -> list[Span] | None:
+        """The spans that retrieved passages; None without spans."""
+        return self._of_kind("retrievals")
+
+    def _of_kind(self, name: str) -> list[Span] | None:
+        if self.spans is None:
+            return None
+        return [span for span in self.spans if span.kind == SPANS_OF_KIND[name]]
 
 
 class Turn(TextOnly):
@@ -294,10 +352,16 @@ class ArenaTestCase(_Case):
 
 @dataclass(frozen=True, slots=True)
 class InvalidCase:
-    """A row of a data set that is not a test case: where it stands, and what is wrong."""
+    """A row of a data set that is not a test case: where it stands, and what is wrong.
+
+    With `nothing_to_judge` the row is in order and its case is skipped, as of a trace that kept no
+    texts: `test_case` is what there is of it.
+    """
 
     name: str
     message: str
+    nothing_to_judge: bool = False
+    test_case: TestCase | None = None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}"
@@ -310,7 +374,13 @@ CASE_TYPES: tuple[type[_Case], ...] = (LLMTestCase, ConversationalTestCase, Aren
 def known_fields() -> tuple[str, ...]:
     """Names of all fields that some kind of test case has, sorted."""
     names = {name for kind in CASE_TYPES for name in kind.model_fields}
-    return tuple(sorted(names))
+    return tuple(sorted(names | SPANS_OF_KIND.keys()))
+
+
+def has_field(kind: type[BaseModel], path: str) -> bool:
+    """Whether cases of a kind have the first segment of a dotted `path`."""
+    name = path.partition(".")[0]
+    return name in kind.model_fields or (name in SPANS_OF_KIND and "spans" in kind.model_fields)
 
 
 def field_name(param: str | LLMTestCaseParams) -> str:
@@ -356,7 +426,10 @@ def _step(value: Any, path: str) -> tuple[Any, str]:
         key = max(fitting, key=lambda key: len(str(key)), default=None)
         return (None, "") if key is None else (value[key], path[len(str(key)) + 1 :])
     segment, _, rest = path.partition(".")
-    if isinstance(value, BaseModel) and segment in type(value).__pydantic_fields__:
+    if isinstance(value, BaseModel) and (
+        segment in type(value).__pydantic_fields__
+        or (segment in SPANS_OF_KIND and isinstance(value, LLMTestCase))
+    ):
         return getattr(value, segment), rest
     if isinstance(value, list):
         return _in_list(value, segment, rest, path)

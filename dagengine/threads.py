@@ -15,15 +15,15 @@ import sniffio
 T = TypeVar("T")
 
 
-class Home(NamedTuple):
+class EventLoop(NamedTuple):
     """An event loop (of asyncio, or the token of trio's), and its thread."""
 
-    loop: Any
+    native: Any
     library: str
     thread: int
 
     @classmethod
-    def here(cls) -> Home:
+    def here(cls) -> EventLoop:
         """The loop that runs now."""
         token = anyio.lowlevel.current_token()
         return cls(token.native_token, sniffio.current_async_library(), threading.get_ident())
@@ -39,15 +39,15 @@ class Home(NamedTuple):
         A loop that ends first never calls it.
         """
         if self.library == "asyncio":
-            self.loop.call_soon_threadsafe(function)
+            self.native.call_soon_threadsafe(function)
         else:
-            self.loop.run_sync_soon(function)
+            self.native.run_sync_soon(function)
 
     def spawn(self, work: Callable[[], Awaitable[None]], context: contextvars.Context) -> object:
         """Start a task that nobody waits for, on the loop itself; it must be kept."""
         context.run(sniffio.current_async_library_cvar.set, self.library)
         if self.library == "asyncio":
-            return self.loop.create_task(_coroutine(work), context=context)
+            return self.native.create_task(_coroutine(work), context=context)
         import trio
 
         return trio.lowlevel.spawn_system_task(work, context=context)
@@ -66,10 +66,10 @@ class LoopCall(Generic[T]):
     """
 
     def __init__(
-        self, home: Home, make: Callable[[], Awaitable[T]], ended: Callable[[], Exception]
+        self, loop: EventLoop, make: Callable[[], Awaitable[T]], ended: Callable[[], Exception]
     ) -> None:
         self.outcome: Future[T] = Future()
-        self._home, self._make, self._ended = home, make, ended
+        self._loop, self._make, self._ended = loop, make, ended
         self._context = contextvars.copy_context()
         self._scope: anyio.CancelScope | None = None
         self._task: object = None
@@ -77,7 +77,7 @@ class LoopCall(Generic[T]):
     def start(self) -> None:
         """Begin, unless it has been ended before; on the loop."""
         if not self.outcome.done():
-            self._task = self._home.spawn(self._work, self._context)
+            self._task = self._loop.spawn(self._work, self._context)
 
     def end(self) -> None:
         """Stop it; on the loop."""
@@ -107,7 +107,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
     The threads of anyio's pool are joined at exit, so one call that hangs would keep the
     whole program from ending.
     """
-    home, done, outcome = Home.here(), anyio.Event(), list[T | BaseException]()
+    loop, done, outcome = EventLoop.here(), anyio.Event(), list[T | BaseException]()
     context = contextvars.copy_context()
     context.run(sniffio.current_async_library_cvar.set, None)  # no loop runs in that thread
 
@@ -117,7 +117,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised in the task that waits
             outcome.append(error)
         try:
-            home.soon(done.set)
+            loop.soon(done.set)
         except RuntimeError:  # the event loop has ended meanwhile: no task waits any more
             return
 

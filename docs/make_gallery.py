@@ -160,7 +160,8 @@ def index() -> str:
     for folder in FOLDERS:
         title, text = title_and_text(folder)
         first = re.split(r"(?<=[.?]) ", " ".join(text.split()))[0]
-        rows.append(f"- [{title}]({folder.name}.md): {first}")
+        picture = f"![The tree: {title}]({folder.name}.svg)"
+        rows.append(f"| [{title}]({folder.name}.md) | {first} | [{picture}]({folder.name}.md) |")
     listed = "\n".join(rows)
     return f"""# Gallery
 
@@ -168,6 +169,8 @@ Trees for real tasks, small enough to read in a minute. Each comes with cases, a
 model, pictures, the page of its run and a judge card. Take the one that is closest to your task
 and change its questions.
 
+| example | what it decides | tree |
+|---|---|---|
 {listed}
 """
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -92,6 +93,19 @@ def tutorial(folder: Path) -> None:
     MADE_OF.write_text(json.dumps(made_of(folder), indent=1) + "\n", encoding="utf-8")
 
 
+def card(folder: Path) -> None:
+    """The beginning of the card of the meeting summaries, as its example makes it."""
+    example = HERE.parent / "examples" / "benchmark.py"
+    subprocess.run([sys.executable, example, folder], check=True)
+    take(folder / "card.html", HERE / "card.png")
+
+
+def home(folder: Path) -> Path:
+    """The picture of the home page, which is followed in a folder of its own."""
+    Reader(folder).read((HERE / "index.md").read_text(encoding="utf-8"), "index.md")
+    return folder / "out" / "support-answer-counts.svg"
+
+
 def drawn_pages() -> list[Path]:
     """The pages of nodes and how-tos that show a tree of their own: that of their `metric`."""
     pages = [*(HERE / "nodes").glob("*.md"), *(HERE / "how-to").glob("*.md")]
@@ -104,11 +118,15 @@ def main() -> None:
     swapped = names["result"].rows[1].metrics[0]
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
     print(draw(names["metric"].spec(), result=swapped).save(folder / "path.svg"))
-    with tempfile.TemporaryDirectory() as home:
-        tutorial(Path(home))
+    with tempfile.TemporaryDirectory() as place:
+        shutil.copy(home(Path(place)), HERE / "home.svg")
+    with tempfile.TemporaryDirectory() as place:
+        tutorial(Path(place))
+    with tempfile.TemporaryDirectory() as place:
+        card(Path(place))
     for one in drawn_pages():
-        with tempfile.TemporaryDirectory() as home:
-            reader = Reader(Path(home))
+        with tempfile.TemporaryDirectory() as place:
+            reader = Reader(Path(place))
             reader.read(one.read_text(encoding="utf-8"), one.name)
             draw(reader.names["metric"].spec()).save(one.with_suffix(".svg"))
 

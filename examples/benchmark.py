@@ -47,7 +47,7 @@ def main() -> None:
     seen = repeat(cases, metrics, times=10, orders=orders, model=judge, top_logprobs=20)
     identity = judge.durable_identity
     card = make_card(seen, metrics, cases, [identity], labels="additional_metadata.passes")
-    print_card(card)
+    print_card(card, verbose=True)
     out.mkdir(parents=True, exist_ok=True)
     (out / "card.html").write_text(card_page(card), encoding="utf-8")
     write_card(card, out / "card.json")

@@ -28,12 +28,13 @@ from dagengine.judges.batch_journal import BatchJournal, Begun
 from dagengine.judges.batching import Batches, BatchLimits
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader
-from dagengine.judges.wire.completions import TRANSIENT, wire_type
+from dagengine.judges.wire.completions import TRANSIENT, message_usage, wire_type
 from dagengine.judges.wire.connection import libraries
+from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import runaway
 from dagengine.prompts.bounds import bounds_of
 from dagengine.prompts.parsing import read_answer, without_surrogates
-from dagengine.question import Answer, Capabilities, Question, Usage
+from dagengine.question import Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
     public_value,
@@ -171,7 +172,7 @@ class AnthropicBatchJudge(SharedJudge):
         own: dict[str, Any] = {"model": self.model.partition("/")[2], "max_tokens": most}
         if options.temperature is not None:
             own["temperature"] = options.temperature
-        own |= {**self._parameters, "messages": list(question.messages)}
+        own |= {**self._parameters, "messages": with_cache_mark(question)}
         mode = instructor.Mode.JSON if question.parser is not None else instructor.Mode.TOOLS
         handlers = instructor.v2.mode_registry.get_handlers(instructor.Provider.ANTHROPIC, mode)
         answer_type: Any = question.answer_type
@@ -187,8 +188,7 @@ def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     if result.get("type") != "succeeded":
         raise _failure(result)
     message = result.get("message") or {}
-    used = message.get("usage") or {}
-    usage = Usage(used.get("input_tokens") or 0, used.get("output_tokens") or 0)
+    usage = message_usage(message.get("usage") or {})
     tokens = (usage.input_tokens, usage.output_tokens)
     raw, stop = _text(message, question), message.get("stop_reason")
     if stop == "refusal":

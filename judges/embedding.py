@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
@@ -13,6 +12,8 @@ from dagengine.errors import JudgeError, UnparseableError, UnsupportedError
 from dagengine.judges.deciding.labels import sending
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.connection import Connection, Send
+from dagengine.prompts.evidence import fenced
+from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.parsing import validated
 from dagengine.question import Answer, Capabilities, Question, Usage
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseModel)
 _PATH = "/embeddings"
-_FENCED = re.compile(r"\A<+BEGIN [^\n]*\n(.*)\n<+END [^\n]*\Z", re.DOTALL)
 _DIGITS = 6  # of a number in a vector; what is stored and recorded is shorter so
 
 
@@ -40,6 +40,21 @@ class _Reply(BaseModel):
 
     data: Annotated[list[_Vector], Field(min_length=1, max_length=1)]
     usage: _Counts = _Counts()
+
+
+def _text_of(question: Question[Any]) -> str:
+    """The text of the one piece that a question shows, without its step; several in fences.
+
+    Of a prompt of the caller's own, its user message.
+    """
+    try:
+        step, evidence = parts_of(question.messages)
+    except ValueError:
+        own = (message["content"] for message in question.messages if message["role"] == "user")
+        return next(own)
+    if len(evidence) == 1:
+        return evidence[0].text
+    return fenced(evidence) or step
 
 
 class EmbeddingConnection(Connection):
@@ -70,11 +85,7 @@ class EmbeddingJudge(EndpointJudge[EmbeddingConnection]):
             raise UnsupportedError(
                 f"{self._name} only gives vectors; use another judge for this question"
             )
-        shown = next(
-            message["content"] for message in question.messages if message["role"] == "user"
-        )
-        fenced = _FENCED.match(shown)
-        body = {"model": self.model, "input": fenced[1] if fenced else shown, **self._parameters}
+        body = {"model": self.model, "input": _text_of(question), **self._parameters}
         try:
             async with self.session() as connection:
                 content = await connection.send(body)

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
 from dagengine.judges.overlap import Overlap, relevant, supported, useful, words_of
-from dagengine.prompts.evidence import Evidence, unfenced
+from dagengine.prompts.evidence import Evidence, numbered_name
+from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.parsing import validated
 from dagengine.prompts.sentences import sentences
 from dagengine.question import Answer, Capabilities, Question, schema_of
@@ -40,6 +41,8 @@ _MEANINGS: Mapping[Meaning, re.Pattern[str]] = {
 _DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|contradict\w*)\b")
 
 _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
+# How `list_instructions` says that its items are those of a field of the case.
+_OF_FIELD = re.compile(r'Judge each of the \d+ pieces of `([^`]*)`, as "([^"]*)",')
 _ENDING = " .!?…؟।。！？"  # noqa: RUF001
 _CANNOT = (
     "use a model for this question. A lexical judge compares words, as a baseline for metrics "
@@ -104,7 +107,7 @@ class LexicalJudge:
         if stem < 1:
             raise InputError(f"stem must be at least 1, got {stem}")
         self._stem = stem
-        self._meanings = _known(meanings or {})
+        self._meanings = _checked_meanings(meanings or {})
         settings = (*self._needed.values(), doubt, stem, sorted(self._meanings.items()))
         self.identity = self.durable_identity = f"lexical 2 {settings!r}"
 
@@ -126,13 +129,13 @@ class LexicalJudge:
         answer_type: type[BaseModel] = question.answer_type
         schema = schema_of(answer_type)
         properties = schema.get("properties", {})
-        system, evidence = _parts(question)
+        step, evidence = _parts(question)
         name, shape = next(iter(properties.items()), ("", {}))
         if _is_extraction(schema):
             return {name: _extracted(name, shape, schema, evidence)}
         if _is_verdict_list(schema):
             item = _item_of(shape, schema)
-            return {name: self._verdicts(question, shape, item, system, evidence)}
+            return {name: self._verdicts(question, shape, item, step, evidence)}
         asked = f"{answer_type.__name__}({', '.join(properties)})"
         raise _unsupported(question, f"it asks for {asked}")
 
@@ -141,7 +144,7 @@ class LexicalJudge:
         question: Question[Any],
         shape: Fields,
         item: Fields,
-        system: str,
+        step: str,
         evidence: Sequence[Evidence],
     ) -> list[Fields]:
         allowed = tuple(item["verdict"].get("enum", ()))
@@ -151,31 +154,31 @@ class LexicalJudge:
             label, items, around = _context_statements(question, evidence)
             names: list[Fields] = [{"statement": text} for text in items]
         elif item.keys() == {"reason", "verdict"}:
-            label, items, around = _numbered(question, shape, evidence)
+            label, items, around = _numbered(question, shape, step, evidence)
             names = [{"number": place} for place in range(1, len(items) + 1)]
         else:
             raise _unsupported(question, f"its items have {', '.join(item)}")
         if not around:
             raise _unsupported(question, "there is nothing to compare its items with")
-        meaning = self._meaning(question, label, system)
+        meaning = self._meaning(question, label, step)
         judge = self._rule(meaning, _texts_for(meaning, around))
         verdicts = [self._verdict(judge(text), meaning, allowed) for text in items]
         return [{**name, **verdict} for name, verdict in zip(names, verdicts, strict=True)]
 
-    def _meaning(self, question: Question[Any], label: str, system: str) -> Meaning:
-        meaning = self._known_meaning(label, system)
+    def _meaning(self, question: Question[Any], label: str, step: str) -> Meaning:
+        meaning = self._known_meaning(label, step)
         if meaning is None:
-            glosses = _GLOSS.findall(system)
+            glosses = _GLOSS.findall(step)
             raise _unsupported(
                 question, f"the meaning of `yes` for {label!r} is not known: {glosses!r}"
             )
         return meaning
 
-    def _known_meaning(self, label: str, system: str) -> Meaning | None:
+    def _known_meaning(self, label: str, step: str) -> Meaning | None:
         """What `yes` says of an item: as the caller has it, or as the criterion explains it."""
         if label in self._meanings:
             return self._meanings[label]
-        glosses = [" ".join(gloss.casefold().split()) for gloss in _GLOSS.findall(system)]
+        glosses = [" ".join(gloss.casefold().split()) for gloss in _GLOSS.findall(step)]
         for meaning, pattern in _MEANINGS.items():
             if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
                 return meaning
@@ -208,7 +211,7 @@ def _share_of(name: str, value: float) -> float:
     return value
 
 
-def _known(meanings: Mapping[str, Meaning]) -> dict[str, Meaning]:
+def _checked_meanings(meanings: Mapping[str, Meaning]) -> dict[str, Meaning]:
     for label, meaning in meanings.items():
         if meaning not in get_args(Meaning):
             allowed = ", ".join(map(repr, get_args(Meaning)))
@@ -222,20 +225,16 @@ def _unsupported(question: Question[Any], why: str) -> UnsupportedError:
 
 
 def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:
-    """The instructions and the evidence of a prompt that the engine worded."""
+    """The step and the evidence of a prompt that the engine worded."""
     if question.parser is not None:
         raise _unsupported(question, "its answer is free text for a parser")
-    first = question.messages[:2]  # what is asked again has the same words before it
-    if [message["role"] for message in first] != ["system", "user"]:
-        raise _unsupported(question, "its prompt is worded by a template")
-    system, user = (message["content"] for message in first)
     try:
-        evidence = unfenced(user)
-    except ValueError:
-        raise _unsupported(question, "its evidence is not between the usual fences") from None
+        step, evidence = parts_of(question.messages)
+    except ValueError as error:
+        raise _unsupported(question, f"its prompt is worded by a template: {error}") from None
     if not evidence:
         raise _unsupported(question, "there is no evidence")
-    return system, evidence
+    return step, evidence
 
 
 def _are_verdicts(allowed: Sequence[str]) -> bool:
@@ -273,15 +272,21 @@ def _item_of(shape: Fields, schema: Fields) -> Fields:
 
 
 def _numbered(
-    question: Question[Any], shape: Fields, evidence: Sequence[Evidence]
+    question: Question[Any], shape: Fields, step: str, evidence: Sequence[Evidence]
 ) -> tuple[str, list[str], list[Evidence]]:
     """What the items are called, the items, and the evidence around them."""
     count = len(shape["properties"])
-    items, around = evidence[:count], list(evidence[count:])
-    label = items[0].label.removesuffix(" 1") if items else ""
-    expected = [f"{label} {place}" for place in range(1, count + 1)]
-    if not items or [item.label for item in items] != expected:
+    field = _OF_FIELD.match(step)
+    if field is not None:
+        path, label = field.groups()
+        expected = [numbered_name(path, place, count) for place in range(1, count + 1)]
+    else:  # the items come last
+        label = evidence[-count].label.removesuffix(" 1") if count <= len(evidence) else ""
+        expected = [f"{label} {place}" for place in range(1, count + 1)]
+    items = [piece for piece in evidence if piece.label in expected]
+    if [item.label for item in items] != expected:
         raise _unsupported(question, "its items are not numbered in the evidence")
+    around = [piece for piece in evidence if piece.label not in expected]
     return label, [item.text for item in items], around
 
 
@@ -290,7 +295,7 @@ def _context_statements(
 ) -> tuple[str, list[str], list[Evidence]]:
     """The statements of the evidence that comes first, and the evidence around it."""
     first, *around = evidence
-    return first.label, list(dict.fromkeys(sentences(first.text))), around
+    return _PLACE.sub("", first.label), list(dict.fromkeys(sentences(first.text))), around
 
 
 def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:

@@ -52,7 +52,16 @@ from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.lengths.window import overflow_in
 from dagengine.prompts.loops import loop_in
 from dagengine.prompts.parsing import LONGEST, is_long, read_aside
-from dagengine.question import NO_USAGE, Answer, Capabilities, Message, Options, Question, Usage
+from dagengine.question import (
+    NO_USAGE,
+    Answer,
+    Capabilities,
+    Message,
+    Options,
+    Question,
+    Usage,
+    Warmth,
+)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -60,6 +69,7 @@ if TYPE_CHECKING:
     from dagengine.judges.wire.connection import Post
     from dagengine.judges.wire.transport import AiohttpTransport
 
+_CACHE_KEY = "prompt_cache_key"
 T = TypeVar("T", bound=BaseModel)
 
 _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
@@ -67,21 +77,51 @@ _BROKEN_OFF = frozenset({"error", "abort"})  # what came so far may look like a 
 _ROOM = 16_384  # tokens for thoughts, beside those of the answer
 # How servers call a limit of tokens that does not fit into their window, or their own limit.
 _TOO_MANY = (*TOKEN_LIMITS, "max_new_tokens", "in the completion")
+# How they call what makes answers structured.
+_STRUCTURED = ("response_format", "json_schema", "tool_choice", "tools", "json_object")
 
 
 class _Demands(NamedTuple):
     """What a judge asks a server for; what turns out to be too much is not asked again.
 
     `limit_name` is what requests call the most tokens of an answer. From `too_many` of them on none
-    are named. `thoughts` are tokens beside those of the answer.
+    are named. `thoughts` are tokens beside those of the answer. `cache_key`: whether requests name
+    the beginning of their prompt.
     """
 
     mode: int = 0
     logprobs: bool = True
     temperature: bool = True
+    cache_key: bool = True
     limit_name: str = TOKEN_LIMITS[0]
     too_many: float = math.inf
     thoughts: int = 0
+
+    def with_fitting_limit(
+        self, text: str, rejected: _Demands, limit: int | None, own: int | None
+    ) -> _Demands | None:
+        """The demands after a message on the limit of tokens; None if it is about anything else.
+
+        `limit` is that of the `rejected` request, and `own` what somebody set, which stays.
+        """
+        unknown = "instead" in text or "unsupported" in text or "not supported" in text
+        if unknown and TOKEN_LIMITS[1] in text and rejected.limit_name != TOKEN_LIMITS[1]:
+            return self._replace(limit_name=TOKEN_LIMITS[1])
+        if limit is not None and limit != own and any(name in text for name in _TOO_MANY):
+            return self._replace(too_many=min(self.too_many, limit))
+        return None
+
+    def without_what(self, text: str) -> _Demands | None:
+        """The demands without the one that a message names; None if it names none."""
+        if self.cache_key and _CACHE_KEY in text:
+            return self._replace(cache_key=False)
+        if self.temperature and "temperature" in text:
+            return self._replace(temperature=False)
+        if self.logprobs and "logprobs" in text:
+            return self._replace(logprobs=False)
+        if self.mode + 1 < len(MODES) and any(name in text for name in _STRUCTURED):
+            return self._replace(mode=self.mode + 1)
+        return None
 
 
 class OpenAIJudge(EndpointJudge[ChatConnection]):
@@ -196,30 +236,14 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         overflow = overflow_in(text, whole_body(error))
         if overflow is not None and overflow.is_of_prompt:
             return False
-        unknown = "instead" in text or "unsupported" in text or "not supported" in text
-        asked = self._demands
-        if unknown and TOKEN_LIMITS[1] in text and demands.limit_name != TOKEN_LIMITS[1]:
-            self._demands = asked._replace(limit_name=TOKEN_LIMITS[1])
-            return True
-        own = limit is not None and limit != question.token_limit
-        if own and any(name in text for name in _TOO_MANY):
-            self._demands = asked._replace(too_many=min(asked.too_many, limit or 0))
-            return True
-        if overflow is not None:
-            return False  # such messages count the tokens of the schema
-        if demands != asked:
-            return True
-        if asked.temperature and "temperature" in text:
-            self._demands = asked._replace(temperature=False)
-            return True
-        if asked.logprobs and "logprobs" in text:
-            self._demands = asked._replace(logprobs=False)
-            return True
-        structured = ("response_format", "json_schema", "tool_choice", "tools", "json_object")
-        if asked.mode + 1 < len(MODES) and any(word in text for word in structured):
-            self._demands = asked._replace(mode=asked.mode + 1)
-            return True
-        return False
+        now = self._demands
+        lowered = now.with_fitting_limit(text, demands, limit, question.token_limit)
+        if lowered is None and overflow is None:  # such messages count the tokens of the schema
+            lowered = now if demands != now else now.without_what(text)
+        if lowered is None:
+            return False
+        self._demands = lowered
+        return True
 
     async def _ask(
         self,
@@ -248,7 +272,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         import openai
 
         own = self._body(question.options, None)
-        form = RequestForm(lambda messages: start.body(own, messages))
+        form = RequestForm(lambda messages: start.body(own, messages), route=self._route)
         try:
             completion = await client.post(form, question)
             following = alternatives(completion, range(len(completion.token_texts[:1])))
@@ -296,7 +320,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     ) -> RequestForm:
         own = self._body(options, limit)
         if mode is None:
-            return RequestForm(lambda messages: {**own, "messages": messages})
+            return RequestForm(lambda messages: {**own, "messages": messages}, route=self._route)
         wire, prepare = wire_type(shape, bounds), client.handlers[mode].request_handler
 
         def write(messages: list[Message]) -> Body:
@@ -305,7 +329,20 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             return cast("Body", body)
 
         read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
-        return RequestForm(write, read_by)
+        return RequestForm(write, read_by, self._route)
+
+    def _route(self, warmth: Warmth) -> Body:
+        """What sends a question to where its beginning is warm; what the caller set stays."""
+        if warmth.place is not None:
+            return {} if "id_slot" in self._parameters else {"id_slot": warmth.place}
+        keyed = self._demands.cache_key and self.hosted and _CACHE_KEY not in self._parameters
+        return {_CACHE_KEY: warmth.key} if keyed else {}
+
+    @property
+    def hosted(self) -> bool:
+        """Whether it asks OpenAI's own servers, or Azure's, which keep beginnings of prompts."""
+        given = str(self._given.base_url) if self._given else None
+        return is_hosted(self._address or given or self._of_environment() or self.provider.url)
 
     def _body(self, options: Options, limit: int | None) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}

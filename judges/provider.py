@@ -23,10 +23,11 @@ from dagengine.errors import (
 )
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
-from dagengine.judges.wire.completions import ACCESS
+from dagengine.judges.wire.completions import ACCESS, message_usage
+from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.prompts.lengths.window import overflow_in
-from dagengine.question import Answer, Capabilities, Question
+from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.redaction import (
     public_text,
     public_value,
@@ -69,18 +70,26 @@ class ProviderJudge(SharedJudge):
     A response is read up to `max_bytes` if the provider's package uses httpx, as most do. Bedrock,
     Vertex AI and your own `http_client` have no such limit. Of an invalid answer, the first 20,000
     characters are kept.
-    """
 
-    capabilities = Capabilities(text=False)
+    Anthropic is told what other questions of the case begin with, too, to keep it, and says how
+    many tokens it used. Of other providers no tokens are known.
+    """
 
     def __init__(self, spec: str, *, max_bytes: int = 4_000_000, **options: Any) -> None:
         self.model = spec
+        # Where beginnings are kept, it pays to let one prompt go first.
+        self.capabilities = Capabilities(text=False, caches_prefixes=self.hosted)
         self.max_bytes = valid_limit(max_bytes)
         self._options = options
         self._clients: dict[Any, _Opened] = {}
 
     def _public_state(self) -> dict[str, Any]:
         return {"_options": public_value(self._options), "_clients": {}}
+
+    @property
+    def hosted(self) -> bool:
+        """Whether the provider keeps beginnings of prompts, as requests here ask it to."""
+        return self.model.startswith("anthropic/")
 
     @property
     def identity(self) -> str:
@@ -149,10 +158,11 @@ class ProviderJudge(SharedJudge):
         client = self._connect()[0] if opened is None else opened.client
         limit = question.token_limit
         most = {} if limit is None else {"max_tokens": limit}
+        messages = with_cache_mark(question) if self.hosted else list(question.messages)
         try:
             value = await client.create(
                 response_model=question.answer_type,
-                messages=list(question.messages),
+                messages=messages,
                 max_retries=0,
                 strict=False,
                 **most,
@@ -168,8 +178,16 @@ class ProviderJudge(SharedJudge):
                 raise UnparseableError(shortened(self._public(error)), raw) from None
             failure = self._failure(error.__cause__ or error)
         else:
-            return Answer(value, value.model_dump_json(), mode="provider")
+            # Answers are remembered for the whole run; the completion must not be kept with them.
+            completion = vars(value).pop("_raw_response", None)
+            usage = self._usage_of(completion)
+            return Answer(value, value.model_dump_json(), usage=usage, mode="provider")
         raise failure  # outside of the handler: what is raised inside keeps the other error with it
+
+    def _usage_of(self, completion: Any) -> Usage:
+        """The tokens of a completion, where its form is known."""
+        used = getattr(completion, "usage", None) if self.hosted else None
+        return NO_USAGE if used is None else message_usage(dict(used))
 
     def _failure(self, error: BaseException) -> JudgeError:
         """Providers' error classes differ; the HTTP status, if there is one, does not."""

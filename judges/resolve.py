@@ -52,34 +52,44 @@ def as_judge(
     """
     if model is None:
         chosen = default_judge()
-        model = chosen.model
-        if base_url is None:
-            judge = as_judge(model, base_url=chosen.base_url, api_key=api_key or chosen.key())
-            if chosen.tuning.parameters and isinstance(judge, EndpointJudge):
-                return cast("Judge", judge.with_parameters(chosen.tuning.parameters))
-            return judge
+        if base_url is not None:
+            return _judge_named(chosen.model or BUILT_IN, base_url, api_key)
+        judge = _judge_named(chosen.model or BUILT_IN, chosen.base_url, api_key or chosen.key())
+        if chosen.tuning.parameters and isinstance(judge, EndpointJudge):
+            return cast("Judge", judge.with_parameters(chosen.tuning.parameters))
+        return judge
     if isinstance(model, str):
-        name = model or BUILT_IN
-        if name.startswith(FILE):
-            return _of_file(name.removeprefix(FILE), base_url)
-        provider, _, rest = name.partition("/")
-        if provider == "labels":
-            return LabelJudge(rest or BUILT_IN, base_url=base_url, api_key=api_key)
-        if provider in FORMS:
-            decider, _, writer = rest.partition("+")
-            return DecisionJudge(
-                decider, form=provider, writer=writer or None, base_url=base_url, api_key=api_key
-            )
-        if provider == "openai" and rest and base_url is None:
-            return OpenAIJudge(rest, api_key=api_key)
-        if provider == "ollama" and rest and base_url is None:
-            return OpenAIJudge(rest, base_url=_ollama(), api_key=api_key)
-        if rest and provider in PROVIDERS and base_url is None:
-            options: dict[str, Any] = {"api_key": api_key} if api_key else {}
-            return ProviderJudge(name, **options)
-        if base_url is None:
-            _require_model(name)
+        return _judge_named(model or BUILT_IN, base_url, api_key)
+    return _judge_of(model)
+
+
+def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
+    """The judge of a name as `--judge` takes it; raises InputError for what names no model."""
+    if name.startswith(FILE):
+        return _of_file(name.removeprefix(FILE), base_url)
+    provider, _, rest = name.partition("/")
+    if provider == "labels":
+        return LabelJudge(rest or BUILT_IN, base_url=base_url, api_key=api_key)
+    if provider in FORMS:
+        decider, _, writer = rest.partition("+")
+        return DecisionJudge(
+            decider, form=provider, writer=writer or None, base_url=base_url, api_key=api_key
+        )
+    if base_url is not None:  # whatever stands before a slash there is a part of the name
         return OpenAIJudge(name, base_url=base_url, api_key=api_key)
+    if rest and provider == "openai":
+        return OpenAIJudge(rest, api_key=api_key)
+    if rest and provider == "ollama":
+        return OpenAIJudge(rest, base_url=_ollama(), api_key=api_key)
+    if rest and provider in PROVIDERS:
+        options: dict[str, Any] = {"api_key": api_key} if api_key else {}
+        return ProviderJudge(name, **options)
+    _require_model(name)
+    return OpenAIJudge(name, api_key=api_key)
+
+
+def _judge_of(model: Any) -> Judge:
+    """The judge that an object is, or has the shape of; raises InputError for anything else."""
     if isinstance(model, type):
         raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
     if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):

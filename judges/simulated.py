@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RecordingMissError, UnparseableError
-from dagengine.prompts.instructions import said_without_bounds
+from dagengine.prompts.instructions import material_of, said_without_bounds
 from dagengine.prompts.parsing import validated
 from dagengine.prompts.tokens import value_span
 from dagengine.question import (
@@ -154,7 +154,7 @@ class SimulatedJudge:
         seed: int = 0,
         name: str = "simulated",
         probabilities: bool = False,
-        item: Callable[[Question[Any]], str] = lambda question: question.messages[-1]["content"],
+        item: Callable[[Question[Any]], str] = material_of,
     ) -> None:
         self._truth = truth
         self._noise = noise if isinstance(noise, Noise) else dict(noise)
@@ -172,7 +172,7 @@ class SimulatedJudge:
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises UnparseableError by the chance asked for."""
-        fields = self._given(question)
+        fields = self._answer_fields(question)
         raw = json.dumps(fields, ensure_ascii=False)
         return Answer(validated(question, fields, raw), raw, self._tokens(question, raw))
 
@@ -192,7 +192,7 @@ class SimulatedJudge:
             TokenChoice(raw[end:], ()),
         )
 
-    def _given(self, question: Question[T]) -> dict[str, Any]:
+    def _answer_fields(self, question: Question[T]) -> dict[str, Any]:
         """The fields of the answer."""
         schema, truth = schema_of(question.answer_type), self._true(question)
         shapes = schema.get("properties", {})
@@ -235,7 +235,7 @@ class SimulatedJudge:
         """A number from 0 to 1: the question's own, or one in common."""
         # An answer that could not be read is asked for again, and again cannot be read.
         # How long an answer may be changes nothing about what it says.
-        messages = said_without_bounds(question)[:2]
+        messages = said_without_bounds(question)
         asked = json.dumps((messages, schema_json(question.answer_type), place))
         own = f"{asked} {question.options!r}"
         source, common = self._uniform("source", own), math.sqrt(noise.repetitions)

@@ -6,6 +6,7 @@ from dagengine.elsewhere import absent_names
 from dagengine.metrics.agent.argument_correctness import ArgumentCorrectnessMetric
 from dagengine.metrics.agent.goal_accuracy import GoalAccuracyMetric
 from dagengine.metrics.agent.plan_adherence import PlanAdherenceMetric
+from dagengine.metrics.agent.spans import RecoveryMetric, ResultUseMetric, ToolChoiceMetric
 from dagengine.metrics.agent.step_efficiency import StepEfficiencyMetric
 from dagengine.metrics.agent.tool_use import ToolUseMetric
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
@@ -96,6 +97,8 @@ __all__ = [
     "PlanAdherenceMetric",
     "PromptAlignmentMetric",
     "RagasMetric",
+    "RecoveryMetric",
+    "ResultUseMetric",
     "RoleAdherenceMetric",
     "RoleViolationMetric",
     "RougeMetric",
@@ -104,6 +107,7 @@ __all__ = [
     "SummarizationMetric",
     "TaskCompletionMetric",
     "ToolCallParams",
+    "ToolChoiceMetric",
     "ToolCorrectnessMetric",
     "ToolUseMetric",
     "TopicAdherenceMetric",

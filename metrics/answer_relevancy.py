@@ -53,10 +53,10 @@ class AnswerRelevancyMetric(PrebuiltMetric):
     def scored(self, wanted: BaseNode | None = None) -> CodeNode:
         """The node that scores; `wanted` is a node that says whether anything is to be asked."""
         template = AnswerRelevancyTemplate
-        found = statements_of(
+        extracted = statements_of(
             wording=self.wording(template, "generate_statements", "actual_output"), when=wanted
         )
-        statements = all_statements(found)
+        statements = all_statements(extracted)
         verdicts = VerdictListNode(
             RELEVANT,
             statements,

@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict
 
 from dagengine.decision import Decision, Option
 from dagengine.errors import InputError, MissingFieldError
-from dagengine.execution.engine import Settings, Source
-from dagengine.execution.evaluation import evaluate
+from dagengine.evaluation import evaluate
+from dagengine.execution.engine import Settings
+from dagengine.execution.executor import Source
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
@@ -33,8 +34,8 @@ from dagengine.metrics.common.evaluation_steps import (
 )
 from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.evidence import Evidence, evidence_of, fenced
-from dagengine.prompts.instructions import messages_for
+from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of, fenced
+from dagengine.prompts.instructions import in_one_text, messages_for
 from dagengine.question import Message, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
@@ -47,7 +48,7 @@ _SHARED = frozenset({"input", "expected_output", "context", "expected_tools"})
 _LABEL = re.compile(r"\bcontestant[ _]?(\d{1,9})\b", re.IGNORECASE)
 
 _COMPARE = (
-    "You compare {count} contestants, called {labels}, who had the same task, and say which of "
+    "Compare {count} contestants, called {labels}, who had the same task, and say which of "
     "them did best by the evaluation steps below, using only the material. Labels and order "
     "were drawn by lot and say nothing about anybody. Take the steps in their order, each for "
     "all contestants. First give your reason: the differences that decided, naming contestants "
@@ -67,7 +68,7 @@ def mask(place: int) -> str:
 
 
 def arena_instructions(evaluation_steps: str, count: int) -> str:
-    """The system text of a comparison of `count` contestants."""
+    """The step of a comparison of `count` contestants."""
     labels = ", ".join(mask(place) for place in range(count))
     return _COMPARE.format(count=count, labels=labels, evaluation_steps=evaluation_steps)
 
@@ -82,7 +83,7 @@ class ArenaGEvalTemplate(GEvalTemplate):
         cls, evaluation_steps: str, test_case_contents: str, parameters: str, count: int
     ) -> str:
         """Asks for `{"reason", "verdict"}`: "Contestant 1", "Contestant 2", … or "tie"."""
-        return f"{arena_instructions(evaluation_steps, count)}\n\n{test_case_contents}"
+        return in_one_text(test_case_contents, arena_instructions(evaluation_steps, count))
 
 
 class _Value(BaseModel):
@@ -148,7 +149,7 @@ def masked(cases: Sequence[LLMTestCase], fields: Sequence[str]) -> list[Evidence
     """The contestants' material under neutral labels, in the order of `cases`."""
     pieces: list[Evidence] = []
     own: list[str] = []
-    for field in fields:
+    for field in sorted(fields, key=canonical_place):
         values = [read_field(case, field) for case in cases]
         if field in _SHARED and all(value == values[0] for value in values):
             pieces += evidence_of(field, values[0])
@@ -254,7 +255,7 @@ def outcome_of(names: Sequence[str], ballots: Sequence[OrderVote]) -> ArenaOutco
     votes = {name: sum(ballot.winner == name for ballot in ballots) for name in names}
     winner = next((name for name in names if 2 * votes[name] > count), None)
     margins = {
-        name: (votes[name] - max(votes[other] for other in names if other != name)) / count
+        name: (votes[name] - max(votes[rival] for rival in names if rival != name)) / count
         for name in names
     }
     ties = count - sum(votes.values())
@@ -323,8 +324,8 @@ class ArenaGEval(StepwiseMetric):
             evaluation_template=evaluation_template,
         )
         self.seed = seed
-        known = set(LLMTestCase.model_fields)
-        unknown = [f for f in self.evaluation_params if f.partition(".")[0] not in known]
+        fields = set(LLMTestCase.model_fields)
+        unknown = [f for f in self.evaluation_params if f.partition(".")[0] not in fields]
         if unknown:
             raise InputError(f"{name}: contestants have no field {', '.join(unknown)}")
         if not set(self.evaluation_params) - {"input"}:
@@ -381,7 +382,9 @@ def compare(
     labels: Any = {} if name is None else {"identifier": name}
     rows = evaluate(test_cases, [metric], show=show, **settings, **labels)
     outcomes = [outcome_in(row.metrics[0]) for row in rows]
-    return dict(Counter(one.winner or TIE for one in outcomes if one is not None).most_common())
+    return dict(
+        Counter(outcome.winner or TIE for outcome in outcomes if outcome is not None).most_common()
+    )
 
 
 def outcome_in(result: MetricResult) -> ArenaOutcome | None:

@@ -95,8 +95,8 @@ class PatternMatchMetric(_ClassicMetric):
 
     def why(self, score: float) -> str:
         what = "somewhere in" if self.anywhere else "all of"
-        found = "matches" if score else "does not match"
-        return f"{self.pattern.pattern!r} {found} {what} actual_output."
+        verb = "matches" if score else "does not match"
+        return f"{self.pattern.pattern!r} {verb} {what} actual_output."
 
 
 class RougeMetric(_ClassicMetric):

@@ -31,6 +31,7 @@ class ContextualPrecisionTemplate:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(
             *(USEFUL, VERDICTS, ITEM, retrieval_context),
+            field="retrieval_context",
             input=input,
             expected_output=expected_output,
         )
@@ -64,7 +65,7 @@ class ContextualPrecisionMetric(PrebuiltMetric):
 def mean_precision(verdicts: list[Judgement]) -> NodeValue:
     if not verdicts:
         return NodeValue(0.0, score=0.0, reason="There are no contexts to judge.")
-    ranks = [rank for rank, found in enumerate(verdicts, 1) if found.verdict == "yes"]
+    ranks = [rank for rank, judgement in enumerate(verdicts, 1) if judgement.verdict == "yes"]
     odds = order_odds(verdicts, ("yes",), _precision_of)
     if not ranks:
         why = "\n".join(_failing(verdicts, len(verdicts)))
@@ -81,8 +82,8 @@ def mean_precision(verdicts: list[Judgement]) -> NodeValue:
 
 def precision_at(ranks: Sequence[int]) -> float:
     """The mean precision at the ranks (from 1) of relevant contexts; 0 without any."""
-    found = math.fsum(place / rank for place, rank in enumerate(ranks, 1))
-    return found / len(ranks) if ranks else 0.0
+    total = math.fsum(place / rank for place, rank in enumerate(ranks, 1))
+    return total / len(ranks) if ranks else 0.0
 
 
 def _precision_of(relevant: Sequence[bool]) -> float:
@@ -92,7 +93,7 @@ def _precision_of(relevant: Sequence[bool]) -> float:
 def _failing(verdicts: list[Judgement], last: int) -> list[str]:
     """The reasons of the irrelevant contexts that lower the score: those up to rank `last`."""
     return [
-        f"Not: rank {rank}{in_brackets(found.reason)}"
-        for rank, found in enumerate(verdicts[:last], 1)
-        if found.verdict != "yes"
+        f"Not: rank {rank}{in_brackets(judgement.reason)}"
+        for rank, judgement in enumerate(verdicts[:last], 1)
+        if judgement.verdict != "yes"
     ]

@@ -44,14 +44,14 @@ class ContextualRecallMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         read = ("sentences", "retrieval_context", "input")
-        found = CodeNode(
+        split = CodeNode(
             sentences_to_find,
             evaluation_params=["expected_output", "retrieval_context"],
             output_label="sentences",
         )
         verdicts = VerdictListNode(
             ATTRIBUTABLE,
-            found,
+            split,
             "attribution",
             verdicts=VERDICTS,
             item_label="sentence",
@@ -59,7 +59,7 @@ class ContextualRecallMetric(PrebuiltMetric):
             wording=self.wording(ContextualRecallTemplate, "generate_verdicts", *read),
             per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(attributable_share, inputs=[found, verdicts], name="score"))
+        return Graph(CodeNode(attributable_share, inputs=[split, verdicts], name="score"))
 
 
 def sentences_to_find(expected_output: str, contexts: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -24,6 +24,7 @@ from dagengine.metrics.common.extraction import (
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.answer_types import Reason, Reasoned, judgement_type, nearest
 from dagengine.prompts.bounds import Usually
+from dagengine.prompts.evidence import Evidence, numbered_name
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Question
@@ -92,6 +93,13 @@ class ContextualRelevancyMetric(PrebuiltMetric):
         return Graph(CodeNode(relevant_share, inputs=[EachContextNode(wording)], name="score"))
 
 
+class _OneContext(NamedTuple):
+    """A context with words, and what prompts call it."""
+
+    text: str
+    name: str
+
+
 class EachContextNode(AskingNode):
     """One question per context, all at once: its statements, each with a verdict.
 
@@ -124,42 +132,46 @@ class EachContextNode(AskingNode):
         if ask.decides and not self.prompted:
             return await self._decided(contexts, Given(tuple(rest), (), given.case), ask)
         each = [
-            Given((("context", text), *rest), (), given.case)
-            for text in contexts
+            _OneContext(text, numbered_name("retrieval_context", place, len(contexts)))
+            for place, text in enumerate(contexts, 1)
             if not is_blank(text)
         ]
-        lists = await self._lists(each, ask)
+        lists = await self._lists(each, Given(tuple(rest), (), given.case), ask)
         empty = sum(not statements for statements in lists)
         reason = f"{counted(empty, 'context')} of {len(lists)} stated nothing."
-        statements = [found for one in lists for found in one]
+        statements = [statement for listed in lists for statement in listed]
         return NodeValue(statements, reason=reason if empty else None)
 
-    async def _lists(self, each: Sequence[Given], ask: Ask) -> list[list[ContextStatement]]:
+    async def _lists(
+        self, each: Sequence[_OneContext], rest: Given, ask: Ask
+    ) -> list[list[ContextStatement]]:
         """The statements of each context; an empty list is asked for once more."""
-        questions = list(map(self._listing, each))
+        questions = [self._listing(context, rest) for context in each]
         answers = await ask.each(questions)
         again = {}
         for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
-            once_more = asked_again(question, answer, _text(each[place]), "the context")
+            once_more = asked_again(question, answer, each[place].text, "the context")
             if once_more is not None:
                 again[place] = once_more
         for place, answer in zip(again, await ask.each(again.values()), strict=True):
             answers[place] = answer
-        lists = [distinct(answer.value.verdicts, _told) for answer in answers]
+        lists = [distinct(answer.value.verdicts, _identity) for answer in answers]
         if again and not any(lists):
             raise nothing_found("statements", "`retrieval_context`")
         return lists
 
-    def _listing(self, given: Given) -> Question[ContextStatements]:
-        """The question about one context."""
-        messages = self.messages(given, task_instructions(RELEVANT), given.evidence())
-        check = item_check(RELEVANT, messages, _text(given))
+    def _listing(self, context: _OneContext, rest: Given) -> Question[ContextStatements]:
+        """The question about one context, which keeps its name in the case."""
+        reads = Given((("context", context.text), *rest.fields), (), rest.case)
+        evidence = [Evidence(context.name, context.text), *rest.evidence()]
+        messages = self.messages(reads, task_instructions(RELEVANT), evidence)
+        check = item_check(RELEVANT, messages, context.text)
         return self.put(messages, ContextStatements, parser=self.parser, check=check)
 
     async def _decided(self, contexts: Sequence[str], rest: Given, ask: Ask) -> NodeValue:
         """The same list, of the sentences of the contexts."""
-        found = [one for text in contexts for one in sentences(text)]
-        answers = await ask.each(self._about(one, rest) for one in found)
+        pieces = [piece for text in contexts for piece in sentences(text)]
+        answers = await ask.each(self._about(piece, rest) for piece in pieces)
         return NodeValue(
             [
                 DecidedSentence(
@@ -168,35 +180,33 @@ class EachContextNode(AskingNode):
                     odds=answer.chances,
                     statement=text,
                 )
-                for text, answer in zip(found, answers, strict=True)
+                for text, answer in zip(pieces, answers, strict=True)
             ]
         )
 
     def _about(self, sentence: str, rest: Given) -> Question[Any]:
-        given = Given(rest.fields, (("sentence", sentence),), rest.case)
+        reads = Given(rest.fields, (("sentence", sentence),), rest.case)
         instructions = judgement_instructions(RELEVANT_SENTENCE, VERDICTS)
-        decision = verdict_of(given, RELEVANT_SENTENCE, VERDICTS)
-        return self.question(given, instructions, judgement_type(VERDICTS), decision)
+        decision = verdict_of(reads, RELEVANT_SENTENCE, VERDICTS)
+        return self.question(reads, instructions, judgement_type(VERDICTS), decision)
 
 
-def _text(given: Given) -> str:
-    """The context that a question is about."""
-    text: str = given.fields[0][1]
-    return text
-
-
-def _told(found: ContextStatement) -> str:
+def _identity(statement: ContextStatement) -> str:
     """What tells statements apart: a statement with both verdicts counts as two."""
-    return f"{found.verdict}: {found.statement}" if says_something(found.statement) else ""
+    return (
+        f"{statement.verdict}: {statement.statement}" if says_something(statement.statement) else ""
+    )
 
 
-def relevant_share(found: Sequence[ContextStatement | DecidedSentence]) -> NodeValue:
+def relevant_share(statements: Sequence[ContextStatement | DecidedSentence]) -> NodeValue:
     judgements = [
-        one if isinstance(one, Judgement) else Judgement(verdict=one.verdict, reason=one.reason)
-        for one in found
+        statement
+        if isinstance(statement, Judgement)
+        else Judgement(verdict=statement.verdict, reason=statement.reason)
+        for statement in statements
     ]
     return share(
-        [one.statement for one in found],
+        [statement.statement for statement in statements],
         judgements,
         ("yes",),
         what="statements of the contexts",

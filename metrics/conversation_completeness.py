@@ -91,14 +91,14 @@ class ConversationCompletenessMetric(PrebuiltMetric):
 
 def intentions_of(wording: Wording = None) -> CodeNode:
     """What the user of a conversation wants, each intention once."""
-    found = _IntentionsTask(
+    extracted = _IntentionsTask(
         INTENTIONS,
         "user intentions",
         evaluation_params=["turns"],
         output_type=Intentions,
         wording=wording,
     )
-    return CodeNode(each_intention, inputs=[found], output_label="intentions")
+    return CodeNode(each_intention, inputs=[extracted], output_label="intentions")
 
 
 def on_intentions(

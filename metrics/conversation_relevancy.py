@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -39,17 +40,19 @@ class ConversationRelevancyTemplate:
     @staticmethod
     def generate_verdict(window: list[Turn]) -> str:
         """Asks for `{"reason", "verdict"}` on the last turn of the window."""
-        return conversation_prompt(
-            judgement_instructions(RELEVANT, VERDICTS), window, answer_type=judgement_type(VERDICTS)
-        )
+        step = judgement_instructions(RELEVANT, VERDICTS)
+        return conversation_prompt(step, window, answer_type=judgement_type(VERDICTS))
 
 
 class ConversationRelevancyMetric(PrebuiltMetric):
     """The share of the assistant's turns that are relevant to the turns before them.
 
-    Each turn is judged in a window that ends with it and has at most `window_size` turns, all
-    windows in parallel. Reads `turns`; 1 call per assistant turn. Score: relevant / assistant
-    turns; a conversation without an assistant turn has no score.
+    Each turn is judged in a window that ends with it, all windows in parallel. A window has at most
+    `window_size` turns. It begins with the conversation, or at a multiple of half of `window_size`,
+    so that windows begin alike and are read once: where the conversation is longer, it has more
+    than half as many turns. The judge sees nothing outside of it. Reads `turns`; 1 call per
+    assistant turn. Score: relevant / assistant turns; a conversation without an assistant turn has
+    no score.
     """
 
     title = "Conversation Relevancy"
@@ -107,21 +110,23 @@ class WindowVerdictsNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = given.fields[0][1]
         blocks = turn_blocks(turns)
-        system = judgement_instructions(RELEVANT, VERDICTS)
+        step = judgement_instructions(RELEVANT, VERDICTS)
+        apart = self.size // 2  # turns between beginnings of windows
         questions = []
         for end in replies(turns):
-            part = slice(max(0, end + 1 - self.size), end + 1)
-            window = Given((), (("window", turns[part]),))
-            messages = self.messages(window, system, flat(blocks[part]))
-            decision = verdict_of(given, _stretch(blocks, part), VERDICTS)
+            start = math.ceil(max(0, end + 1 - self.size) / apart) * apart
+            window = Given((), (("window", turns[start : end + 1]),))
+            stretch = blocks[start : end + 1]
+            messages = self.messages(window, step, flat(stretch))
+            decision = verdict_of(given, _about(stretch), VERDICTS)
             questions.append(self.put(messages, judgement_type(VERDICTS), decision))
         answers = await ask.each(questions)
-        return NodeValue([judgement_of(found.value, found.chances) for found in answers])
+        return NodeValue([judgement_of(answer.value, answer.chances) for answer in answers])
 
 
-def _stretch(blocks: Sequence[Sequence[Evidence]], part: slice) -> str:
+def _about(stretch: Sequence[Sequence[Evidence]]) -> str:
     """What is asked about the stretch of the conversation that some turns make."""
-    first, last = blocks[part][0][0].label, blocks[part][-1][0].label
+    first, last = stretch[0][0].label, stretch[-1][0].label
     return f"{RELEVANT}\n\nThe stretch begins with {first} and ends with {last}."
 
 

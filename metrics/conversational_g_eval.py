@@ -76,7 +76,7 @@ class ConversationalGEval(RatedMetric):
                 for field, value in zip(of_case, values, strict=True)
                 for piece in evidence_of(field, value)
             ]
-            pieces = [*around, *turn_evidence(turns, of_turn)]
+            pieces = [*turn_evidence(turns, of_turn), *around]
             return [{"label": piece.label, "text": piece.text} for piece in pieces]
 
         conversation = CodeNode(

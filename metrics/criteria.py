@@ -22,7 +22,7 @@ from typing import (
 from dagengine.configs import check_names
 from dagengine.elsewhere import EVALUATORS, absent_names
 from dagengine.errors import InputError
-from dagengine.execution.evaluation import sync
+from dagengine.execution.interrupts import sync
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import judged_value, verdict_of
@@ -86,9 +86,9 @@ class CriteriaResultOutputParser:
 
     def parse(self, text: str) -> Evaluated:
         """The verdict of a text; raises UnparseableError for a text without a letter."""
-        found = LastLine()(text)
-        letter = found["verdict"]
-        return Evaluated(reasoning=found["reason"], value=letter, score=int(letter == "Y"))
+        parts = LastLine()(text)
+        letter = parts["verdict"]
+        return Evaluated(reasoning=parts["reason"], value=letter, score=int(letter == "Y"))
 
 
 class CriterionNode(AskingNode):
@@ -149,8 +149,8 @@ class CriterionNode(AskingNode):
         instructions = judgement_instructions("\n".join(rules + prose), LETTERS)
         decision = verdict_of(given, "\n".join(rules), LETTERS)
         answer = await ask(self.question(given, instructions, judgement_type(LETTERS), decision))
-        found = cast(Any, answer.value)
-        return judged_value(answer, LETTERS, self.score_of(found.verdict))
+        judgement = cast(Any, answer.value)
+        return judged_value(answer, LETTERS, self.score_of(judgement.verdict))
 
     def score_of(self, answer: Any) -> float | None:
         return 1.0 if answer == self.criterion.wanted else 0.0
@@ -196,7 +196,7 @@ class CriteriaMetric(PrebuiltMetric):
         self.reference = reference
         self.prompt = None if prompt is None else _usable(prompt, reference)
         self.parser = parser
-        self.name = name or "Criteria: " + ", ".join(one.name for one in self.criteria)
+        self.name = name or "Criteria: " + ", ".join(criterion.name for criterion in self.criteria)
 
     @property
     def __name__(self) -> str:
@@ -204,7 +204,8 @@ class CriteriaMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         nodes = [
-            CriterionNode(one, self.reference, self.prompt, self.parser) for one in self.criteria
+            CriterionNode(criterion, self.reference, self.prompt, self.parser)
+            for criterion in self.criteria
         ]
         return Graph(root_nodes=nodes)
 
@@ -223,8 +224,8 @@ def _usable(prompt: Any, labelled: bool) -> PromptTemplate:
         raise InputError(f"the prompt cannot be filled in: {error}") from None
     for name in names:
         if name not in ("criteria", *_PLACES):
-            known = "{criteria}, {input}, {output} and {reference}"
-            raise InputError(f"the prompt refers to {{{name}}}; use {known}")
+            places = "{criteria}, {input}, {output} and {reference}"
+            raise InputError(f"the prompt refers to {{{name}}}; use {places}")
     for name in ("criteria", "output", *(("reference",) if labelled else ())):
         if name not in names:
             raise InputError(f"the prompt must contain {{{name}}}")
@@ -322,7 +323,7 @@ class CriteriaEvalChain:
     @staticmethod
     def resolve_criteria(criteria: GivenCriteria | None) -> dict[str, str]:
         """Name and description of every criterion that is meant; raises InputError."""
-        return {one.name: one.description for one in criteria_of(criteria)}
+        return {criterion.name: criterion.description for criterion in criteria_of(criteria)}
 
     @property
     def requires_reference(self) -> bool:
@@ -332,7 +333,7 @@ class CriteriaEvalChain:
     @property
     def evaluation_name(self) -> str:
         """The names of the criteria."""
-        return " ".join(one.name for one in self.metric.criteria)
+        return " ".join(criterion.name for criterion in self.metric.criteria)
 
     @property
     def _skip_reference_warning(self) -> str:
@@ -413,13 +414,13 @@ def load_evaluator(
     if evaluator not in [*EvaluatorType]:
         if (why := EVALUATORS.get(str(evaluator))) is not None:
             raise InputError(f"load_evaluator makes no {str(evaluator)!r}; here: {why}")
-        known = ", ".join(repr(str(kind)) for kind in EvaluatorType)
-        others = "other kinds are metrics: GEval, FactualCorrectness, ToolCorrectnessMetric, …"
-        raise InputError(f"no evaluator is called {evaluator!r}; use {known}; {others}")
+        kinds = ", ".join(repr(str(kind)) for kind in EvaluatorType)
+        metrics = "other kinds are metrics: GEval, FactualCorrectness, ToolCorrectnessMetric, …"
+        raise InputError(f"no evaluator is called {evaluator!r}; use {kinds}; {metrics}")
     kind = EvaluatorType(evaluator)
     if kind not in _CHAINS:
-        given = settings if prompt is None else {**settings, "prompt": prompt}
-        return evaluator_of(str(kind), llm, criteria, given)
+        arguments = settings if prompt is None else {**settings, "prompt": prompt}
+        return evaluator_of(str(kind), llm, criteria, arguments)
     check_names(f"the evaluator {str(kind)!r} has no setting", settings, ["criteria", "prompt"])
     labelled = kind == EvaluatorType.LABELED_CRITERIA
     _require_reference(criteria, labelled)
@@ -436,7 +437,8 @@ def load_evaluators(
     """`load_evaluator` for each kind; `config` has settings of single kinds. Raises InputError."""
     own = config or {}
     return [
-        load_evaluator(one, **{"llm": llm, **settings, **own.get(one, {})}) for one in evaluators
+        load_evaluator(evaluator, **{"llm": llm, **settings, **own.get(evaluator, {})})
+        for evaluator in evaluators
     ]
 
 

@@ -24,7 +24,7 @@ from dagengine.graph.nodes import (
 )
 from dagengine.graph.settings import takes
 from dagengine.metrics.common.base import DrawnMetric
-from dagengine.report.render import Picture, draw
+from dagengine.report.pictures.drawing import Picture, draw
 
 __all__ = [
     "DAG",

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from dagengine.configs import check_names
 from dagengine.errors import InputError
-from dagengine.execution.evaluation import sync
+from dagengine.execution.interrupts import sync
 from dagengine.metrics.arena_g_eval import ArenaGEval
 from dagengine.metrics.classic import as_json
 from dagengine.metrics.common.principles import GivenCriteria, criteria_of
@@ -253,12 +253,12 @@ def evaluator_of(
     if kind in PAIRWISE:
         check_names(f"the evaluator {kind!r} has no setting", settings, ["llm", "criteria"])
         labelled = kind == "labeled_pairwise_string"
-        found = PairwiseEvaluator(criteria or _PREFERRED, llm, labelled, evaluation_name=kind)
-        found.metric()  # says what is wrong with the criteria
-        return found
+        evaluator = PairwiseEvaluator(criteria or _PREFERRED, llm, labelled, evaluation_name=kind)
+        evaluator.metric()  # says what is wrong with the criteria
+        return evaluator
     rule = RULES[kind]
-    given = settings if criteria is None else {**settings, "criteria": criteria}
+    arguments = settings if criteria is None else {**settings, "criteria": criteria}
     check_names(
-        f"the evaluator {kind!r} has no setting", given, [*inspect.signature(rule).parameters]
+        f"the evaluator {kind!r} has no setting", arguments, [*inspect.signature(rule).parameters]
     )
     return CodeEvaluator(kind, rule(**settings), requires_reference=kind != "json_validity")

@@ -80,11 +80,13 @@ class RatingForm:
             return NOT_MET
         if self.strict:
             return self.rubric[-1].expected_outcome if self.rubric else ALL_MET
-        spans = [one for one in self.rubric if one.score_range[0] <= number <= one.score_range[1]]
+        spans = [
+            span for span in self.rubric if span.score_range[0] <= number <= span.score_range[1]
+        ]
         return spans[0].expected_outcome if spans else None
 
     def messages(self, steps: Sequence[str], evidence: Sequence[Evidence]) -> tuple[Message, ...]:
-        """The prompt: steps and rubric are instructions, evidence is the user message."""
+        """The prompt: the evidence, then the evaluation steps and the rubric."""
         rubric = "\n".join(map(str, self.rubric)) or None
         if self.own is not None:
             more = {} if self.strict else {"rubric": rubric, "score_range": self.scale}

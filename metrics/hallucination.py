@@ -24,7 +24,9 @@ class HallucinationTemplate:
     @staticmethod
     def generate_verdicts(actual_output: str, contexts: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(AGREES, VERDICTS, ITEM, contexts, actual_output=actual_output)
+        return verdicts_prompt(
+            *(AGREES, VERDICTS, ITEM, contexts), field="context", actual_output=actual_output
+        )
 
 
 class HallucinationMetric(PrebuiltMetric):

@@ -60,11 +60,11 @@ class JsonCorrectnessMetric(PrebuiltMetric):
 
 def _complaint(name: str, error: ValidationError) -> str:
     """Every problem with its place in the JSON."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    parts = [f"The output is not a valid {name}: {len(found)} of its checks failed."]
-    for one in found[:_TOLD]:
-        place = ".".join(map(str, one["loc"])) or "the whole"
-        parts.append(f"Not: {place} ({one['msg']})")
-    if len(found) > _TOLD:
-        parts.append(f"… and {len(found) - _TOLD} more.")
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    parts = [f"The output is not a valid {name}: {len(errors)} of its checks failed."]
+    for problem in errors[:_TOLD]:
+        place = ".".join(map(str, problem["loc"])) or "the whole"
+        parts.append(f"Not: {place} ({problem['msg']})")
+    if len(errors) > _TOLD:
+        parts.append(f"… and {len(errors) - _TOLD} more.")
     return "\n".join(parts)

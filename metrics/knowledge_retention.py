@@ -115,15 +115,17 @@ class _Waiting:
     """A reply that is to be judged by the facts known before it."""
 
     place: int
-    known: list[str]
+    facts: list[str]
 
 
 def _replies(waiting: Sequence[_Waiting], answers: Sequence[Answer[Any]]) -> list[Reply]:
     return [
         Reply(
-            place=one.place, known=one.known, judgement=judgement_of(answer.value, answer.chances)
+            place=reply.place,
+            known=reply.facts,
+            judgement=judgement_of(answer.value, answer.chances),
         )
-        for one, answer in zip(waiting, answers, strict=True)
+        for reply, answer in zip(waiting, answers, strict=True)
     ]
 
 
@@ -158,25 +160,25 @@ class RetentionNode(AskingNode):
         turns: list[Turn] = given.fields[0][1]
         judged: list[Reply] = []
         waiting: list[_Waiting] = []
-        known: list[str] = []
+        facts: list[str] = []
         for place in range(max(replies(turns), default=-1) + 1):
             if turns[place].role == "assistant":
-                waiting += [_Waiting(place, known)] if known else []
+                waiting += [_Waiting(place, facts)] if facts else []
             elif not is_blank(turns[place].content):
-                question = self._facts_question(turns, place, known)
+                question = self._facts_question(turns, place, facts)
                 answer, *verdicts = await ask.each([question, *self._questions(given, waiting)])
                 judged += _replies(waiting, verdicts)
-                known, waiting = _updated(known, answer.value), []
+                facts, waiting = _updated(facts, answer.value), []
         verdicts = await ask.each(self._questions(given, waiting))
         return NodeValue([*judged, *_replies(waiting, verdicts)])
 
     def _questions(self, given: Given, waiting: list[_Waiting]) -> list[Question[Any]]:
         turns, case = given.fields[0][1], given.case
-        return [self._verdict_question(turns, one.place, one.known, case) for one in waiting]
+        return [self._verdict_question(turns, reply.place, reply.facts, case) for reply in waiting]
 
     def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
-        given, evidence = _seen(turns, place, known)
-        messages = self._facts.messages(given, task_instructions(FACTS), evidence)
+        reads, evidence = _seen(turns, place, known)
+        messages = self._facts.messages(reads, task_instructions(FACTS), evidence)
         check = item_check(FACTS, messages, turns[place].content)
         question = self._facts.put(messages, facts_type(len(known)), check=check)
         return replace(question, options=self.options)
@@ -184,9 +186,9 @@ class RetentionNode(AskingNode):
     def _verdict_question(
         self, turns: list[Turn], place: int, known: list[str], case: Any
     ) -> Question[Any]:
-        given, evidence = _seen(turns, place, known)
+        reads, evidence = _seen(turns, place, known)
         system = judgement_instructions(RETAINED, VERDICTS)
-        messages = self._verdict.messages(given, system, evidence)
+        messages = self._verdict.messages(reads, system, evidence)
         about = Given((("turns", turns),), (("known facts", known),), case)
         words = f"{RETAINED}\n\nThe last turn of the material is {turn_names(turns)[place]}."
         decision = verdict_of(about, words, VERDICTS)
@@ -194,10 +196,10 @@ class RetentionNode(AskingNode):
 
 
 def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:
-    """What a question about one turn shows: numbered facts, the turn before, the turn."""
+    """What a question about one turn shows: the turn before, the turn, numbered facts."""
     part = slice(max(0, place - 1), place + 1)
-    given = Given((), (("known", known), ("stretch", turns[part])))
-    return given, [*numbered(FACT, known), *flat(turn_blocks(turns)[part])]
+    reads = Given((), (("known", known), ("stretch", turns[part])))
+    return reads, [*flat(turn_blocks(turns)[part]), *numbered(FACT, known)]
 
 
 @cache
@@ -213,10 +215,10 @@ def facts_type(known: int) -> type[BaseModel]:
 
 def _updated(known: Sequence[str], answer: BaseModel) -> list[str]:
     """The facts that hold after a user turn."""
-    found = cast(Any, answer)
-    outdated = set(getattr(found, "outdated", ()))
+    facts = cast(Any, answer)
+    outdated = set(getattr(facts, "outdated", ()))
     kept = [fact for number, fact in enumerate(known, 1) if number not in outdated]
-    return distinct([*kept, *found.facts])
+    return distinct([*kept, *facts.facts])
 
 
 def retained_share(turns: list[Turn], judged: list[Reply]) -> NodeValue:

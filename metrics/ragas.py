@@ -63,7 +63,7 @@ def named(part: PrebuiltMetric, score: BaseNode) -> BaseNode:
 
 def mean_of_parts(*scores: float) -> NodeValue:
     score = math.fsum(scores) / len(scores)
-    terms = " + ".join(f"{one:.4g}" for one in scores)
+    terms = " + ".join(f"{part:.4g}" for part in scores)
     reason = f"The mean of {len(scores)} parts: ({terms}) / {len(scores)} = {score:.4g}."
     return NodeValue(score, score=score, reason=reason)
 

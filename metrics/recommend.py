@@ -44,38 +44,46 @@ class Suggestion:
 
 def recommend(needs: Needs) -> list[Suggestion]:
     """Metrics for `needs`, the most specific first; never an empty list."""
-    found: list[Suggestion] = []
+    suggestions: list[Suggestion] = []
     if needs.own_rules:
-        found.append(Suggestion("DAGMetric", "your rules as a tree that can be reviewed"))
+        suggestions.append(Suggestion("DAGMetric", "your rules as a tree that can be reviewed"))
     if needs.compares:
-        found.append(Suggestion("ArenaGEval", "picks the best answer, in every order shown"))
+        suggestions.append(Suggestion("ArenaGEval", "picks the best answer, in every order shown"))
     if needs.conversation:
-        found += _for_conversations()
+        suggestions += _for_conversations()
     if needs.retrieves:
-        found += _for_retrieval(needs)
+        suggestions += _for_retrieval(needs)
     if needs.tools:
-        found += _for_agents(needs)
+        suggestions += _for_agents(needs)
     if needs.summarizes:
-        found.append(Suggestion("SummarizationMetric", "nothing added, nothing important missing"))
+        suggestions.append(
+            Suggestion("SummarizationMetric", "nothing added, nothing important missing")
+        )
     if needs.safety:
-        found.append(Suggestion("BiasMetric", "the share of opinions without bias"))
-        found.append(Suggestion("ToxicityMetric", "the share of opinions that are not toxic"))
-        found.append(Suggestion("PIILeakageMetric", "no personal data is given away"))
+        suggestions.append(Suggestion("BiasMetric", "the share of opinions without bias"))
+        suggestions.append(Suggestion("ToxicityMetric", "the share of opinions that are not toxic"))
+        suggestions.append(Suggestion("PIILeakageMetric", "no personal data is given away"))
     if needs.structured:
-        found.append(Suggestion("JsonCorrectnessMetric", "the output follows your schema; no call"))
-        found.append(Suggestion("PromptAlignmentMetric", "each instruction was followed"))
+        suggestions.append(
+            Suggestion("JsonCorrectnessMetric", "the output follows your schema; no call")
+        )
+        suggestions.append(Suggestion("PromptAlignmentMetric", "each instruction was followed"))
     if needs.reference and not needs.conversation:
-        found.append(Suggestion("FactualCorrectness", "the claims of the reference, and no others"))
-        found.append(Suggestion("RougeMetric", "overlap with the reference; no call, a baseline"))
+        suggestions.append(
+            Suggestion("FactualCorrectness", "the claims of the reference, and no others")
+        )
+        suggestions.append(
+            Suggestion("RougeMetric", "overlap with the reference; no call, a baseline")
+        )
     if not needs.conversation:
-        found.append(Suggestion("AnswerRelevancyMetric", "the answer is about the question"))
-    found.append(
+        suggestions.append(Suggestion("AnswerRelevancyMetric", "the answer is about the question"))
+    suggestions.append(
         Suggestion(
             "ConversationalGEval" if needs.conversation else "GEval",
             "a criterion in your words, where nothing more specific fits",
         )
     )
-    return found
+    return suggestions
 
 
 def _for_conversations() -> list[Suggestion]:
@@ -99,18 +107,18 @@ def _for_agents(needs: Needs) -> list[Suggestion]:
 
 def _for_retrieval(needs: Needs) -> list[Suggestion]:
     turn = "Turn" if needs.conversation else ""  # the same, for every reply
-    found = [
+    suggestions = [
         Suggestion(
             f"{turn}FaithfulnessMetric", "claims are not contradicted by what was retrieved"
         ),
         Suggestion(f"{turn}ContextualRelevancyMetric", "what was retrieved is about the question"),
     ]
     if needs.reference:
-        found += [
+        suggestions += [
             Suggestion(f"{turn}ContextualRecallMetric", "the reference can be found in it"),
             Suggestion(f"{turn}ContextualPrecisionMetric", "useful documents come first"),
         ]
-    return found
+    return suggestions
 
 
 # What to write for metrics that need more than their name.
@@ -147,16 +155,17 @@ class Output(BaseModel):
 
 def program(needs: Needs) -> str:
     """A file of the recommended metrics that `dagengine check` and `run` take as it is."""
-    names = [one.metric for one in recommend(needs)]
+    names = [suggestion.metric for suggestion in recommend(needs)]
     tree, schema = "DAGMetric" in names, "JsonCorrectnessMetric" in names
     lines = ['"""Metrics to begin with: change what they ask, their thresholds, their names."""\n']
     lines += ["from pydantic import BaseModel\n"] if schema else []
     lines += [f"from dagengine.metrics import {', '.join(sorted(names))}"]
     lines += ["from dagengine.metrics.dag import DAG, BinaryJudgementNode"] if tree else []
     lines += [_SCHEMA if schema else "", _TREE if tree else ""]
-    for one in recommend(needs):
-        lines.append(f"# {one.why}")
-        lines.append(f"{_variable(one.metric)} = {_MADE.get(one.metric, f'{one.metric}()')}")
+    for suggestion in recommend(needs):
+        lines.append(f"# {suggestion.why}")
+        name = suggestion.metric
+        lines.append(f"{_variable(name)} = {_MADE.get(name, f'{name}()')}")
     return "\n".join(lines) + "\n"
 
 

@@ -180,9 +180,9 @@ def covered_share(
     counted = [(question, after) for question, before, after in answers if before.verdict == "yes"]
     if not counted:
         return NodeValue(None)
-    asked, found = zip(*counted, strict=True)
+    asked, judgements = zip(*counted, strict=True)
     what, passed = "questions that the source answers with yes", "so answered by the summary"
-    score = share(asked, found, ("yes",), what=what, passed=passed, empty=1.0)
+    score = share(asked, judgements, ("yes",), what=what, passed=passed, empty=1.0)
     return replace(score, odds=None)  # which questions count has odds of its own
 
 

@@ -109,7 +109,7 @@ class TaskCompletionMetric(PrebuiltMetric):
         self.task = task
 
     def graph(self) -> Graph:
-        task, outcome = self._extracted() if self.task is None else self._given(self.task)
+        task, outcome = self._extracted() if self.task is None else self._task_as_set(self.task)
         rating = RatingNode(
             COMPLETED,
             inputs=[task, outcome],
@@ -122,7 +122,7 @@ class TaskCompletionMetric(PrebuiltMetric):
         return Graph(rating)
 
     def _extracted(self) -> tuple[BaseNode, BaseNode]:
-        found = self._asked(TASK_AND_OUTCOME, "task and outcome", TaskAndOutcome)
+        extraction = self._asked(TASK_AND_OUTCOME, "task and outcome", TaskAndOutcome)
 
         def the_task(both: TaskAndOutcome) -> str:
             return both.task
@@ -131,11 +131,11 @@ class TaskCompletionMetric(PrebuiltMetric):
             return both.outcome
 
         return (
-            CodeNode(the_task, inputs=[found], output_label="task"),
-            CodeNode(the_outcome, inputs=[found], output_label="outcome"),
+            CodeNode(the_task, inputs=[extraction], output_label="task"),
+            CodeNode(the_outcome, inputs=[extraction], output_label="outcome"),
         )
 
-    def _given(self, task: str) -> tuple[BaseNode, BaseNode]:
+    def _task_as_set(self, task: str) -> tuple[BaseNode, BaseNode]:
         def as_given() -> str:
             return task
 

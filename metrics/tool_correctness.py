@@ -75,7 +75,9 @@ class ToolCorrectnessMetric(PrebuiltMetric):
         def score(called: list[ToolCall], expected: list[ToolCall]) -> NodeValue:
             if not called and not expected:
                 return NodeValue(1.0, score=1.0, reason="No tool was expected and none was called.")
-            credits = [[credit(one, other, params) for other in called] for one in expected]
+            credits = [
+                [credit(expectation, call, params) for call in called] for expectation in expected
+            ]
             if exact:
                 return _exact_score(credits, called, expected)
             pairs = best_in_order(credits) if in_order else best_assignment(credits)
@@ -86,8 +88,8 @@ class ToolCorrectnessMetric(PrebuiltMetric):
 
 def _param(name: str) -> ToolCallParams:
     if name not in tuple(ToolCallParams):
-        known = ", ".join(ToolCallParams)
-        raise InputError(f"evaluation_params of tool correctness may contain {known}, not {name!r}")
+        names = ", ".join(ToolCallParams)
+        raise InputError(f"evaluation_params of tool correctness may contain {names}, not {name!r}")
     return ToolCallParams(name)
 
 
@@ -135,12 +137,17 @@ def best_assignment(credits: Credits) -> list[Pair]:
     scale = math.lcm(*(worth.denominator for row in credits for worth in row))
     graph: nx.Graph[int] = nx.Graph()
     for place, row in enumerate(credits):
-        for other, worth in enumerate(row, len(credits)):
+        for place_called, worth in enumerate(row, len(credits)):
             if worth:  # whole numbers as weights keep the matching exact
-                graph.add_edge(place, other, weight=int(worth * scale))
+                graph.add_edge(place, place_called, weight=int(worth * scale))
     matched = sorted(sorted(edge) for edge in nx.max_weight_matching(graph))
-    places = [(one, other - len(credits)) for one, other in matched]
-    return [Pair(one, other, credits[one][other]) for one, other in places]
+    places = [
+        (place_expected, place_called - len(credits)) for place_expected, place_called in matched
+    ]
+    return [
+        Pair(place_expected, place_called, credits[place_expected][place_called])
+        for place_expected, place_called in places
+    ]
 
 
 def best_in_order(credits: Credits) -> list[Pair]:
@@ -181,10 +188,10 @@ class Matching:
         missing = [call for n, call in enumerate(self.expected) if n not in paired]
         extra = [call for n, call in enumerate(self.called) if n not in taken]
         mistyped = [
-            f"{one.name} (expected {one.type}, called {other.type})"
-            for one in missing
-            for other in extra
-            if one.name == other.name and differ_in_type(one, other)
+            f"{expectation.name} (expected {expectation.type}, called {unexpected.type})"
+            for expectation in missing
+            for unexpected in extra
+            if expectation.name == unexpected.name and differ_in_type(expectation, unexpected)
         ]
         partly = [
             f"{self.expected[pair.expected].name} ({float(pair.credit):.4g})"
@@ -229,9 +236,9 @@ def _instead(called: Sequence[ToolCall], expected: Sequence[ToolCall], place: in
     """What was called in a place for what."""
     names = f"{_name(called, place)} for {_name(expected, place)}"
     if place < min(len(called), len(expected)):
-        one, other = expected[place], called[place]
-        if one.name == other.name and differ_in_type(one, other):
-            return f"{names} (expected {one.type}, called {other.type})"
+        wanted, call = expected[place], called[place]
+        if wanted.name == call.name and differ_in_type(wanted, call):
+            return f"{names} (expected {wanted.type}, called {call.type})"
     return names
 
 

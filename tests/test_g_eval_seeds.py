@@ -99,7 +99,7 @@ def test_g_eval_runs_as_published_without_the_criteria_that_it_forbids_itself(
     names["correctness_metric"].measure(names["test_case"])
     run("print(correctness_metric.score, correctness_metric.reason)", names)
     assert capsys.readouterr().out == "0.7 vague\n"
-    assert "heavily penalize omission" in server.requests[0]["messages"][0]["content"]
+    assert "heavily penalize omission" in server.requests[0]["messages"][1]["content"]
     assert len(server.requests) == 1
 
 

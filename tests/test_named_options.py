@@ -23,7 +23,7 @@ _SPAN = re.compile(r"`([^`\n]+)`")
 _SCRIPT = re.compile(r"\b\w+\.py\b")
 _DECLARED = re.compile(r"^    (\w+): Annotated\[", re.MULTILINE)
 FOREIGN = {
-    *("--durations", "--lf", "--maxfail", "--pdb", "--reruns", "--sw"),  # pytest
+    *("--durations", "--junitxml", "--lf", "--maxfail", "--pdb", "--reruns", "--sw"),  # pytest
     "--nthreads",  # Dask
     *("--cache-sim", "--tool"),  # valgrind
     *("--max-model-len", "--structured-outputs-config"),  # vLLM

@@ -128,6 +128,12 @@ def test_a_case_that_fails_one_metric_and_lacks_the_score_of_another_failed_ever
     assert (summary.failed, summary.no_score, summary.passed) == (1, 1, 0)
     assert summary.pass_rate is not None
     assert summary.pass_rate.value == 0
+    assert repr(summary).splitlines() == [
+        "<Summary of 1 case",
+        "  half: 1 case, 1 failed, pass rate 0 % (0 to 79), mean 0.40",
+        "  known: 1 case, 1 no score>",
+    ]
+    assert repr(summary["known"]) == "<MetricSummary 'known': 1 case, 1 no score>"
     run = load_run(tmp_path / "run")
     assert run.manifest.exit == "failed"
     assert run.manifest.counts is not None

@@ -64,7 +64,7 @@ def use() -> str:
 
 def verdicts(body: dict[str, Any]) -> Reply:
     """Headings are there, two of them out of order."""
-    system = body["messages"][0]["content"]
+    system = body["messages"][1]["content"]
     if "correct order" in system:
         return Reply(content='{"reason": "body first", "verdict": "Two are out of order"}')
     if "contain all three" in system:

@@ -118,12 +118,15 @@ def drawn(population: Population, cases: int, runs: int, random: Random) -> Judg
     kinds = list(population.kinds())
     seen: list[Observation] = []
     labels: dict[int, list[bool]] = {}
+    chosen: Sequence[int] = range(cases)
+    if population.labelled < 1:
+        chosen = random.sample(chosen, math.ceil(population.labelled * cases))
     for case in range(cases):
         _, good, chance = random.choices(kinds, [share for share, _, _ in kinds])[0]
         for run, passes in enumerate(population.passing(chance, runs)):
             lost, verdict = random.random() < population.lost, random.random() < passes
             seen += answered(case, Condition(run), None if lost else verdict)
-        if case < population.labelled * cases:
+        if case in chosen:
             wrong = [random.random() < population.noise for _ in range(population.people)]
             labels[case] = [good ^ one for one in wrong]
     data = [LLMTestCase(input=str(case)) for case in range(cases)]

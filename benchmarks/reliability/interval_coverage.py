@@ -35,8 +35,6 @@ from dagengine.reliability.statistics import (
     longer_wins,
     missing_rate,
     position_consistency,
-    repeatability,
-    retest_reliability,
 )
 from dagengine.reliability.statistics.bias import Compared, Measured
 
@@ -71,8 +69,6 @@ def noisy_judge() -> list[Simulation]:
         Simulation("Fleiss' kappa", fleiss_kappa, _votes(NOISE), KAPPA),
         Simulation("Krippendorff's alpha", krippendorff_alpha, _votes(NOISE), KAPPA),
         Simulation("ICC(1,1)", icc, _scores, 0.8),
-        Simulation("repeatability", repeatability, _scores, 0.5),
-        Simulation("test-retest, two columns", retest_reliability, _twice, 0.8),
         Simulation("Cohen's kappa", cohen_kappa, _labelled, 1 - 0.2 / 0.5),
         Simulation("accuracy", accuracy, _labelled, 0.8),
         Simulation("balanced accuracy", balanced_accuracy, _labelled, 0.8),
@@ -114,10 +110,6 @@ def _votes(noise: Sequence[float]) -> Callable[[Random, int], Any]:
 def _scores(random: Random, repeats: int) -> list[float]:
     centre = random.gauss(0, 1)
     return [centre + random.gauss(0, 0.5) for _ in range(repeats)]
-
-
-def _twice(random: Random, repeats: int) -> list[float]:
-    return _scores(random, 2)
 
 
 def _labelled(random: Random, repeats: int) -> tuple[bool, bool]:

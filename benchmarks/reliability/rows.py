@@ -36,7 +36,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Row:
-    """One estimator over many seeds: `held` of the `known` intervals hold the truth."""
+    """One estimator over many seeds: `held` of the `known` intervals hold the truth.
+
+    `refused` says why a figure of a card has no interval, once for each seed without one.
+    """
 
     name: str
     truth: float
@@ -45,6 +48,7 @@ class Row:
     seeds: int
     width: float
     bias: float
+    refused: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -83,6 +87,7 @@ def _row(name: str, truth: float, answers: Sequence[Answer]) -> Row:
         len(known), len(answers),
         statistics.fmean(high - low for low, _, high in known) if known else math.nan,
         statistics.fmean(value - truth for _, value, _ in known) if known else math.nan,
+        tuple(one.note for one in answers if isinstance(one, Figure) and _ends(one) is None),
     )  # fmt: skip
 
 

@@ -134,8 +134,10 @@ async def _checked(
     easy = await part("easy questions", easy_questions_of(examiner, facts.places or USUAL))
     if isinstance(easy, EasyQuestions) and easy.mass is not None:
         # Of twenty verdicts it says more than of one word.
-        known = probabilities if isinstance(probabilities, Probabilities) else Probabilities(None)
-        probabilities = replace(known, mass=easy.mass)
+        measured = (
+            probabilities if isinstance(probabilities, Probabilities) else Probabilities(None)
+        )
+        probabilities = replace(measured, mass=easy.mass)
     speed = await part("speed", speed_of(examiner, facts.places))
     latency = speed.latency if isinstance(speed, Speed) else 0.0
     reading = await part("reading", reading_of(examiner, text, latency, facts.window))

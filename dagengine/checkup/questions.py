@@ -20,7 +20,7 @@ REASON, ITEM, ITEMS = 200, 20, 3
 """Bounds of answers: characters of a reason, characters of an item, items of a list."""
 WRITTEN: Final = 48
 """Tokens of a text that is written to measure the speed."""
-_WHOLE = FirstMatch(((r"(?s)(.*)", None),), field="output")
+_TEXT_FORM = FirstMatch(((r"(?s)(.*)", None),), field="output")
 
 
 class Verdict(BaseModel):
@@ -117,13 +117,13 @@ def judgement() -> Question[Judgement]:
         "The verdict is one of:\n- true\n- false"
     )
     evidence = [Evidence("input", text), Evidence("actual output", output)]
-    return _asked(messages_for(instructions, evidence), Judgement, "a reason and a verdict", 160)
+    return _question(messages_for(instructions, evidence), Judgement, "a reason and a verdict", 160)
 
 
 def off_schema() -> Question[Colour]:
     """A question whose answer the schema does not allow, with token probabilities."""
     messages = _messages("Answer the question.", "What is the capital of France?")
-    return _asked(messages, Colour, "an answer that the schema forbids", 40, LIKELY)
+    return _question(messages, Colour, "an answer that the schema forbids", 40, LIKELY)
 
 
 def beyond_bounds() -> Question[Months]:
@@ -131,25 +131,25 @@ def beyond_bounds() -> Question[Months]:
     messages = _messages(
         "Write a list.", "For each of the twelve months, write a sentence of ten words about it."
     )
-    return _asked(messages, Months, "a list beyond its bounds", 90)
+    return _question(messages, Months, "a list beyond its bounds", 90)
 
 
 def ten() -> Question[Ten]:
     """A question with the answer 10."""
     messages = _messages("Answer with a number.", "What is the score? It is ten out of ten: 10.")
-    return _asked(messages, Ten, "the number 10", 24, LIKELY)
+    return _question(messages, Ten, "the number 10", 24, LIKELY)
 
 
 def yes_or_no() -> Question[Output]:
     """A question for one token, without a schema, with token probabilities."""
     messages = _messages("Answer with one word: yes or no.", "Is ice cold? Answer yes or no.")
-    return _plain(messages, "yes or no", 1, LIKELY)
+    return _plain_question(messages, "yes or no", 1, LIKELY)
 
 
 def one_word() -> Question[Output]:
     """A question that needs no thought; a model that thinks does so all the same."""
     messages = _messages("Answer with one word.", "What is the capital of France?")
-    return _plain(messages, "one word", 96)
+    return _plain_question(messages, "one word", 96)
 
 
 def story(number: int, tokens: int = WRITTEN) -> Question[Output]:
@@ -157,7 +157,7 @@ def story(number: int, tokens: int = WRITTEN) -> Question[Output]:
     heroes = ("sailor", "gardener", "carpenter", "teacher", "baker", "miller", "painter", "doctor")
     hero = f"{heroes[number % len(heroes)]} number {number + 1}"
     messages = _messages("You write long stories.", f"Write a long story about a {hero}.")
-    return _plain(messages, "a story", tokens)
+    return _plain_question(messages, "a story", tokens)
 
 
 PLANTED: Final[tuple[tuple[float, str, str], ...]] = (
@@ -185,11 +185,7 @@ def password(text: str, door: str) -> Question[Output]:
     """
     asked = f"Which word is the password of the {door} door? Answer with this one word."
     evidence = Evidence("text", text)
-    system, user = messages_for("You find a password in a text.", [evidence])
-    return _plain(
-        (system, {"role": "user", "content": f"{user['content']}\n\n{asked}"}),
-        f"the {door} password", 16,
-    )  # fmt: skip
+    return _plain_question(messages_for(asked, [evidence]), f"the {door} password", 16)
 
 
 def prose(characters: int) -> str:
@@ -214,15 +210,15 @@ def _messages(system: str, user: str) -> tuple[Message, ...]:
     return ({"role": "system", "content": system}, {"role": "user", "content": user})
 
 
-def _asked(
+def _question(
     messages: tuple[Message, ...], answer_type: Any, name: str, tokens: int, likely: int = 0
 ) -> Question[Any]:
     options = Options(top_logprobs=likely, max_tokens=tokens)
     return Question(messages, answer_type, options, name=name)
 
 
-def _plain(
+def _plain_question(
     messages: tuple[Message, ...], name: str, tokens: int, likely: int = 0
 ) -> Question[Output]:
     options = Options(top_logprobs=likely, max_tokens=tokens)
-    return Question(messages, Output, options, _WHOLE, name)
+    return Question(messages, Output, options, _TEXT_FORM, name)

@@ -64,29 +64,34 @@ async def reading_of(
 
 async def _read(examiner: Examiner, reading: Reading, text: str, latency: float) -> Reading:
     """Ask for every word; the server reads the text for the first, and may keep it for others."""
-    found: list[tuple[float, bool]] = []
+    answers: list[tuple[float, bool]] = []
     reported: int | None = None
     speed: float | None = None
     for share, door, word in PLANTED:
         try:
             asked = await examiner.ask(password(text, door))
         except UnparseableError:
-            found.append((share, False))
+            answers.append((share, False))
             continue
         except OutOfTimeError:
-            if not found:
+            if not answers:
                 raise
             break  # what the first words tell holds without the others
         except JudgeError as error:
-            if found or not _is_refusal(error):
+            # A server may refuse a prompt for what it is, or for what it cannot do just now; only
+            # the first says something of its window.
+            if answers or not (
+                error.kind in ("too_long", "truncated")
+                or (isinstance(error, ProviderError) and error.status in _REFUSED)
+            ):
                 raise
             return replace(reading, refused=str(error))
-        found.append((share, word in asked.answer.raw.casefold()))
+        answers.append((share, word in asked.answer.raw.casefold()))
         if reported is None and asked.answer.usage.input_tokens:
             usage, seconds = asked.answer.usage, asked.seconds - latency
             reported = usage.input_tokens
             speed = (reported - usage.cached_tokens) / seconds if seconds > 0 else None
-    return replace(reading, found=tuple(found), reported=reported, tokens_per_second=speed)
+    return replace(reading, found=tuple(answers), reported=reported, tokens_per_second=speed)
 
 
 def _unread(text: str) -> str:
@@ -97,10 +102,3 @@ def _unread(text: str) -> str:
 def _prompt(text: str) -> str:
     """All words of the question for a password in a text."""
     return "".join(message["content"] for message in password(text, PLANTED[0][1]).messages)
-
-
-def _is_refusal(error: JudgeError) -> bool:
-    """Whether a server refused a prompt for what it is, and not for what it cannot do now."""
-    return error.kind in ("too_long", "truncated") or (
-        isinstance(error, ProviderError) and error.status in _REFUSED
-    )

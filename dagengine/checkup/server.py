@@ -40,7 +40,9 @@ async def connection_of(judge: Judge) -> Connection:
         with anyio.move_on_after(_PATIENCE) as patience:
             await judge.require_reachable()
     except JudgeSetupError as error:
-        return Connection(None, f"{error}{_how_to_start(judge.base_url)}", judge.model)
+        port = urlsplit(judge.base_url or "").port
+        start = f" ({_PORTS[port]})" if port in _PORTS else ""
+        return Connection(None, f"{error}{start}", judge.model)
     if patience.cancelled_caught:
         return Connection(None, f"{judge.base_url} did not connect within 10 s", judge.model)
     return Connection(None, None, judge.model, await _listed(judge))
@@ -80,8 +82,3 @@ async def _listed(judge: EndpointJudge[Any]) -> tuple[str, ...] | None:
             return None
         return tuple(model.id for model in models.data) or None
     return None
-
-
-def _how_to_start(address: str | None) -> str:
-    port = urlsplit(address or "").port
-    return f" ({_PORTS[port]})" if port in _PORTS else ""

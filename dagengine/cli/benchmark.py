@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
+from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import named
 from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
-    from dagengine.reliability.card.conditions import FailIf
-    from dagengine.reliability.card.values import JudgeCard
+    from dagengine.reliability.card.conditions import FailIf, FailUnlessUse
+    from dagengine.reliability.card.values import JudgeCard, Needs
     from dagengine.reliability.fingerprint import Binding
     from dagengine.reliability.observations import Observations
 
@@ -37,23 +37,26 @@ def benchmark(options: BenchmarkOptions) -> None:
     Exit codes: 0 done; 1 a --fail-if condition holds or the card is stale; 2 invalid input; 130
     interrupted.
     """
-    from dagengine.reliability.card.conditions import parse
+    from dagengine.reliability.card.conditions import condition, parse
     from dagengine.reliability.fingerprint import bind
 
     _require_no_asking(options)
     if options.compare is not None:
         _compare(*options.compare, [parse(text) for text in options.fail_if or ()])
         return
-    failing = [parse(text) for text in options.fail_if or ()]
+    failing = [condition(text) for text in options.fail_if or ()]
+    if options.metrics is None and options.verdicts is not None:
+        _write(_of_file(options), options, failing)
+        return
     job = _build(options)
     if options.check is not None:
         judges = _identities(job) if options.verdicts is None else _collected(job, options)[1]
         _check(options.check, bind(job.metrics, judges, job.cases), failing)
         return
+    outlive_reader()  # the card is not written yet
     seen, judges = (_ask if options.verdicts is None else _collected)(job, options)
     card = _card(job, options, seen, judges)
-    _write(card, options.out)
-    _exit_as(card, failing)
+    _write(card, options, failing)
 
 
 _ASKING = {
@@ -91,7 +94,9 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
     from dagengine.test_case import TestCase
 
     if options.metrics is None or options.data is None:
-        raise typer.BadParameter("METRICS.py and --data are required, except with --compare")
+        raise typer.BadParameter(
+            "METRICS.py and --data are required, except with --compare or --verdicts of any judge"
+        )
     return BenchmarkJob(
         load_metrics(options.metrics),
         list(
@@ -153,16 +158,54 @@ def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observatio
     assert options.verdicts is not None
     _check_before(job, options)
     seen = Observations.load(options.verdicts, job.cases, scale=_ends(options.scale))
-    named = dict.fromkeys(one.judge for one in seen.conditions if one.judge)
+    named = dict.fromkeys(at.judge for at in seen.conditions if at.judge)
     return seen, [*named] or [options.verdicts.name]
 
 
-def _ends(scale: str | None) -> tuple[float, float]:
+def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
     try:
         low, high = (float(end) for end in (scale or "0,1").split(","))
     except ValueError:
-        raise InputError(f"--scale takes two numbers, for instance 1,5, not {scale!r}") from None
+        raise InputError(f"{option} takes two numbers, for instance 1,5, not {scale!r}") from None
     return low, high
+
+
+def _of_file(options: BenchmarkOptions) -> JudgeCard:
+    """The card of verdicts of any judge: its metric and cases are those that the file names."""
+    from dagengine.reliability.card.build import make_card
+    from dagengine.reliability.verdict_files import collected
+
+    assert options.verdicts is not None
+    if options.data is not None:
+        raise typer.BadParameter("--data needs METRICS.py; without it the file names the cases")
+    _require_intervals()
+    verdicts = collected(
+        options.verdicts, metric=options.metric, scale=_ends(options.scale),
+        threshold=options.threshold,
+    )  # fmt: skip
+    judges = dict.fromkeys(at.judge for at in verdicts.observations.conditions if at.judge)
+    return make_card(
+        verdicts.observations,
+        [verdicts.metric],
+        verdicts.cases,
+        [*judges] or [options.verdicts.name],
+        labels=options.labels or verdicts.labels or None,
+        labels_random=options.labels_random,
+        label_scale=_label_scale(options),
+        target=options.target,
+        needs=_needs(options),
+    )
+
+
+def _label_scale(options: BenchmarkOptions) -> tuple[float, float] | None:
+    scale = options.label_scale
+    return None if scale is None else _ends(scale, "--label-scale")
+
+
+def _needs(options: BenchmarkOptions) -> Needs:
+    from dagengine.reliability.card.verdict import parse_needs
+
+    return parse_needs(options.need, options.target)
 
 
 def _card(
@@ -177,9 +220,14 @@ def _card(
         judges,
         labels=options.labels,
         labels_random=options.labels_random,
+        label_scale=_label_scale(options),
         groups=options.groups,
         target=options.target,
         symmetry=job.symmetry,
+        needs=_needs(options),
+        price=seen.totals.cost / seen.totals.calls
+        if seen.totals.cost is not None and seen.totals.calls
+        else None,
     )
 
 
@@ -211,32 +259,37 @@ def _identities(job: BenchmarkJob) -> list[str]:
 
     plan = compile_metrics(job.metrics)
     asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
-    found: list[str] = []
-    for name, given in job.judges.items() or [("", None)]:
+    identities: list[str] = []
+    for name, chosen in job.judges.items() or [("", None)]:
         for place in asked:
             own = plan.models[place]
-            judge = as_judge(given if own is None else own)
+            judge = as_judge(chosen if own is None else own)
             identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"
             if name and own is None and identity.endswith(number):
                 identity = name + number  # without its own name it is called as it was given
-            found.append(identity)
-    return list(dict.fromkeys(found))
+            identities.append(identity)
+    return list(dict.fromkeys(identities))
 
 
-def _write(card: JudgeCard, out: Path) -> None:
+def _write(
+    card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse] = ()
+) -> None:
+    """Print the card, write its files, and exit as the conditions say."""
     from dagengine.reliability.card.files import card_page, markdown, write_card
     from dagengine.reliability.card.table import print_card
 
-    print_card(card)
+    print_card(card, verbose=options.verbose)
+    out = options.out
     with named(out):
         out.mkdir(parents=True, exist_ok=True)
         (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
         (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
         write_card(card, out / "card.json")
     say(f"card: {out / 'card.html'} (also card.json, card.md)")
+    _exit_as(card, conditions)
 
 
-def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
+def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
     from dagengine.reliability.card.conditions import failures, undecided
 
     for line in undecided(card, conditions):
@@ -248,16 +301,16 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
+def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
     """Say whether a card is still valid for the current metrics and judges."""
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.fingerprint import changes
 
     card = read_card(path)
-    found = changes(card.binding, now)
-    if found:
+    differing = changes(card.binding, now)
+    if differing:
         say(f"stale: {path} was made from other metrics, prompts, judges or cases")
-        for line in found:
+        for line in differing:
             say(f"  {line}")
         raise typer.Exit(EXIT_FAILED)
     say(f"holds: {path} ({card.sha256[:16]})")
@@ -279,14 +332,14 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     from dagengine.reliability.fingerprint import changes
 
     before, after = read_card(old), read_card(new)
-    measures = [one.measure for one in conditions] or COMPARED
-    found = between_cards(before, after, measures, (_called(old), _called(new)))
-    print_contrasts(found)
+    measures = [condition.measure for condition in conditions] or COMPARED
+    contrasts = between_cards(before, after, measures, (_called(old), _called(new)))
+    print_contrasts(contrasts)
     lines = changes(before.binding, after.binding)
     say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")
     for line in lines:
         say(f"  {line}")
-    failing = worse(found, conditions)
+    failing = worse(contrasts, conditions)
     for line in failing:
         say(f"fails: {line}", err=True)
     if failing:

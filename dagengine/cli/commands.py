@@ -8,7 +8,7 @@ import importlib.metadata
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -23,6 +23,7 @@ from dagengine.cli.common.options import (
     Delimiters,
     Mapped,
     Metrics,
+    UnitOfTraces,
     cases_of,
 )
 from dagengine.cli.common.streams import flushed, open_streams, say
@@ -34,6 +35,7 @@ from dagengine.cli.merge import merge
 from dagengine.cli.migrate import migrate
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
+from dagengine.cli.send import send
 from dagengine.cli.show import show
 from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
@@ -41,6 +43,9 @@ from dagengine.cli.test import app as test_app
 from dagengine.cli.view import view
 from dagengine.errors import DagengineError, Problem, more_on
 from dagengine.terminal import counted
+
+if TYPE_CHECKING:
+    from dagengine.compiler.plan import Plan
 
 app = Commands(
     name="dagengine",
@@ -63,6 +68,7 @@ app.command()(migrate)
 app.command()(benchmark)
 app.command()(diff)
 app.command()(explain)
+app.command()(send)
 app.command()(show)
 app.command()(synthesize)
 app.command()(view)
@@ -91,16 +97,24 @@ def render(
         str | None,
         typer.Option(help="With --results: draw the path of this case (name or index)."),
     ] = None,
+    questions: Annotated[
+        bool, typer.Option("--questions", help="Write the question of each node into it.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Draw all nodes of a large graph, however wide it gets.")
+    ] = False,
 ) -> None:
     """Draw the tree of a metric. Makes no judge calls.
 
-    With several metrics, the name of each metric is added to the name of its picture. .svg, .png
-    and .pdf need Graphviz: the extra `draw`, or the program `dot`.
+    A graph of more than 24 nodes is folded until it fits a screen; with --results the branches with
+    most failures stay open. An .svg shows the question of a node under the pointer, a .md file
+    lists them. With several metrics, the name of each metric is added to the name of its picture.
+    .svg, .png and .pdf need Graphviz: the extra `draw`, or the program `dot`.
     """
     from dagengine.cli.common.pictures import save, stems
     from dagengine.data.result_rows import read_rows
     from dagengine.loading import load_metrics
-    from dagengine.report.render import draw
+    from dagengine.report.pictures.drawing import draw
     from dagengine.report.tally import Tally
 
     tally = None if results is None else Tally(read_rows(results), case)
@@ -110,14 +124,16 @@ def render(
     for spec, stem in zip(specs, stems(specs), strict=True):
         name = out if len(specs) == 1 else out.with_stem(f"{out.stem}-{stem}")
         if case is None:
-            save(draw(spec, rows=tally), name)
+            save(draw(spec, rows=tally, questions=questions, whole=whole), name)
             continue
-        found = tally.metrics.get(spec.name) if tally else None
-        if found is None or found.shown is None:
+        summary = tally.metrics.get(spec.name) if tally else None
+        if summary is None or summary.shown is None:
             raise typer.BadParameter(
                 f"{results} has no result of {spec.name!r} for a case {case!r}"
             )
-        save(draw(spec, result=found.shown[1], case=found.shown[0]), name)
+        label, result = summary.shown
+        picture = draw(spec, result=result, case=label, questions=questions, whole=whole)
+        save(picture, name)
 
 
 @app.command()
@@ -160,14 +176,16 @@ def about(
 def check(
     metrics: Metrics,
     data: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            help="Also check that these test cases have the fields that the metrics read."
+            help="Also check that these test cases have the fields that the metrics read. Of "
+            "traces (`--map otel`) also shows how one of them becomes a case."
         ),
         Reads(),
     ] = None,
     mapped: Mapped = None,
     delimiter: Delimiters = None,
+    unit: UnitOfTraces = "trace",
     strict: Annotated[bool, typer.Option(help="Also fail on warnings.")] = False,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE,
 ) -> None:
@@ -178,39 +196,57 @@ def check(
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics, name_problems
     from dagengine.data.cases import strict as valid
+    from dagengine.evaluation import missing_fields
     from dagengine.execution.engine import check_cases
-    from dagengine.execution.evaluation import missing_fields
     from dagengine.loading import load_metrics
+    from dagengine.traces.reading import TraceCases
 
     loaded = load_metrics(metrics)
-    found = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
-    named = name_problems([metric.spec().name for metric in loaded])
-    problems = list(dict.fromkeys([*named, *found]))
+    tree_problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
+    names = [metric.spec().name for metric in loaded]
+    problems = list(dict.fromkeys([*name_problems(names), *tree_problems]))
     failing = any(strict or problem.severity == "error" for problem in problems)
-    if data is not None and not failing:
+    if data and not failing:
         compiled = compile_metrics(loaded)
-        cases = cases_of(data, mapped, delimiter)
+        cases = cases_of(data, mapped, delimiter, unit=unit)
+        if isinstance(cases, TraceCases) and format is Format.TABLE:
+            say("\n".join(cases.mapping()))
         check_cases(compiled, cases.check())
         missing = missing_fields(compiled, valid(cases))
-        problems += [Problem("missing-field", str(data), line, "", "warning") for line in missing]
-    names = ", ".join(metric.spec().name for metric in loaded)
-    _print_problems(problems, format, "" if failing else f"ok: {names}")
+        problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]
+    if format is not Format.TABLE and not failing:
+        problems.append(_reading_order(compile_metrics(loaded)))
+    _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
     if failing:
         raise typer.Exit(EXIT_FAILED)
 
 
+def _reading_order(plan: Plan) -> Problem:
+    """In which order prompts show the fields of a case, and what questions share."""
+    from dagengine.prompts.evidence import canonical_place
+
+    asking = [unit for unit in plan.units if unit.node.asks]
+    fields = {path for unit in asking for path in unit.reads}
+    order = ", ".join(sorted(fields, key=canonical_place)) or "no field"
+    sharing = sum(bool(unit.shares) for unit in asking)
+    message = (
+        f"prompts show {order}, in this order; {sharing} of {len(asking)} nodes share a beginning"
+    )
+    return Problem("reading-order", "the plan", message, "", "note")
+
+
 def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> None:
     if format is Format.TABLE:
-        for one in problems:
-            missing = one.code == "missing-field"
-            say(f"{one.severity}: {one.message if missing else one}")
+        for problem in problems:
+            missing = problem.code == "missing-field"
+            say(f"{problem.severity}: {problem.message if missing else problem}")
         if problems:
-            say(more_on(one.code for one in problems))
+            say(more_on(problem.code for problem in problems))
         if last:
-            count = sum(one.code != "missing-field" for one in problems)
+            count = sum(problem.code != "missing-field" for problem in problems)
             say(f"{last} ({counted(count, 'warning')})")
         return
-    lines = [{name: getattr(one, name) for name in _FINDING} for one in problems]
+    lines = [{name: getattr(problem, name) for name in _FINDING} for problem in problems]
     if format is Format.JSON:
         print_json(lines)
     else:

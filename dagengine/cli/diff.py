@@ -76,8 +76,8 @@ def diff(
     from dagengine.reliability.changes.report import change_report
 
     conditions = [condition_of(text) for text in fail_if or ()]
-    known = None if card is None else read_card(card)
-    report = change_report(_compared(old, new, metric), known)
+    judge_card = None if card is None else read_card(card)
+    report = change_report(_compared(old, new, metric), judge_card)
     _print(report, form, limit)
     failing = [line for condition in conditions for line in _holding(condition, report)]
     for line in failing:
@@ -90,27 +90,27 @@ def condition_of(text: str) -> Condition:
     """Parse a condition; raises InputError for a measure that this command does not have."""
     from dagengine.results.conditions import parse_condition
 
-    found = parse_condition(text, "'worse>0'")
-    if found.measure not in MEASURES:
-        known = ", ".join(MEASURES)
+    condition = parse_condition(text, "'worse>0'")
+    if condition.measure not in MEASURES:
         raise InputError(
-            f"--fail-if {text!r}: unknown measure {found.measure!r}; measures are {known}"
+            f"--fail-if {text!r}: unknown measure {condition.measure!r}; measures are "
+            f"{', '.join(MEASURES)}"
         )
-    if found.bound != "value":
+    if condition.bound != "value":
         raise InputError(
-            f"--fail-if {text!r}: a number of cases has no .{found.bound}; leave it out"
+            f"--fail-if {text!r}: a number of cases has no .{condition.bound}; leave it out"
         )
-    return found
+    return condition
 
 
 def _holding(condition: Condition, report: Mapping[str, Any]) -> list[str]:
     """One line for every metric for which a condition holds."""
-    of = [one for one in report["metrics"] if condition.of in ("", one["metric"])]
+    of = [metric for metric in report["metrics"] if condition.of in ("", metric["metric"])]
     if not of:
         raise InputError(
             f"--fail-if {condition.text!r}: no metric {condition.of!r} is in both runs"
         )
-    counts = [(one["metric"], _count(one, condition.measure)) for one in of]
+    counts = [(metric["metric"], _count(metric, condition.measure)) for metric in of]
     return [f"{condition.text}: {name}: {n}" for name, n in counts if condition.holds(n)]
 
 
@@ -144,9 +144,10 @@ def _csv(metrics: Sequence[Mapping[str, Any]]) -> str:
          "old answer", "new answer", "cause", "detail"]
     )  # fmt: skip
     for metric in metrics:
-        for one in metric["changes"]:
+        for change in metric["changes"]:
             table.writerow(
-                [metric["metric"], one["case"], *one["index"], one["kind"], *one["score"],
-                 one["node"], *one["answer"], one["cause"], one["detail"]]
+                [metric["metric"], change["case"], *change["index"], change["kind"],
+                 *change["score"], change["node"], *change["answer"], change["cause"],
+                 change["detail"]]
             )  # fmt: skip
     return out.getvalue().rstrip("\n")

@@ -35,11 +35,11 @@ def explain(
         _list("outcomes, why a case has no score", outcomes)
         _list("codes, what `dagengine check` finds", problems)
         return
-    known = {**outcomes, **problems}
-    wanted = [_named(code, known) for code in codes]
+    explanations = {**outcomes, **problems}
+    wanted = [_code_named(code, explanations) for code in codes]
     for place, name in enumerate(dict.fromkeys(wanted)):
         say("\n" * bool(place) + name + "\n")
-        say("\n".join(f"  {line}".rstrip() for line in _wrapped(known[name])))
+        say("\n".join(f"  {line}".rstrip() for line in _wrapped(explanations[name])))
 
 
 def sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -49,8 +49,8 @@ def sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _sections(part: str) -> dict[str, str]:
-    found = (section.partition("\n") for section in part.split("\n### ")[1:])
-    return {name.strip(): text.strip() for name, _, text in found}
+    headed = (section.partition("\n") for section in part.split("\n### ")[1:])
+    return {name.strip(): text.strip() for name, _, text in headed}
 
 
 def _list(title: str, names: dict[str, str]) -> None:
@@ -59,7 +59,7 @@ def _list(title: str, names: dict[str, str]) -> None:
     say("\n".join(f"  {line}" for line in lines))
 
 
-def _named(code: str, known: dict[str, str]) -> str:
+def _code_named(code: str, known: dict[str, str]) -> str:
     """The name that was meant; raises InputError if there is none."""
     word = code.lstrip("#").casefold()
     if word in known:

@@ -91,14 +91,14 @@ def show() -> None:
     """Show the default judge, its server, its key variable, and where they are set."""
     from dagengine.judges.default import default_judge
 
-    found = default_judge()
-    say(f"{_described(found.model, found.base_url)} ({found.source})")
-    for name, value in asdict(found.tuning).items():
+    default = default_judge()
+    say(f"{_described(default.model, default.base_url)} ({default.source})")
+    for name, value in asdict(default.tuning).items():
         if value is not None:
             say(f"{name.replace('_', ' ')}: {value}")
-    if found.key_from is not None:
-        state = "is set" if os.environ.get(found.key_from) else "is NOT set"
-        say(f"its key is read from {found.key_from}, which {state}")
+    if default.key_from is not None:
+        state = "is set" if os.environ.get(default.key_from) else "is NOT set"
+        say(f"its key is read from {default.key_from}, which {state}")
 
 
 @app.command()
@@ -150,7 +150,7 @@ def check(
     """
     from dagengine.checkup import check_judge
     from dagengine.cli.tables.check_table import as_dict, print_checkup
-    from dagengine.execution.evaluation import sync
+    from dagengine.execution.interrupts import sync
 
     if user and not save:
         raise typer.BadParameter("--user says where to save: it needs --save")
@@ -192,7 +192,8 @@ def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Ju
 
     if metrics is None or judge or base_url:
         return load_judge(judge, base_url)
-    judges = {one.identity: one for one in all_judges(compile_metrics(load_metrics(metrics)), None)}
+    every = all_judges(compile_metrics(load_metrics(metrics)), None)
+    judges = {candidate.identity: candidate for candidate in every}
     if len(judges) > 1:
         names = ", ".join(judge_name(identity) for identity in judges)
         raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")

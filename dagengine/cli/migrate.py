@@ -8,7 +8,7 @@ import importlib
 import importlib.metadata
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -122,7 +122,7 @@ class _Text:
 
     def separator(self, start: int, end: int) -> str:
         """What comes between two statements in the place of one."""
-        line = max((one for one in self._starts if one <= start), default=0)
+        line = max((begin for begin in self._starts if begin <= start), default=0)
         before = self.source[line:start]
         after = _LINE_END.split(self.source[end:], maxsplit=1)[0].strip()
         alone = not before.strip() and (not after or after.startswith("#"))
@@ -157,7 +157,7 @@ def _import_edits(node: ast.ImportFrom, text: _Text) -> Iterator[Edit]:
                 yield Edit(*text.span(alias), _imported(our_name(module, alias.name), alias))
         return
     statements = []
-    for place in sorted(dict.fromkeys(homes.values()), key=lambda one: (one is None, one)):
+    for place in sorted(dict.fromkeys(homes.values()), key=lambda home: (home is None, home)):
         names = [
             _imported(our_name(module, alias.name) if place else alias.name, alias)
             for alias in node.names
@@ -235,36 +235,70 @@ def _attribute_notes(node: ast.Attribute) -> Iterator[tuple[int, str]]:
         yield node.lineno, f"{name}: {_why_absent(module, name)}"
 
 
+class _Call(NamedTuple):
+    """A call in a program: what is called, and its arguments."""
+
+    name: str
+    positional: list[ast.expr]
+    named: dict[str, ast.expr]
+
+    @classmethod
+    def of(cls, node: ast.Call) -> _Call:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        return cls(name, node.args, {word.arg or "": word.value for word in node.keywords})
+
+    def argument(self, name: str) -> ast.expr | None:
+        """The argument that is first, or has the name."""
+        return self.positional[0] if self.positional else self.named.get(name)
+
+
 def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
-    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    arguments = {keyword.arg or "": keyword.value for keyword in node.keywords}
-    taken = _OF_CASES if name in _CASES else _OF_METRICS
-    for argument in sorted(arguments.keys() & (_OF_DOORS if name in _DOORS else taken)):
+    call = _Call.of(node)
+    yield from _argument_notes(call)
+    notes_of = _OF_CALLS.get(call.name)
+    if notes_of is not None:
+        yield from notes_of(call, deepeval)
+
+
+def _argument_notes(call: _Call) -> Iterator[str]:
+    refused = _OF_METRICS
+    if call.name in _DOORS:
+        refused = _OF_DOORS
+    elif call.name in _CASES:
+        refused = _OF_CASES
+    for argument in sorted(call.named.keys() & refused):
         yield f"{argument}: {ARGUMENTS[argument]}"
-    if name in _REVERSED and (node.args or "threshold" in arguments):
-        threshold = node.args[0] if node.args else arguments["threshold"]
-        yield from _direction(name, threshold, deepeval)
-    if "llm" in arguments and (
-        name in RENAMED["ragas"] or name in ("FactualCorrectness", "evaluate")
-    ):
-        yield f"{name}: llm= is model= here, a name or an object with `generate`"
-    if name in ("pull", "push") and ("alias" in arguments or _is_text(node.args)):
-        yield f"{name}: {why_no_name(name)}"
-    if name == "GEval" and "rubric" in arguments and (deepeval is None or deepeval < _OWN_RANGE):
-        when = f"in deepeval {_shown(deepeval)}" if deepeval else "up to deepeval 3.3.6"
-        yield (
-            f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
-            f"range, as from 3.3.9 on{'' if deepeval else f' {_ASK}'}"
-        )
-    if name == "ArenaGEval":
-        yield "ArenaGEval: a win needs more than half of the orders, else a tie"
-    if name in ("load_evaluator", "load_evaluators"):
-        yield from _evaluator_notes(node)
+    of_ragas = call.name in RENAMED["ragas"] or call.name in ("FactualCorrectness", "evaluate")
+    if "llm" in call.named and of_ragas:
+        yield f"{call.name}: llm= is model= here, a name or an object with `generate`"
 
 
-def _direction(name: str, threshold: ast.expr, deepeval: Version | None) -> Iterator[str]:
+def _service_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
+    """Of data sets that are fetched from a service, or sent there, by a name."""
+    first = call.positional[0] if call.positional else None
+    named = isinstance(first, ast.Constant) and isinstance(first.value, str)
+    if named or "alias" in call.named:
+        yield f"{call.name}: {why_no_name(call.name)}"
+
+
+def _rubric_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
+    if "rubric" not in call.named or (deepeval is not None and deepeval >= _OWN_RANGE):
+        return
+    when = f"in deepeval {_shown(deepeval)}" if deepeval else "up to deepeval 3.3.6"
+    yield (
+        f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
+        f"range, as from 3.3.9 on{'' if deepeval else f' {_ASK}'}"
+    )
+
+
+def _arena_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
+    yield "ArenaGEval: a win needs more than half of the orders, else a tie"
+
+
+def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     """What to do with a threshold of a metric that counted faults up to deepeval 4.1.10."""
-    if deepeval is not None and deepeval >= _ONE_IS_BEST:
+    threshold = call.argument("threshold")
+    if threshold is None or (deepeval is not None and deepeval >= _ONE_IS_BEST):
         return
     value = threshold.value if isinstance(threshold, ast.Constant) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -272,17 +306,18 @@ def _direction(name: str, threshold: ast.expr, deepeval: Version | None) -> Iter
     else:
         turned = f"threshold=1 - {ast.unparse(threshold)}"
     if deepeval is not None:
-        yield f"{name}: 1 is best here, and 0 was in deepeval {_shown(deepeval)}: write {turned}"
+        best = f"1 is best here, and 0 was in deepeval {_shown(deepeval)}"
+        yield f"{call.name}: {best}: write {turned}"
         return
     yield (
-        f"{name}: which deepeval was this written for? Up to 4.1.10, where 0 was best: write "
+        f"{call.name}: which deepeval was this written for? Up to 4.1.10, where 0 was best: write "
         f"{turned}. From 4.2.0 on, where 1 is best as here: nothing to change {_ASK}"
     )
 
 
-def _evaluator_notes(node: ast.Call) -> Iterator[str]:
+def _evaluator_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     """What is done here in the place of the types that `load_evaluator` is given."""
-    first = node.args[0] if node.args else ast.Constant(None)
+    first = call.positional[0] if call.positional else ast.Constant(None)
     kinds = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
     for kind in kinds:
         name = getattr(kind, "value", None) if isinstance(kind, ast.Constant) else None
@@ -290,6 +325,17 @@ def _evaluator_notes(node: ast.Call) -> Iterator[str]:
             name = {"AGENT_TRAJECTORY": "trajectory"}.get(kind.attr, kind.attr.lower())
         if isinstance(name, str) and name in EVALUATORS:
             yield f"{name}: {EVALUATORS[name]}"
+
+
+_OF_CALLS: Mapping[str, Callable[[_Call, Version | None], Iterator[str]]] = {
+    **dict.fromkeys(_REVERSED, _threshold_notes),
+    "ArenaGEval": _arena_notes,
+    "GEval": _rubric_notes,
+    "load_evaluator": _evaluator_notes,
+    "load_evaluators": _evaluator_notes,
+    "pull": _service_notes,
+    "push": _service_notes,
+}
 
 
 def _why_absent(module: str, name: str) -> str:
@@ -301,11 +347,6 @@ def _why_absent(module: str, name: str) -> str:
     if module not in HOMES:
         return f"it is internal to {module}: nothing here needs it"
     return "nothing here has this name; docs/coming-from says what is here"
-
-
-def _is_text(arguments: Sequence[ast.expr]) -> bool:
-    first = arguments[0] if arguments else None
-    return isinstance(first, ast.Constant) and isinstance(first.value, str)
 
 
 def _exists(module: str, name: str) -> bool:

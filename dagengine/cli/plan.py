@@ -20,6 +20,7 @@ from dagengine.cli.common.options import (
     MaxInFlight,
     Metrics,
     PriceOf,
+    UnitOfTraces,
     cases_of,
     in_flight,
     prices,
@@ -43,6 +44,7 @@ def plan(
     data: Data,
     mapped: Mapped = None,
     delimiter: Delimiters = None,
+    unit: UnitOfTraces = "trace",
     judge: JudgeName = None,
     base_url: BaseUrl = None,
     max_in_flight: MaxInFlight = None,
@@ -88,45 +90,46 @@ def plan(
     from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
-    from dagengine.loading import load_judge, load_metrics
+    from dagengine.loading import chosen_judge, load_metrics
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics)
     compiled = compile_metrics(loaded)
-    model = load_judge(judge, base_url) if judge or base_url else None
+    model = chosen_judge(judge, base_url)
     names, identities = judges_of(compiled, model)
     judges = all_judges(compiled, model)
     most_calls = in_flight(max_in_flight, judge, base_url)
-    cases = cases_of(data, mapped, delimiter)
+    cases = cases_of(data, mapped, delimiter, unit=unit)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
     cases.check()
-    found = estimate(
+    forecast = estimate(
         compiled,
         cast(Iterable[TestCase], strict(cases)),
         judges=identities,
         items=items,
         odds=verdicts_of(read_rows(results)) if results else None,
-        asked=judges if any(one.capabilities.decides for one in judges) else (),
+        asked=judges if any(asked.capabilities.decides for asked in judges) else (),
         max_in_flight=most_calls,
     )
+    speeds = None
+    if latency is None:
+        latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
     budget = Assumptions(
-        tuple(names), prices(price), _latency(judges) if latency is None else latency, most_calls,
-        items,
-        results is not None, None if store is None else _answered(loaded, cases, model, store),
-        _speeds(judge, base_url, judges) if latency is None else None,
+        tuple(names), prices(price), latency, most_calls, items, results is not None,
+        None if store is None else _answered(loaded, cases, model, store), speeds,
     )  # fmt: skip
     readable = [] if cases.count() is None else enumerate(cases)
     long = too_long(compiled, readable, judges)
     if as_json:
-        row = {**as_dict(found, budget), "too_long": [dataclasses.asdict(one) for one in long]}
+        row = {**as_dict(forecast, budget), "too_long": [dataclasses.asdict(p) for p in long]}
         text = json.dumps(row, ensure_ascii=False, indent=2)
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        print_estimate(found, budget, more=_could_be_seen(found.cases) if detectable else ())
-        for one in long:
-            say(f"warning: {one}", err=True)
+        print_estimate(forecast, budget, more=_could_be_seen(forecast.cases) if detectable else ())
+        for prompt in long:
+            say(f"warning: {prompt}", err=True)
 
 
 def too_long(
@@ -137,7 +140,7 @@ def too_long(
     Local servers are asked for their windows.
     """
     from dagengine.estimate.windows import too_long_cases
-    from dagengine.execution.evaluation import sync
+    from dagengine.execution.interrupts import sync
     from dagengine.question import facts_of
 
     async def heard() -> list[ServerFacts]:
@@ -153,7 +156,7 @@ def _speeds(judge: str | None, base_url: str | None, judges: Sequence[Judge]) ->
     from dagengine.judges.resolve import as_judge
 
     tuning = tuning_of(judge, base_url)
-    if tuning.write_speed is None or {one.identity for one in judges} != {as_judge().identity}:
+    if tuning.write_speed is None or {asked.identity for asked in judges} != {as_judge().identity}:
         return None
     return Speeds(tuning.read_speed, tuning.write_speed)
 
@@ -182,7 +185,8 @@ def _could_be_seen(cases: int) -> list[str]:
 
 def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:
     """How many questions a store answers, counted by a replay from it."""
-    from dagengine.execution.evaluation import stream, sync
+    from dagengine.evaluation import stream
+    from dagengine.execution.interrupts import sync
     from dagengine.store.answers import Store
 
     kept = Store(path, replay=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,12 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.streams import outlive_reader, say, shown
+from dagengine.cli.send import send_all
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
     from dagengine.data.result_rows import RowWriter
-    from dagengine.execution.cluster.coordinator import Cluster
-    from dagengine.execution.engine import Engine
+    from dagengine.execution.executor import Executor
     from dagengine.graph.graph import MetricSpec
     from dagengine.record.writer import RunWriter
     from dagengine.report.tally import Tally
@@ -59,19 +60,24 @@ def run(options: RunOptions) -> None:
 
     _check(options)
     cases = _cases(options)
-    doors = _build(options)
+    executor = _executor(options)
     tally = Tally(case=options.case)
-    conditions = _conditions(options, doors)
-    _start(doors, cases)
-    _warn_of_long_cases(doors, cases, options)
-    writer = _writer(options, doors, cases)
+    conditions = _conditions(options, executor)
+    _start(executor, cases)
+    _warn_of_long_cases(executor, cases, options)
+    writer = _writer(options, executor, cases)
     with sole_writer(options.out):  # its page and pictures are this run's as well
-        _finish(doors, cases, writer, tally, options)
-        _report(options, doors, writer, tally, conditions)
+        _judge(executor, cases, writer, tally, options)
+        _report(options, executor, writer, tally, conditions)
 
 
 def _check(options: RunOptions) -> None:
     """Raise BadParameter or InputError for options that cannot be combined."""
+    if options.to:
+        from dagengine.traces.backends import backend_of
+
+        for destination in options.to:
+            backend_of(destination, os.environ)  # raises before anything is asked
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
     options.part()
@@ -101,19 +107,23 @@ def _check(options: RunOptions) -> None:
 def _cases(options: RunOptions) -> Cases:
     """The cases of the run; raises BadParameter if --case names a case that does not exist."""
     cases = cases_of(
-        options.data, options.mapped, options.delimiter, goldens=options.app is not None
+        options.data,
+        options.mapped,
+        options.delimiter,
+        goldens=options.app is not None,
+        unit=options.unit,
     )
     if options.case is not None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
             raise typer.BadParameter(
-                shown(f"there is no case {options.case}; {options.data} has {total}")
+                shown(f"there is no case {options.case}; {cases.name} has {total}")
             )
     return cases
 
 
-def _build(options: RunOptions) -> Engine | Cluster:
-    """The engine that judges the cases: in this process, or on the workers of a cluster."""
+def _executor(options: RunOptions) -> Executor:
+    """What judges the cases: this process, or the workers of a cluster."""
     from dagengine.store.answers import Store
 
     store = None if options.store is None else Store(options.store, replay=options.replay)
@@ -130,93 +140,75 @@ def _build(options: RunOptions) -> Engine | Cluster:
     return Cluster(job.absolute(), limits, options.app_in_flight, workers)
 
 
-def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWriter:
+def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
     """The writer of the record; raises InputError if --results has an unknown file type."""
-    from dagengine.record.recording import data_of, manifest_of
-    from dagengine.record.writer import RunWriter
+    from dagengine.evaluation import RecordTo
 
-    data = data_of(
-        cases,
-        map={
-            column: field or None
-            for column, field in pairs("--map", columns_in(options.mapped)).items()
-        },
-        delimiters=pairs("--delimiter", options.delimiter),
-    )
-    manifest = manifest_of(
-        doors,
-        data,
-        options.settings(),
-        texts=options.texts,
-        redact=options.redact or (),
-        command=command_line(),
-    )  # fmt: skip
-    return RunWriter(
+    columns = pairs("--map", columns_in(options.mapped))
+    target = RecordTo(
         options.out,
-        manifest,
-        lambda: (doors.totals, doors.spent),
-        results=options.results,
-        held=True,
+        options.settings(),
+        options.texts,
+        options.redact or (),
+        command_line(),
+        {
+            "map": {column: field or None for column, field in columns.items()},
+            "delimiters": pairs("--delimiter", options.delimiter),
+        },
+        options.results,
     )
+    return target.writer(executor, target.data(cases))
 
 
-def _conditions(options: RunOptions, doors: Engine | Cluster) -> list[Condition]:
+def _conditions(options: RunOptions, executor: Executor) -> list[Condition]:
     """The conditions of `--fail-if`; raises InputError for an unknown figure."""
     from dagengine.record.gate import conditions_of
 
-    names = [metric.spec.name for metric in doors.plan.metrics]
+    names = [metric.spec.name for metric in executor.plan.metrics]
     return conditions_of(options.fail_if or (), names)
 
 
-def _start(doors: Engine | Cluster, cases: Cases) -> None:
+def _start(executor: Executor, cases: Cases) -> None:
     """Check everything that can be checked before the first call; print warnings."""
-    from dagengine.execution.evaluation import sync
+    from dagengine.execution.interrupts import sync
 
-    doors.cases(cases)  # checks them
-    for judge in doors.asked_judges:
+    executor.cases(cases)  # checks them
+    for judge in executor.asked_judges:
         reachable = getattr(judge, "require_reachable", None)
         if reachable is not None:
             sync(reachable)
-    for problem in doors.plan.warnings:
+    for problem in executor.plan.warnings:
         say(f"warning: {problem}", err=True)
 
 
-def _warn_of_long_cases(doors: Engine | Cluster, cases: Cases, options: RunOptions) -> None:
+def _warn_of_long_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
     """Say which cases a server's window is too small for; of data from a pipe nothing."""
     from dagengine.cli.plan import too_long
     from dagengine.estimate.packs import with_writers
 
-    if cases.count() is None or not doors.asked_judges:
+    if cases.count() is None or not executor.asked_judges:
         return
     part = options.part()
     numbers = itertools.count(part.first, part.count)
     numbered = zip(numbers, part.part_of(cases), strict=False)
-    for long in too_long(doors.plan, numbered, with_writers(doors.judges)):
+    for long in too_long(executor.plan, numbered, with_writers(executor.judges)):
         say(f"warning: {long}", err=True)
 
 
-def _finish(
-    doors: Engine | Cluster, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
+def _judge(
+    executor: Executor, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
 ) -> None:
-    """Run every case; an interrupt keeps the finished rows and says how to continue."""
-    from dagengine.execution.cluster.coordinator import Cluster
-    from dagengine.execution.evaluation import sync
+    """Judge every case; an interrupt keeps the finished rows and says how to continue."""
+    from dagengine.execution.executor import OnRow
+    from dagengine.execution.interrupts import sync
     from dagengine.report.progress import progress_bar
 
     collector_at_work()
     part = options.part()
     total = part.size(cases.count())
-
-    async def all_cases() -> None:
-        async with doors.open():
-            if isinstance(doors, Cluster):
-                await doors.run(cases, take, finished=finished)
-            else:
-                mine = part.part_of(cases)
-                await doors.run(mine, take, part.first, part.count, finished=finished)
-
-    access = Access(lambda: any_accepted(doors.totals))
-    with progress_bar(doors, total, True) as advance:
+    mine = cases if options.shard is None else part.part_of(cases)
+    access = Access(lambda: any_accepted(executor.totals))
+    with progress_bar(executor, total, True) as advance:
 
         def take(row: CaseResult) -> None:
             access.check(row)
@@ -227,9 +219,10 @@ def _finish(
             writer.keep(row)
             advance(row)
 
+        observer = OnRow(take, finished)
         try:
             with writer:
-                sync(all_cases)
+                sync(lambda: executor.judge(mine, observer, part.first, part.count))
         except KeyboardInterrupt:
             say(f"{_interrupted(writer.rows, total)}; {go_on(options.store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -245,7 +238,7 @@ def _interrupted(rows: RowWriter, total: int | None) -> str:
 
 def _report(
     options: RunOptions,
-    doors: Engine | Cluster,
+    executor: Executor,
     writer: RunWriter,
     tally: Tally,
     conditions: Sequence[Condition],
@@ -256,15 +249,17 @@ def _report(
     from dagengine.report.tables import print_table
 
     outlive_reader()  # the page and the pictures are not written yet
-    print_table(tally, doors.totals)
-    add_step_summary(tally, doors.totals)
+    print_table(tally, executor.totals)
+    add_step_summary(tally, executor.totals)
     say(f"results: {writer.rows.path}")
     if options.junit is not None:
         _write_junit(options, tally)
     if options.page:
         _write_page(options)
-    specs: list[MetricSpec] = [metric.spec for metric in doors.plan.metrics]
+    specs: list[MetricSpec] = [metric.spec for metric in executor.plan.metrics]
     draw_views(specs, tally, options.out)
+    if options.to:
+        send_all(options.out, options.to)
     _leave(options, tally, _failing(conditions, writer))
 
 

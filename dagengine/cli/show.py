@@ -93,7 +93,7 @@ def show(options: ShowOptions) -> None:
     """
     from dagengine.record.run import load_run
     from dagengine.record.times import times_of
-    from dagengine.report.selection import Selection, require_case, selected
+    from dagengine.report.selection import Selection, selected
     from dagengine.results.frame import COLUMNS, flat
 
     run, chosen = load_run(options.folder), options.selection()
@@ -103,11 +103,6 @@ def show(options: ShowOptions) -> None:
             err=True,
         )
     rows = selected(run, chosen)
-    if chosen.case is not None:
-        first = list(itertools.islice(rows, 1))
-        if not first:
-            require_case(run, chosen.case)
-        rows = itertools.chain(first, rows)
     if options.worst is not None:
         rows = iter(_worst(rows, options.worst))
     if options.as_cases is not None:
@@ -117,7 +112,16 @@ def show(options: ShowOptions) -> None:
     elif options.format is Format.CSV:
         print_csv(COLUMNS, (flat(row, result) for row in rows for result in row.metrics))
     elif chosen == Selection() and options.worst is None and not options.times:
-        _print_summary(run, rows)
+        from dagengine.report.tables import print_summary
+        from dagengine.report.tally import Tally
+
+        print_summary(Tally(rows))
+        used = run.manifest.totals
+        if used is not None:
+            tokens = used.input_tokens + used.output_tokens
+            money = "no price known" if used.cost is None else f"about ${used.cost:.4f}"
+            asked = f"{counted(used.asked, 'question')}, {counted(used.calls, 'judge call')}"
+            say(f"{asked}, {counted(tokens, 'token')}, {money}")
     else:
         _print_rows(run, rows, options)
 
@@ -148,19 +152,6 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
     for field in run.manifest.redacted:
         say(f"warning: {field} is hidden in these cases", err=True)
     say(f"{count} cases: {path}")
-
-
-def _print_summary(run: Run, rows: Iterable[CaseResult]) -> None:
-    from dagengine.report.tables import print_summary
-    from dagengine.report.tally import Tally
-
-    print_summary(Tally(rows))
-    used = run.manifest.totals
-    if used is not None:
-        tokens = used.input_tokens + used.output_tokens
-        money = "no price known" if used.cost is None else f"about ${used.cost:.4f}"
-        asked = f"{counted(used.asked, 'question')}, {counted(used.calls, 'judge call')}"
-        say(f"{asked}, {counted(tokens, 'token')}, {money}")
 
 
 def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> None:

@@ -17,7 +17,7 @@ from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
-    from dagengine.store.maintenance import Group, Selection, StoredAnswer
+    from dagengine.store.maintenance import Group
 
 app = Commands(
     name="store",
@@ -51,11 +51,16 @@ def show(
 
     limit = limit or (10 if judge or node else 0)
     with reading(path) as db:
-        found = groups(db)
+        table = groups(db)
         listed = latest(db, Selection(judge, node), limit) if limit else []
-    _print_groups(path, size(path), found)
+    _print_groups(path, size(path), table)
     for record in listed:
-        _print_record(record)
+        asked, answered, *_ = record.answer["usage"]
+        say(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
+        say(f"    {record.key[:16]}, {record.question.options}, {asked} + {answered} tokens")
+        for message in record.question.messages:
+            say(f"[{message['role']}]\n{message['content']}")
+        say(f"[answer, {record.answer['mode']}]\n{record.answer['raw']}")
 
 
 def _print_groups(path: Path, size: int, found: Sequence[Group]) -> None:
@@ -76,15 +81,6 @@ def _print_groups(path: Path, size: int, found: Sequence[Group]) -> None:
         )
     if found:
         out.print(table)
-
-
-def _print_record(record: StoredAnswer) -> None:
-    asked, answered, *_ = record.answer["usage"]
-    say(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
-    say(f"    {record.key[:16]}, {record.question.options}, {asked} + {answered} tokens")
-    for message in record.question.messages:
-        say(f"[{message['role']}]\n{message['content']}")
-    say(f"[answer, {record.answer['mode']}]\n{record.answer['raw']}")
 
 
 @app.command()
@@ -108,21 +104,19 @@ def prune(
 
     if judge is None and node is None and older_than is None:
         raise typer.BadParameter("select the answers to remove: --judge, --node or --older-than")
-    chosen = _selection(judge, node, older_than)
+    from dagengine.store.maintenance import Selection
+
+    try:
+        before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
+    except (OverflowError, ValueError):
+        raise InputError(
+            f"--older-than takes a number of days; {older_than:g} is too many"
+        ) from None
+    chosen = Selection(judge, node, before)
     if dry_run:
         say(f"{count(path, chosen):,} answers would be removed from {path}")
     else:
         say(f"{remove(path, chosen, compact=compact):,} answers removed from {path}")
-
-
-def _selection(judge: str | None, node: str | None, days: float | None) -> Selection:
-    from dagengine.store.maintenance import Selection
-
-    try:
-        before = None if days is None else datetime.now(UTC) - timedelta(days=days)
-    except (OverflowError, ValueError):
-        raise InputError(f"--older-than takes a number of days; {days:g} is too many") from None
-    return Selection(judge, node, before)
 
 
 @app.command()
@@ -176,5 +170,5 @@ def merge(
     """Add the answers of other stores. Existing answers are kept."""
     from dagengine.store.maintenance import merge as add
 
-    for other in others:
-        say(f"{add(path, other):,} answers of {other} added to {path}")
+    for addition in others:
+        say(f"{add(path, addition):,} answers of {addition} added to {path}")

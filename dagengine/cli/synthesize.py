@@ -30,10 +30,9 @@ from dagengine.cli.common.options import (
     pairs,
     prices,
 )
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.streams import outlive_reader, say
 
 if TYPE_CHECKING:
-    from dagengine.gateway.limits import Limits
     from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
 
 
@@ -45,7 +44,9 @@ def _record_files(folder: Path, given: Given) -> Iterator[Path]:
         "times.jsonl",
         "goldens.jsonl",
         "goldens.md",
+        "drafts.jsonl",
         "yield.json",
+        "report.html",
     )
     yield from (folder / name for name in names)
 
@@ -149,7 +150,7 @@ class SynthesizeOptions:
         Path | None,
         typer.Option(
             help="Folder for the record of the run: every draft is a case. Review the goldens in "
-            "goldens.md."
+            "report.html."
         ),
         Writes(_record_files),
     ] = None
@@ -183,6 +184,7 @@ def synthesize(options: SynthesizeOptions) -> None:
 def _make(options: SynthesizeOptions) -> None:
     from dagengine.report.tables import cost_line
 
+    outlive_reader()  # goldens are written one by one, until the last one
     with _lines(options.out) as write:
         synthesizer = _synthesizer(options, write)
         try:
@@ -195,6 +197,8 @@ def _make(options: SynthesizeOptions) -> None:
         say(line)
     say(cost_line(synthesizer.totals))
     say(f"goldens: {options.out}" if made else f"no golden; {options.out} is unchanged")
+    if options.record is not None and (page := options.record / "report.html").exists():
+        say(f"to review: {page}")
     if made.report.missing or made.report.unreadable:
         raise typer.Exit(EXIT_NO_SCORE)
 
@@ -214,15 +218,15 @@ def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
 
 
 def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Synthesizer:
-    from dagengine.loading import load_judge
+    from dagengine.gateway.limits import Limits
+    from dagengine.loading import chosen_judge, load_judge
     from dagengine.store.answers import Store
     from dagengine.synthesis import StylingConfig, Synthesizer
 
-    def judge(name: str | None) -> Any:
-        return load_judge(name, options.base_url) if name or options.base_url else None
+    address = options.base_url
 
     return Synthesizer(
-        model=judge(options.judge),
+        model=chosen_judge(options.judge, address),
         evolution_config=_evolutions(options),
         styling_config=StylingConfig(
             scenario=options.scenario,
@@ -230,14 +234,20 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
             input_format=options.input_format,
             expected_output_format=options.output_format,
         ),
-        second_model=options.second_judge and judge(options.second_judge),
-        difficulty_models=[judge(name) for name in options.difficulty_judge or ()],
+        second_model=options.second_judge and chosen_judge(options.second_judge, address),
+        difficulty_models=[load_judge(name, address) for name in options.difficulty_judge or ()],
         embedder=_embedder(options),
         max_tries=options.tries,
         seed=options.seed,
         on_golden=write,
         out=options.record,
-        limits=_limits(options),
+        limits=Limits(
+            max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
+            max_tokens=options.max_tokens,
+            max_calls=options.max_calls,
+            budget=options.budget,
+            prices=prices(options.price),
+        ),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )
 
@@ -254,18 +264,6 @@ def _embedder(options: SynthesizeOptions) -> Any:
     return EmbeddingJudge(options.embedder, base_url=options.base_url)
 
 
-def _limits(options: SynthesizeOptions) -> Limits:
-    from dagengine.gateway.limits import Limits
-
-    return Limits(
-        max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
-        max_tokens=options.max_tokens,
-        max_calls=options.max_calls,
-        budget=options.budget,
-        prices=prices(options.price),
-    )
-
-
 def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:
     from dagengine.synthesis import Evolution, EvolutionConfig
 
@@ -274,12 +272,12 @@ def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:
         try:
             weights[Evolution(name)] = float(weight)
         except ValueError:
-            known = ", ".join(Evolution)
+            kinds = ", ".join(Evolution)
             raise typer.BadParameter(
-                f"--kind {name}={weight}: write KIND=WEIGHT, with a number and one of {known}"
+                f"--kind {name}={weight}: write KIND=WEIGHT, with a number and one of {kinds}"
             ) from None
-    given = {"evolutions": weights} if weights else {}
-    return EvolutionConfig(num_evolutions=options.evolutions, **given)
+    settings = {"evolutions": weights} if weights else {}
+    return EvolutionConfig(num_evolutions=options.evolutions, **settings)
 
 
 def _quotas(options: SynthesizeOptions) -> list[Quota]:
@@ -289,14 +287,14 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
 
     if options.quotas is None:
         return [Quota(options.count)]
-    known = {"count", "document", "kind", "difficulty"}
-    found: list[Quota] = []
+    columns = {"count", "document", "kind", "difficulty"}
+    quotas: list[Quota] = []
     with options.quotas.open(newline="", encoding="utf-8-sig") as file:
         for number, row in enumerate(csv.DictReader(file), 2):
-            if None in row or not set(row) <= known or "count" not in row:
+            if None in row or not set(row) <= columns or "count" not in row:
                 raise InputError(
                     f"{options.quotas}: wrong columns; use "
-                    f"{', '.join(sorted(known))} (count is required)"
+                    f"{', '.join(sorted(columns))} (count is required)"
                 )
             cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell}
             try:
@@ -305,10 +303,10 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
                 raise InputError(
                     f"{options.quotas} line {number}: count is not a whole number"
                 ) from None
-            found.append(Quota(**cells))
-    if not found:
+            quotas.append(Quota(**cells))
+    if not quotas:
         raise InputError(f"{options.quotas} has no quota")
-    return found
+    return quotas
 
 
 @contextmanager
@@ -339,9 +337,9 @@ def _print_plan(options: SynthesizeOptions) -> None:
     from dagengine.question import judge_name
 
     synthesizer = _synthesizer(options, lambda golden: None)
-    found = synthesizer.estimate_goldens_from_docs(**_arguments(options))
-    names = tuple(judge_name(judge.judge) for judge in found.judges)
+    forecast = synthesizer.estimate_goldens_from_docs(**_arguments(options))
+    names = tuple(judge_name(judge.judge) for judge in forecast.judges)
     most = in_flight(options.max_in_flight, options.judge, options.base_url)
     shown = Assumptions(names, prices(options.price), LATENCY, most, 10)
-    print_estimate(found, shown)
+    print_estimate(forecast, shown)
     say(f"A rejected draft is replaced: up to {options.tries} drafts per golden.")

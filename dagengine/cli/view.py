@@ -59,8 +59,8 @@ def view(
         raise MissingExtraError(f"view needs {missing}: pip install 'dagengine[view]'") from None
     from dagengine.reliability.card.files import read_card
 
-    known = None if card is None else read_card(card)
-    served = open_runs(folders, who or _login(), known, said=lambda text: say(text, err=True))
+    noise = None if card is None else read_card(card)
+    served = open_runs(folders, who or _login(), noise, announce=lambda text: say(text, err=True))
 
     collector_at_work()
     with ExitStack() as ended:

@@ -34,29 +34,26 @@ _BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
     """Every problem of one metric, and its wiring when it has one."""
-    problems = list(written(spec, ()))
+    problems = list(written(spec, (), set()))
     if any(problem.severity == "error" and problem.code in UNWIRABLE for problem in problems):
         return problems, None
     wiring = wire(spec)
-    for scope in _scopes(wiring):
-        report = Reporter(_scope_name(scope))
+    for scope in dict.fromkeys([wiring.scope, *(slot.scope for slot in wiring.slots)]):
+        report = Reporter(scope.owner.name if scope.owner else scope.spec.name)
         problems += _meaning(scope, wiring, report)
     report = Reporter(spec.name)
     if wiring.circular:
-        problems.append(_circular(wiring.circular, report))
+        names = ", ".join(repr(slot.name) for slot in wiring.circular if slot.kind == "node")
+        way_out = (
+            "name the node that may be missing in inputs=, which makes it run, or make it a root"
+        )
+        waits = f"they wait to learn whether something runs that depends on them: {names}"
+        problems.append(report("circular-liveness", None, waits, way_out))
     for slot in wiring.idle:
         hint = "add it to root_nodes=, or list it as a child or verdict of something that runs"
         message = "nothing makes it run: only nodes that wait for it lead to it"
         problems.append(report("never-runs", slot.name, message, hint))
     return problems, wiring
-
-
-def _scopes(wiring: Wiring) -> list[Scope]:
-    return list(dict.fromkeys([wiring.scope, *(slot.scope for slot in wiring.slots)]))
-
-
-def _scope_name(scope: Scope) -> str:
-    return scope.owner.name if scope.owner else scope.spec.name
 
 
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
@@ -120,7 +117,7 @@ def _labels(slot: Slot, labels: set[str], wiring: Wiring, report: Reporter) -> I
         return
     for word in dict.fromkeys(_BACKTICKS.findall(node.text)):
         if is_known_field(word) and word not in labels:
-            if not _reads_field(slot, word):
+            if not any(path == word or path.startswith(f"{word}.") for path in slot.fields):
                 hint = f"add {word!r} to evaluation_params, or drop the backticks"
                 message = f"it mentions the field `{word}` but does not read it"
                 yield report("field-not-read", node, message, hint, "warning")
@@ -143,7 +140,7 @@ def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
         for target in slot.activates:
             parents.setdefault(target, []).append(repr(slot.name))
     for slot, chosen in verdicts.items():
-        if slot in parents and not slot.given:
+        if slot in parents and not slot.always_live:
             names = " and ".join(parents[slot])
             message = f"it runs after {' or '.join(chosen)}, and also whenever {names} runs"
             hint = (
@@ -151,10 +148,6 @@ def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
                 "read their output, name them in inputs="
             )
             yield report("gate-bypassed", slot.node, message, hint, "warning")
-
-
-def _reads_field(slot: Slot, word: str) -> bool:
-    return any(path == word or path.startswith(f"{word}.") for path in slot.fields)
 
 
 def _certain(slot: Slot, label: str, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
@@ -212,30 +205,27 @@ def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
 
 def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Whether a score is certain, and whether there may be more than one."""
-    sure = _sure_of_score(scope)
+    sure: set[Slot] = set()
+    dead: list[str] = []
+    for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
+        verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
+        reached = dict.fromkeys(verdicts, False)
+        for verdict, target in slot.branches:
+            reached[verdict] = target in sure
+        handed = not sure.isdisjoint(slot.activates)
+        if slot.grades or handed or (reached and all(reached.values())):
+            sure.add(slot)
+        elif verdicts:
+            dead.append(slot.name)
     roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
-    if not any(sure[root] for root in roots):
+    if sure.isdisjoint(roots):
         hint = "follow the verdicts from the root: each must lead to a score in the end"
-        dead = [s.name for s in sure if s.node and s.node.branches() and not sure[s]]
         where = f" (not from {', '.join(sorted(dead))})" if dead else ""
         yield report("no-score", None, f"not every path ends in a score{where}", hint)
     elif scope.spec.combine == "last" and _may_fork(*_score_flow(scope, roots)):
         hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
         message = "one case may reach several scores; the last in the graph counts"
         yield report("several-terminals", None, message, hint, "warning")
-
-
-def _sure_of_score(scope: Scope) -> dict[Slot, bool]:
-    """For every slot: whether a score is certain once the slot is live, whatever the verdicts."""
-    sure: dict[Slot, bool] = {}
-    for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
-        verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
-        reached = dict.fromkeys(verdicts, False)
-        for verdict, target in slot.branches:
-            reached[verdict] = sure.get(target, False)
-        handed = any(sure.get(target, False) for target in slot.activates)
-        sure[slot] = slot.grades or handed or (bool(reached) and all(reached.values()))
-    return sure
 
 
 def _score_flow(scope: Scope, roots: Iterable[Slot]) -> tuple[nx.DiGraph[Any], object, object]:
@@ -300,10 +290,3 @@ def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
     elif min(stated) >= threshold:
         message = f"every verdict meets the threshold {threshold}; the worst is {min(stated)}"
         yield report("threshold-trivial", None, message, "raise it, or lower a score", "warning")
-
-
-def _circular(slots: Iterable[Slot], report: Reporter) -> Problem:
-    names = ", ".join(repr(slot.name) for slot in slots if slot.kind == "node")
-    hint = "name the node that may be missing in inputs=, which makes it run, or make it a root"
-    message = f"they wait to learn whether something runs that depends on them: {names}"
-    return report("circular-liveness", None, message, hint)

@@ -6,21 +6,34 @@ answered differently was also asked something else.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from types import CellType
 from typing import Any
 
 from pydantic import BaseModel
 
 from dagengine.compiler.plan import NONE, Plan, PlanMetric
+from dagengine.graph.graph import Metric
 from dagengine.graph.node import BaseNode
 from dagengine.question import schema_json
 
-_STEADY = ("name", "threshold", "strict", "combine", "include_reason", "judged_reason")
+_SETTINGS = (
+    *("name", "threshold", "strict", "combine", "include_reason", "judged_reason"),
+    *("reason_if_perfect", "reason_wording", "judged", "expected"),
+)
+# Attributes of a metric that are no part of its functions: its specification has them, or they
+# say how it runs, or what the last case came to.
+_NO_PARAMETERS = frozenset(
+    {"name", "threshold", "model", "include_reason", "strict_mode", "async_mode", "verbose_mode"}
+    | {"score", "reason", "success", "error", "result", "verbose_logs", "evaluation_cost"}
+)
 
 
 def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
@@ -29,7 +42,8 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     The node "" stands for the settings of the metric and of the metrics nested in it.
     """
     scopes = [scope.spec for scope in plan.scopes if scope.slots[0] in metric.slots]
-    hashes = {"": digest([[getattr(spec, name) for name in _STEADY] for spec in scopes])}
+    settings = [[_plain(getattr(spec, name), _Around()) for name in _SETTINGS] for spec in scopes]
+    hashes = {"": digest(settings)}
     for slot in (plan.slots[number] for number in metric.slots):
         if slot.unit != NONE:
             leads = [
@@ -39,25 +53,41 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
             reads = [plan.slots[number].name for number in slot.reads]
             starts = [plan.slots[number].name for number in slot.activates]
             node = plan.units[slot.unit].node
-            settings = _plain({k: v for k, v in vars(node).items() if k not in _EDGES}, ())
-            hashes[slot.name] = digest([type(node).__qualname__, settings, leads, reads, starts])
+            hashes[slot.name] = digest(
+                [type(node).__qualname__, _attributes(node, _Around()), leads, reads, starts]
+            )
     return hashes
 
 
 _EDGES = {"children", "inputs", "then"}
 
 
+def _attributes(node: BaseNode, around: _Around) -> Any:
+    return _plain({k: v for k, v in vars(node).items() if k not in _EDGES}, around)
+
+
 def _target(slot: Any) -> Any:
     return slot.score if slot.kind == "verdict" else slot.name
 
 
-def _plain(value: Any, seen: tuple[int, ...]) -> Any:
-    """Anything as data that is equal in every process; `seen` are the objects around it."""
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a value is in: the objects by their ids, and whether one is of no class of ours."""
+
+    ids: tuple[int, ...] = ()
+    foreign: bool = False
+
+    def inside(self, value: Any, *, foreign: bool = False) -> _Around:
+        return _Around((*self.ids, id(value)), self.foreign or foreign)
+
+
+def _plain(value: Any, outer: _Around) -> Any:
+    """Anything as data that is equal in every process."""
     if value is None or isinstance(value, str | int | float):
         return value.value if isinstance(value, Enum) else value
-    if id(value) in seen:
+    if id(value) in outer.ids:
         return "…"
-    around = (*seen, id(value))
+    around = outer.inside(value)
     if isinstance(value, Mapping):
         return [[_plain(key, around), _plain(item, around)] for key, item in value.items()]
     if isinstance(value, list | tuple):
@@ -70,17 +100,59 @@ def _plain(value: Any, seen: tuple[int, ...]) -> Any:
     return _object(value, around)
 
 
-def _object(value: Any, around: tuple[int, ...]) -> Any:
+def _object(value: Any, around: _Around) -> Any:
     name = type(value).__qualname__
     if isinstance(value, BaseNode):
-        return [name, value.title, value.text]
+        return [name, value.title, value.text, _attributes(value, around)]
     if inspect.isroutine(value):
-        return _source(value)
+        return _function(value, around)
+    if isinstance(value, functools.partial):
+        return [_plain(part, around) for part in (value.func, value.args, value.keywords)]
     if isinstance(value, BaseModel):
         return [name, value.model_dump(mode="json")]
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value):
         return [name, [[f.name, _plain(getattr(value, f.name), around)] for f in fields(value)]]
-    return [name, _plain(getattr(value, "__dict__", {}), around)]
+    if isinstance(value, re.Pattern | bytes):
+        return repr(value)
+    attributes = getattr(value, "__dict__", {})
+    if isinstance(value, Metric):
+        parameters = {k: v for k, v in attributes.items() if k not in _NO_PARAMETERS}
+        return [name, _plain(parameters, around)]
+    # A client that a function uses has others inside, whose state is of one process and moment.
+    # So of an object the attributes count, but not those of the objects in it.
+    return (
+        name if around.foreign else [name, _plain(attributes, around.inside(value, foreign=True))]
+    )
+
+
+def _function(function: Any, around: _Around) -> Any:
+    """The text of a function, with the values that it takes along from where it was made.
+
+    Metrics of one class have functions of one text. What tells them apart is the metric that a
+    method belongs to, the variables of the functions around, and defaults of arguments.
+    """
+    owner = getattr(function, "__self__", None)
+    inner = inspect.unwrap(getattr(function, "__func__", function))
+    values = {
+        "self": None if inspect.ismodule(owner) else owner,
+        "defaults": getattr(inner, "__defaults__", None),
+        "keywords": getattr(inner, "__kwdefaults__", None),
+        "variables": [
+            cell.cell_contents
+            for cell in getattr(inner, "__closure__", None) or ()
+            if not _is_empty(cell)
+        ],
+    }
+    taken = [[name, _plain(value, around)] for name, value in values.items() if value]
+    return [_source(function), *taken] if taken else _source(function)
+
+
+def _is_empty(cell: CellType) -> bool:
+    """Whether a variable of a function around is not set yet, or not any more."""
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
 
 
 def _source(function: Any) -> str:

@@ -37,7 +37,7 @@ def find_tangles(slots: Iterable[Slot]) -> None:
     """
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
-        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.given)
+        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.always_live)
     for group in nx.strongly_connected_components(graph):
         if len(group) > 1:
             for slot in group:
@@ -58,9 +58,9 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
         graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
         unsure = (source.slot for source in slot.sources if not source.certain)
         graph.add_edges_from(((source, False), value) for source in unsure)
-        open_targets = (target for target in slot.leads_to() if not target.given)
+        open_targets = (target for target in slot.leads_to() if not target.always_live)
         graph.add_edges_from((liveness, (target, False)) for target in open_targets)
-        verdicts = (target for _, target in slot.branches if not target.given)
+        verdicts = (target for _, target in slot.branches if not target.always_live)
         graph.add_edges_from((value, (target, False)) for target in verdicts)
     parts = nx.strongly_connected_components(graph)
     circles = (part for part in parts if len(part) > 1 and any(value for _, value in part))
@@ -76,20 +76,18 @@ def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[S
     waiting = list(slots)
     certain = set(waiting)
     while waiting:
-        for before in _bringers(waiting.pop(), causes):
+        slot = waiting.pop()
+        # Verdicts have no part in it: only hand-overs and reads make a slot live by being live.
+        bringers = (
+            before
+            for before in causes.predecessors(slot)
+            if before != START and (slot in before.activates or slot in before.pulls())
+        )
+        for before in bringers:
             if before not in certain:
                 certain.add(before)
                 waiting.append(before)
     return certain
-
-
-def _bringers(slot: Slot, causes: nx.DiGraph[Slot | Start]) -> list[Slot]:
-    """Slots that make `slot` live by being live themselves: verdicts have no part in it."""
-    return [
-        before
-        for before in causes.predecessors(slot)
-        if before != START and (slot in before.activates or slot in before.pulls())
-    ]
 
 
 def _reachable(causes: nx.DiGraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:
@@ -136,7 +134,7 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
     below: dict[Slot, set[Slot]] = {}
     for slot in slots:
         for source in slot.sources:
-            if source.pulled or source.slot.given:
+            if source.pulled or source.slot.always_live:
                 continue
             if set(causes.predecessors(slot)) == {source.slot}:
                 continue

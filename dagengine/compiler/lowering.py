@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dagengine.compiler.checks import check
@@ -22,6 +23,7 @@ from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.graph.node import BaseNode
+from dagengine.prompts.evidence import canonical_place
 
 
 def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
@@ -73,11 +75,20 @@ class _Compiler:
         self.models: list[Any] = [None]
 
     def plan(self, warnings: tuple[Problem, ...]) -> Plan:
-        units = self._units()
+        units = with_shares(self._units())
         unit_of = {slot: unit.index for unit in units for slot in unit.slots}
         return Plan(
             metrics=tuple(self._metrics()),
-            scopes=tuple(self._scope(scope) for scope in self.scopes),
+            scopes=tuple(
+                PlanScope(
+                    index=self.scope_number[scope],
+                    spec=scope.spec,
+                    owner=NONE if scope.owner is None else self.number[scope.owner],
+                    slots=tuple(sorted(self.number[slot] for slot in scope.slots.values())),
+                    terminals=tuple(self.number[slot] for slot in scope.terminals),
+                )
+                for scope in self.scopes
+            ),
             slots=tuple(self._slots(unit_of)),
             units=tuple(units),
             models=tuple(self.models),
@@ -93,7 +104,11 @@ class _Compiler:
             if slot.node is None:
                 continue
             sources = tuple((s.label, numbers[s.slot]) for s in slot.sources)
-            alone = None if all(s.certain for s in slot.sources) else _place(slot)
+            alone: object = None
+            if not all(s.certain for s in slot.sources):
+                # An uncertain source is live for all or for none only where metrics share the
+                # very same graph: elsewhere the slot has a unit of its own.
+                alone = slot.scope.spec.graph if slot.scope.owner is None else slot
             key = (slot.node, self._judge(slot), sources, alone, slot.fields)
             if key not in groups:
                 fixed = not (slot.fields or slot.node.whole_case)
@@ -112,12 +127,13 @@ class _Compiler:
     ) -> Unit:
         first = slots[0]
         assert first.node is not None
+        models = (None,) if first.node.panel is None else first.node.panel.models
         return Unit(
             index=index,
             name=first.name,
             metric=self.wirings[self.metric_of[self.number[first]]].scope.spec.name,
             node=first.node,
-            judges=self._panel(first.node, key[1]),
+            judges=tuple(key[1] if model is None else self._number_of(model) for model in models),
             reads=first.fields,
             sources=tuple(
                 (s.label, numbers[s.slot], ALWAYS if s.certain else self.number[s.slot])
@@ -137,10 +153,6 @@ class _Compiler:
             model = scope.spec.model
         return self._number_of(model)
 
-    def _panel(self, node: BaseNode, own: int) -> tuple[int, ...]:
-        models = (None,) if node.panel is None else node.panel.models
-        return tuple(own if model is None else self._number_of(model) for model in models)
-
     def _number_of(self, model: Any) -> int:
         place = place_of(model, self.models)
         if place is None:
@@ -153,20 +165,20 @@ class _Compiler:
         for index, wiring in enumerate(self.wirings):
             span = range(start, start + len(wiring.slots))
             scope = self.scope_number[wiring.scope]
-            required = _required(wiring)
+            # What is read whatever the verdicts are.
+            required = tuple(
+                (path, slot.name)
+                for slot in wiring.slots
+                if slot.always and slot.node is not None
+                for path in slot.fields
+            )
             yield PlanMetric(index, wiring.scope.spec, scope, span, required)
             start = span.stop
 
-    def _scope(self, scope: Scope) -> PlanScope:
-        return PlanScope(
-            index=self.scope_number[scope],
-            spec=scope.spec,
-            owner=NONE if scope.owner is None else self.number[scope.owner],
-            slots=tuple(sorted(self.number[slot] for slot in scope.slots.values())),
-            terminals=tuple(self.number[slot] for slot in scope.terminals),
-        )
-
     def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
+        def numbers(slots: Iterable[Slot]) -> tuple[int, ...]:
+            return tuple(self.number[slot] for slot in slots)
+
         causes: list[list[int]] = [[] for _ in self.slots]
         feeds: list[list[int]] = [[] for _ in self.slots]
         for slot in self.slots:
@@ -192,32 +204,14 @@ class _Compiler:
                 nested=NONE if slot.nested is None else self.scope_number[slot.nested],
                 root=slot.root,
                 branches=branches,
-                targets=tuple(self.number[target] for _, target in slot.branches),
-                activates=tuple(self.number[t] for t in (*slot.activates, *slot.pulls())),
+                targets=numbers(target for _, target in slot.branches),
+                activates=numbers((*slot.activates, *slot.pulls())),
                 feeds=tuple(feeds[index]),
                 causes=len(causes[index]),
-                reads=tuple(self.number[source.slot] for source in slot.sources),
-                tangle=tuple(sorted(self.number[member] for member in slot.tangle)),
+                reads=numbers(source.slot for source in slot.sources),
+                tangle=tuple(sorted(numbers(slot.tangle))),
                 made_by=tuple(causes[index]) if slot.tangle else (),
             )
-
-
-def _place(slot: Slot) -> object:
-    """Where a slot with an uncertain source may be shared: metrics of the very same graph.
-
-    There the source is live for all of them or for none.
-    """
-    return slot.scope.spec.graph if slot.scope.owner is None else slot
-
-
-def _required(wiring: Wiring) -> tuple[tuple[str, str], ...]:
-    """(field, slot name) for everything that is read whatever the verdicts are."""
-    return tuple(
-        (path, slot.name)
-        for slot in wiring.slots
-        if slot.always and slot.node is not None
-        for path in slot.fields
-    )
 
 
 def _is_foreign(node: Any) -> bool:
@@ -228,3 +222,35 @@ def _is_foreign(node: Any) -> bool:
         for code in (type(node), *codes)
         if code is not None
     )
+
+
+def with_shares(units: list[Unit]) -> list[Unit]:
+    """The units, each with the fields that its prompts begin with as those of others do.
+
+    Prompts show the fields of the case in one order. A node that may put several questions shares
+    all that it reads with itself.
+    """
+    reads = {
+        unit.index: tuple(sorted(unit.reads, key=canonical_place))
+        for unit in units
+        if unit.node.asks and unit.reads
+    }
+    readers = Counter(
+        (judge, fields[:length])
+        for index, fields in reads.items()
+        for judge in set(units[index].judges)
+        for length in range(1, len(fields) + 1)
+        for _ in range(1 + (type(units[index].node).questions is not BaseNode.questions))
+    )
+    shares = {
+        index: next(
+            (
+                fields[:length]
+                for length in range(len(fields), 0, -1)
+                if any(readers[judge, fields[:length]] > 1 for judge in units[index].judges)
+            ),
+            (),
+        )
+        for index, fields in reads.items()
+    }
+    return [replace(unit, shares=shares.get(unit.index, ())) for unit in units]

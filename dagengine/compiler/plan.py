@@ -32,7 +32,8 @@ class Unit:
     own, or its panel's. `sources` are (label, unit, slot) of what it reads. If a source may be
     dead, its slot says whether it is there (`ALWAYS`: it always is). `constant` units are equal for
     every case; `foreign` ones run code that is not this library's. Of a case's units that are ready
-    the one with the least `urgency` starts first: those that ask nothing, then by place.
+    the one with the least `urgency` starts first: those that ask nothing, then by place. `shares`
+    are the fields that its prompts begin with, as those of other questions to the same judge do.
     """
 
     index: int
@@ -46,6 +47,7 @@ class Unit:
     constant: bool
     foreign: bool
     urgency: tuple[bool, int]
+    shares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,7 +51,7 @@ class Slot:
     score: float | None = None
     nested: Scope | None = None
     root: bool = False
-    given: bool = False  # live whenever its metric is
+    always_live: bool = False  # live whenever its metric is
     grades: bool = False
     branches: list[tuple[Any, Slot]] = field(default_factory=list)
     activates: list[Slot] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Slot:
     @property
     def always(self) -> bool:
         """Whether it is live in every case."""
-        return self.given and self.scope.owner is None
+        return self.always_live and self.scope.owner is None
 
     def pulls(self) -> Iterator[Slot]:
         """The inputs, which become live with this slot."""

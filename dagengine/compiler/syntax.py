@@ -53,12 +53,12 @@ class Reporter:
         return Problem(code, where, message, hint, severity)
 
 
-def written(
-    spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph] | None = None
-) -> Iterator[Problem]:
-    """Problems of the graph as it is written, nested metrics included."""
+def written(spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph]) -> Iterator[Problem]:
+    """Problems of the graph as it is written, nested metrics included.
+
+    `above` are the graphs that it is nested in, `seen` those whose problems are reported already.
+    """
     report = Reporter(spec.name)
-    seen = set() if seen is None else seen
     if spec.graph in above:
         hint = "let the inner verdict lead to a score or to another metric"
         yield report("metric-cycle", None, "the metric contains itself under a verdict", hint)
@@ -71,7 +71,15 @@ def written(
         hint = "wrap the node: DAG(root_node=…)"
         yield report("no-root", None, f"the graph is {spec.graph!r:.80}", hint)
         return
-    yield from _settings(spec, report)
+    low, high = 0.0, 1.0
+    if spec.threshold is not None and not (
+        isinstance(spec.threshold, int | float) and low <= spec.threshold <= high
+    ):
+        hint = "use a number from 0 to 1, or None for no pass or fail"
+        yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
+    if spec.combine not in ("last", "min", "max", "mean", "error"):
+        hint = "use last, min, max, mean or error"
+        yield report("combine", None, f"combine is {spec.combine!r}", hint)
     if not spec.graph.root_nodes:
         yield _no_root(report)
         return
@@ -137,18 +145,6 @@ def roots_below(graph: Graph, report: Reporter) -> Iterator[Problem]:
             yield report("root-reachable", root, f"a root is also below {parent}", hint)
 
 
-def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
-    low, high = 0.0, 1.0
-    if spec.threshold is not None and not (
-        isinstance(spec.threshold, int | float) and low <= spec.threshold <= high
-    ):
-        hint = "use a number from 0 to 1, or None for no pass or fail"
-        yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
-    if spec.combine not in ("last", "min", "max", "mean", "error"):
-        hint = "use last, min, max, mean or error"
-        yield report("combine", None, f"combine is {spec.combine!r}", hint)
-
-
 def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
     """Things that stand where only a node may stand."""
     for root in graph.root_nodes:
@@ -162,7 +158,9 @@ def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
             for neighbour in neighbours:
                 if not isinstance(neighbour, BaseNode):
                     yield _not_a_node(repr(neighbour), f"{role} of {node.title!r}", report)
-                elif isinstance(neighbour, VerdictNode) and not _may_have_verdicts(node, role):
+                elif isinstance(neighbour, VerdictNode) and not (
+                    role == "children" and isinstance(node, DecisionNode)
+                ):
                     hint = "put the verdict under the judgement that decides it"
                     message = f"{neighbour.title} is among the {role} of a {node.kind} node"
                     yield report("verdict-misplaced", node, message, hint)
@@ -171,10 +169,6 @@ def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
 def _not_a_node(value: str, role: str, report: Reporter) -> Problem:
     hint = "use a node; fields belong in evaluation_params=, metrics and scores under a verdict"
     return report("not-a-node", None, f"{role} contains {value}", hint)
-
-
-def _may_have_verdicts(node: BaseNode, role: str) -> bool:
-    return role == "children" and isinstance(node, DecisionNode)
 
 
 def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
@@ -192,7 +186,10 @@ def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
 
 
 def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
-    yield from _fields(node, report)
+    for path in node.evaluation_params:
+        if not is_known_field(path):
+            hint = name_hint(path, known_fields())
+            yield report("field-unknown", node, f"no test case has a field {path!r}", hint)
     if isinstance(node, DecisionNode):
         yield from _verdicts(node, report)
     if isinstance(node, RatingNode) and not isinstance(node.scale, Mapping):
@@ -204,17 +201,17 @@ def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
         yield report("empty-text", node, "the question is empty", "write the question")
 
 
-def _fields(node: BaseNode, report: Reporter) -> Iterator[Problem]:
-    for path in node.evaluation_params:
-        if not is_known_field(path):
-            hint = name_hint(path, known_fields())
-            yield report("field-unknown", node, f"no test case has a field {path!r}", hint)
-
-
 def name_hint(word: str, known: Iterable[str]) -> str:
     """A hint: the known name that was probably meant, else all known names."""
     names = sorted(set(known))
     return did_you_mean(word, names) or f"known are {', '.join(names) or 'none'}"
+
+
+_VERDICTS_OF: tuple[tuple[type[BaseNode], str], ...] = (
+    (BinaryJudgementNode, "a binary judgement has the verdicts True and False"),
+    (NonBinaryJudgementNode, "a non-binary judgement has verdicts that are strings"),
+    (BaseNode, "a code node has verdicts that are strings, True or False"),
+)
 
 
 def _verdicts(node: DecisionNode, report: Reporter) -> Iterator[Problem]:
@@ -226,7 +223,13 @@ def _verdicts(node: DecisionNode, report: Reporter) -> Iterator[Problem]:
         message = f"no single undeclared verdict is left for {names}"
         yield report("bare-child", node, message, hint)
     named = [branch for branch in branches if not branch.bare]
-    yield from _verdict_types(node, named, report)
+    wanted = node.verdict_types
+    hint = next(hint for kind, hint in _VERDICTS_OF if isinstance(node, kind))
+    for branch in named:
+        if not isinstance(branch.verdict, wanted):
+            yield report("verdict-type", node, f"verdict {branch.verdict!r}", hint)
+        elif isinstance(branch.verdict, str) and not branch.verdict.strip():
+            yield report("verdict-type", node, "a verdict is empty", "write the verdict's words")
     named = [branch for branch in named if isinstance(branch.verdict, str | bool | int)]
     repeated = [v for v, n in Counter((type(b.verdict), b.verdict) for b in named).items() if n > 1]
     for _, verdict in repeated:
@@ -235,23 +238,6 @@ def _verdicts(node: DecisionNode, report: Reporter) -> Iterator[Problem]:
     yield from _coverage(node, named, bool(bare), report)
     for branch in named:
         yield from _target(node, branch, report)
-
-
-def _verdict_types(
-    node: DecisionNode, branches: Iterable[Branch], report: Reporter
-) -> Iterator[Problem]:
-    wanted = node.verdict_types
-    if isinstance(node, BinaryJudgementNode):
-        hint = "a binary judgement has the verdicts True and False"
-    elif isinstance(node, NonBinaryJudgementNode):
-        hint = "a non-binary judgement has verdicts that are strings"
-    else:
-        hint = "a code node has verdicts that are strings, True or False"
-    for branch in branches:
-        if not isinstance(branch.verdict, wanted):
-            yield report("verdict-type", node, f"verdict {branch.verdict!r}", hint)
-        elif isinstance(branch.verdict, str) and not branch.verdict.strip():
-            yield report("verdict-type", node, "a verdict is empty", "write the verdict's words")
 
 
 def _coverage(

@@ -55,12 +55,22 @@ class Wiring:
 
 def wire(spec: MetricSpec) -> Wiring:
     """Expand and connect one metric whose own graph is acyclic."""
-    scopes = _expand(spec)
+    scopes = [Scope(spec)]
+    for scope in scopes:  # grows while we go: nested metrics open scopes of their own
+        for slot in _make_slots(scope):
+            if slot.kind == "metric" and slot.nested is not None:
+                scopes.append(slot.nested)
     slots = [slot for scope in scopes for slot in scope.slots.values()]
     for scope in scopes:
         _connect(scope)
     for scope in scopes:
-        _generations(scope)
+        # Depths are counted within one metric, so that nested or not, its prompts and its last
+        # score are the same.
+        own = set(scope.slots.values())
+        graph = _flow(own).subgraph(own)
+        for depth, generation in enumerate(nx.topological_generations(graph)):
+            for slot in generation:
+                slot.generation = depth
     for slot in slots:
         slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
     causes = cause_graph(slots)
@@ -74,15 +84,6 @@ def wire(spec: MetricSpec) -> Wiring:
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
-
-
-def _expand(spec: MetricSpec) -> list[Scope]:
-    scopes = [Scope(spec)]
-    for scope in scopes:  # grows while we go: nested metrics open scopes of their own
-        for slot in _make_slots(scope):
-            if slot.kind == "metric" and slot.nested is not None:
-                scopes.append(slot.nested)
-    return scopes
 
 
 def _make_slots(scope: Scope) -> list[Slot]:
@@ -123,24 +124,19 @@ def _add_targets(scope: Scope, slot: Slot, name: str) -> None:
         if isinstance(branch.target, BaseNode):
             target = scope.slots[branch.target]
         elif hasattr(branch.target, "spec"):
-            target = _metric_slot(scope, branch.target, declared)
+            target = scope.slots.get(id(branch.target))
+            if target is None:  # several verdicts may lead to one metric, which runs once
+                spec = branch.target.spec()
+                label = f"{scope.prefix()}{spec.name}"
+                target = Slot(scope, "metric", label, grades=True, declared=declared)
+                target.nested = Scope(spec, owner=target)
+                scope.slots[id(branch.target)] = target
         else:
             label = f"{scope.prefix()}{name} = {branch.verdict}"
             score = branch.target / 10 if isinstance(branch.target, int) else None
             target = Slot(scope, "verdict", label, score=score, grades=True, declared=declared)
             scope.slots[slot.node, branch.verdict] = target
         slot.branches.append((branch.verdict, target))
-
-
-def _metric_slot(scope: Scope, metric: Any, declared: tuple[int, int]) -> Slot:
-    slot = scope.slots.get(id(metric))
-    if slot is None:
-        spec = metric.spec()
-        name = f"{scope.prefix()}{spec.name}"
-        slot = Slot(scope, "metric", name, grades=True, declared=declared)
-        slot.nested = Scope(spec, owner=slot)
-        scope.slots[id(metric)] = slot
-    return slot
 
 
 def _connect(scope: Scope) -> None:
@@ -164,7 +160,7 @@ def _connect(scope: Scope) -> None:
     always = _always_live(scope.spec.graph.root_nodes, gates)
     for node in graph:
         slot = scope.slots[node]
-        slot.given = node in always
+        slot.always_live = node in always
         slot.fields = node.evaluation_params
         for source in node.inputs:
             slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
@@ -172,7 +168,9 @@ def _connect(scope: Scope) -> None:
             target = scope.slots[child]
             if node not in child.inputs:
                 target.sources.append(Source(slot, label_of(node), pulled=False))
-            if child not in gates or not (slot.given or _comes_before(graph, node, gates[child])):
+            if child not in gates or not (
+                slot.always_live or _comes_before(graph, node, gates[child])
+            ):
                 slot.activates.append(target)
     _read_as_before(scope, graph, gates)
     for root in scope.spec.graph.root_nodes:
@@ -242,16 +240,6 @@ def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
         graph.add_edges_from((slot, target) for target in slot.activates)
         graph.add_edges_from((source.slot, slot) for source in slot.sources)
     return graph
-
-
-def _generations(scope: Scope) -> None:
-    """Depths within one metric: nested or not, its prompts and its last score are the same."""
-    own = set(scope.slots.values())
-    graph = _flow(own)
-    graph.remove_nodes_from([slot for slot in graph if slot not in own])
-    for depth, generation in enumerate(nx.topological_generations(graph)):
-        for slot in generation:
-            slot.generation = depth
 
 
 def _rank(slots: list[Slot]) -> None:

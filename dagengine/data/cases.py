@@ -40,7 +40,7 @@ class Cases:
         return self._table.count()
 
     def check(self) -> list[Item]:
-        """The first 1000 rows (of a list: all); none is invalid.
+        """The cases in the first 1000 rows (of a list: in all); none is invalid.
 
         A source that can be read only once is left alone. Raises InputError for the first
         invalid row, for an empty file and for a mapped column that no row has.
@@ -51,7 +51,7 @@ class Cases:
         if not records and self._table.name:
             raise InputError(f"{self._table.name} has no test cases")
         self._convert.check_columns(records)
-        return [_valid(self._convert(record)) for record in records]
+        return list(strict(map(self._convert, records)))
 
 
 class AsyncCases:
@@ -132,23 +132,23 @@ def read_cases(
     renamed = {column: field or None for column, field in (map or {}).items()}
     if preset is not None and preset not in PRESETS:
         raise InputError(f"there is no preset {preset!r:.40}; there are {', '.join(PRESETS)}")
-    known = Preset({}) if preset is None else PRESETS[preset]
-    every = {**known.columns, **renamed}
-    values = {column: read for column, read in known.values.items() if column not in renamed}
+    mapping = Preset({}) if preset is None else PRESETS[preset]
+    every = {**mapping.columns, **renamed}
+    values = {column: read for column, read in mapping.values.items() if column not in renamed}
     convert = Converter(
-        every, dict(delimiters or {}), goldens, others, frozenset(renamed), known.opened, values
+        every, dict(delimiters or {}), goldens, others, frozenset(renamed), mapping.opened, values
     )
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)
     return Cases(table_of(source), convert)
 
 
-def strict(cases: Cases) -> Iterator[TestCase | Golden | ConversationalGolden]:
-    """All cases; raises InputError at the first invalid row."""
-    return (_valid(case) for case in cases)
+def strict(cases: Iterable[Item]) -> Iterator[TestCase | Golden | ConversationalGolden]:
+    """All cases; raises InputError at the first invalid row, and skips those without texts."""
+    return (case for case in map(_valid, cases) if not isinstance(case, InvalidCase))
 
 
 def _valid(item: Item) -> Any:
-    if isinstance(item, InvalidCase):
+    if isinstance(item, InvalidCase) and not item.nothing_to_judge:
         raise InputError(str(item))
     return item

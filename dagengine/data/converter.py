@@ -50,23 +50,23 @@ class Converter:
 
     def __post_init__(self) -> None:
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
-        known = sorted({name for kind in kinds for name in kind.model_fields})
+        names = sorted({name for kind in kinds for name in kind.model_fields})
         for column, field in self.map.items():
-            if field and _split(field)[0] not in known:
+            if field and _split(field)[0] not in names:
                 swapped = f"; the column comes first: --map {_pair(field, column)}"
-                hint = swapped if column in known else _like(field, known)
+                hint = swapped if column in names else _like(field, names)
                 raise InputError(f"column {column!r}: {field!r} is not a field of a case{hint}")
 
     def check_columns(self, records: Sequence[Record]) -> None:
         """Raise InputError when a mapped or delimited column is in none of the records."""
         rows = [record.value for record in records if isinstance(record.value, Mapping)]
-        found = [self._flat(row) for row in rows]
-        columns = list(dict.fromkeys(str(key) for row in found for key in row))
+        flattened = [self._flat(row) for row in rows]
+        columns = list(dict.fromkeys(str(key) for row in flattened for key in row))
         for column in dict.fromkeys(
             [*(c for c in self.map if c in self.required), *self.delimiters]
         ):
             field = self.map.get(column, "")
-            if found and field is not None and column not in columns:
+            if flattened and field is not None and column not in columns:
                 swapped = f"; the column comes first: --map {_pair(field, column)}"
                 hint = swapped if field in columns else _like(column, columns)
                 raise InputError(
@@ -96,36 +96,40 @@ class Converter:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
         for column, cell in self._flat(row).items():
-            value = self._meant(column, cell) if self.values else cell
+            value = self._meant(column, cell)
             field = self.map.get(column, self._unnamed(column))
-            if value is None and column in self.delimiters:
-                value = []  # an empty cell of a list
             if not field or value is None:
                 continue
             name, key = _split(field)
             if key:
                 inside.append((name, key, value))
-                continue
-            if field in fields:
+            elif field in fields:
                 raise _CellError(f"two columns map to the field {field!r}; ignore one")
-            if self.opened and isinstance(value, list) and field in _TEXTS:
-                value = text_of(value)
-            if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
-                value = self._parsed(column, field, value)
-            fields[field] = _said(value) if field == "turns" else value
+            else:
+                fields[field] = self._as_field(column, field, value)
         for name, key, value in inside:
-            _put(fields, name, key, value)
+            entries = fields.get(name, {})
+            if not isinstance(entries, dict) or key in entries:
+                raise _CellError(f"two columns map to the field '{name}.{key}'; ignore one")
+            fields[name] = {**entries, key: value}
         return fields
 
     def _meant(self, column: str, cell: Any) -> Any:
-        """What a cell means by the preset."""
+        """What a cell means by the preset; an empty cell of a list is an empty list."""
         read = (self.values or {}).get(column)
-        if read is None or cell is None:
-            return cell
         try:
-            return read(cell)
+            value = cell if read is None or cell is None else read(cell)
         except InputError as error:
             raise _CellError(f"column {column!r}: {error}") from None
+        return [] if value is None and column in self.delimiters else value
+
+    def _as_field(self, column: str, field: str, value: Any) -> Any:
+        """A value in the form of its field: a text, a parsed list or object, turns."""
+        if self.opened and isinstance(value, list) and field in _TEXTS:
+            value = text_of(value)
+        if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
+            value = self._parsed(column, field, value)
+        return _without_null(value) if field == "turns" else value
 
     def _flat(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The row, with the keys of opened objects as columns."""
@@ -172,7 +176,7 @@ def _is_json_list(cell: str) -> bool:
         return False
 
 
-def _said(turns: Any) -> Any:
+def _without_null(turns: Any) -> Any:
     """Turns without what is null, which says nothing, as in the columns of a row."""
     if not isinstance(turns, list):
         return turns
@@ -188,14 +192,6 @@ def _split(field: str) -> tuple[str, str]:
     """A field, and the key inside it: `additional_metadata.label` is a key of an object."""
     name, _, key = field.partition(".")
     return (name, key) if name in _OBJECTS else (field, "")
-
-
-def _put(fields: dict[str, Any], name: str, key: str, value: Any) -> None:
-    """Put a value under a key of a field that holds an object."""
-    found = fields.get(name, {})
-    if not isinstance(found, dict) or key in found:
-        raise _CellError(f"two columns map to the field '{name}.{key}'; ignore one")
-    fields[name] = {**found, key: value}
 
 
 def no_case(value: Any) -> str:
@@ -240,20 +236,21 @@ def _explain(
         columns.append(column)
         return ""
 
-    found = [one for one in sentences(error, model, unknown) if one]
-    told = [f"{one}: its cell is empty" if one in absent else one for one in found]
+    complaints = [complaint for complaint in sentences(error, model, unknown) if complaint]
+    reasons = [
+        f"{complaint}: its cell is empty" if complaint in absent else complaint
+        for complaint in complaints
+    ]
     if not columns:
-        return "; ".join(told)
-    return "\n  ".join(
-        ["; ".join([*told, _unknown(columns, model)]), *_ways_out(columns, model, fields)]
-    )
-
-
-def _unknown(columns: Sequence[str], model: type[BaseModel]) -> str:
-    """The columns that are no fields, each with the field that is written nearly so."""
-    named = [f"{one!r:.{_NAME}}{_like(one, list(model.model_fields))}" for one in columns]
-    more = f" and {len(named) - _COLUMNS} more" if len(named) > _COLUMNS else ""
-    return f"unknown field{'s' * (len(named) > 1)} {', '.join(named[:_COLUMNS])}{more}"
+        return "; ".join(reasons)
+    # Each column that is no field, with the field that is written nearly so.
+    described = [
+        f"{column!r:.{_NAME}}{_like(column, list(model.model_fields))}" for column in columns
+    ]
+    more = f" and {len(described) - _COLUMNS} more" if len(described) > _COLUMNS else ""
+    plural = "s" * (len(described) > 1)
+    reasons.append(f"unknown field{plural} {', '.join(described[:_COLUMNS])}{more}")
+    return "\n  ".join(["; ".join(reasons), *_ways_out(columns, model, fields)])
 
 
 def _ways_out(
@@ -261,8 +258,8 @@ def _ways_out(
 ) -> tuple[str, str]:
     """The fields that there are, and a mapping of the columns to be pasted."""
     own = list(model.__annotations__)
-    others = [name for name in model.model_fields if name not in own]
-    free = [name for name in (*own, *others) if name not in fields]
+    inherited = [name for name in model.model_fields if name not in own]
+    free = [name for name in (*own, *inherited) if name not in fields]
     guesses: list[tuple[str, str]] = []
     for column in columns:
         field = field_like(column, free)
@@ -273,7 +270,7 @@ def _ways_out(
     if len(mapping) > _MAPPING:
         mapping = _options([(column, field) for column, field in short if field])
     return (
-        f"{model.__name__} has: {', '.join((*own, *others))}",
+        f"{model.__name__} has: {', '.join((*own, *inherited))}",
         f"a guess (`--map COLUMN=` ignores a column): {mapping}",
     )
 

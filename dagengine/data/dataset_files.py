@@ -40,24 +40,20 @@ def named_columns(ending: str, given: Mapping[str, Any], goldens: bool) -> dict[
     kinds: Iterable[type[BaseModel]] = (
         GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
     )
-    known = [f"{name}{ending}" for kind in kinds for name in kind.model_fields]
-    found: dict[str, str] = {}
-    for said, column in given.items():
-        name = said if said in known else _WRITTEN.get(said, said)
+    accepted = [f"{name}{ending}" for kind in kinds for name in kind.model_fields]
+    columns: dict[str, str] = {}
+    for argument, column in given.items():
+        name = argument if argument in accepted else _WRITTEN.get(argument, argument)
         if name == "encoding_type":
-            _require_utf8(column)
+            if (column or "utf-8").lower().replace("_", "-") not in ("utf-8", "utf8", "utf-8-sig"):
+                raise InputError(f"files are read as UTF-8, not as {column!r}: convert the file")
             continue
-        if name not in known:
-            hint = did_you_mean(name, known) or f"it is a field and {ending}, as {known[0]}"
+        if name not in accepted:
+            hint = did_you_mean(name, accepted) or f"it is a field and {ending}, as {accepted[0]}"
             raise TypeError(f"there is no argument {name!r}; {hint}")
         if column:
-            found[column] = name.removesuffix(ending)
-    return found
-
-
-def _require_utf8(encoding: str | None) -> None:
-    if (encoding or "utf-8").lower().replace("_", "-") not in ("utf-8", "utf8", "utf-8-sig"):
-        raise InputError(f"files are read as UTF-8, not as {encoding!r}: convert the file")
+            columns[column] = name.removesuffix(ending)
+    return columns
 
 
 def load_named(
@@ -70,24 +66,19 @@ def load_named(
     field. Raises InputError for a row that is not a case, and for a column of `columns` that no row
     has.
     """
-    found = _columns_of(source)
+    rows = (record.value for record in table_of(source).read())
+    header = {str(key): None for row in rows if isinstance(row, Mapping) for key in row}
     kinds = GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
     fields = {name for kind in kinds for name in kind.model_fields} - set(columns.values())
-    every = {**columns, **{name: name for name in found if name in fields}}
+    every = {**columns, **{name: name for name in header if name in fields}}
     split = {
         column: delimiters[field]
         for column, field in every.items()
-        if field in delimiters and column in found
+        if field in delimiters and column in header
     }
     cases = read_cases(source, map=every, delimiters=split, goldens=goldens, others=False)
     cases.check()
     return list(strict(cases))
-
-
-def _columns_of(source: Any) -> dict[str, None]:
-    """The columns that some row has."""
-    rows = (record.value for record in table_of(source).read())
-    return {str(key): None for row in rows if isinstance(row, Mapping) for key in row}
 
 
 def hugging_face(dataset: Any, split: str | None) -> Any:
@@ -125,8 +116,8 @@ def save_rows(
     """
     if file_type not in _WRITERS:
         raise InputError(f"a data set is saved as {', '.join(_WRITERS)}, not as {file_type!r:.40}")
-    known = {name for kind in GOLDEN_TYPES for name in kind.model_fields}
-    rows = [_row(golden, known) for golden in (*goldens, *cases)]
+    fields = {name for kind in GOLDEN_TYPES for name in kind.model_fields}
+    rows = [_row(golden, fields) for golden in (*goldens, *cases)]
     if not rows:
         raise InputError("No goldens found: the data set has no goldens to save")
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
@@ -158,11 +149,10 @@ def _as_csv(rows: list[dict[str, Any]], file: Any) -> None:
     writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+        for name, value in row.items():
+            if isinstance(value, list | dict):
+                row[name] = json.dumps(value, ensure_ascii=False)
+        writer.writerow(row)
 
 
 _WRITERS: dict[str, Callable[[list[dict[str, Any]], Any], None]] = {

@@ -76,14 +76,14 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
     path = beside(results)
     if not is_there(path):
         return
-    found: dict[int, tuple[str, bytes]] = {}
+    waiting: dict[int, tuple[str, bytes]] = {}
     with open_to_read(path) as file:
         for number, line in enumerate(file, 1):
             index = index_of(line)
             if index is not None and index > last:
-                found[index] = f"{path} line {number}", line
-    for index in sorted(found):
-        yield found[index]
+                waiting[index] = f"{path} line {number}", line
+    for index in sorted(waiting):
+        yield waiting[index]
 
 
 def index_of(line: bytes) -> int | None:

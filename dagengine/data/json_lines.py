@@ -46,16 +46,14 @@ class JsonLines:
     def write_line(self, line: bytes) -> None:
         """Write what `line_of` has made of an object; raises OSError as `write` does."""
         try:
-            self._write_all(memoryview(line))
+            rest = memoryview(line)
+            while rest:  # the system may take less than it is given
+                rest = rest[self._file.write(rest) :]
         except OSError:
             with suppress(OSError):
                 self._file.truncate(self._complete)
             raise
         self._complete += len(line)
-
-    def _write_all(self, rest: memoryview) -> None:
-        while rest:  # the system may take less than it is given
-            rest = rest[self._file.write(rest) :]
 
     def close(self) -> None:
         """Close the file."""

@@ -38,7 +38,7 @@ class Places:
                     f"{len(named)} cases are called {name!r}: write a place ({first}{more}) instead"
                 )
             return named[0]
-        number = _whole(given)
+        number = _whole_number(given)
         if number is None or (self._count and number >= self._count):
             near = difflib.get_close_matches(name, self._by_name, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -46,7 +46,7 @@ class Places:
         return number
 
 
-def _whole(given: Any) -> int | None:
+def _whole_number(given: Any) -> int | None:
     """A whole number from 0, also where a column with gaps has made it 3.0."""
     try:
         number = float(given)

@@ -54,10 +54,10 @@ class Preset(NamedTuple):
 
 def _reference(cell: Any) -> Any:
     """The text that an assertion compares with; without the name of one the cell is the text."""
-    found = _ASSERTION.fullmatch(cell) if isinstance(cell, str) else None
-    if found is None:
+    assertion = _ASSERTION.fullmatch(cell) if isinstance(cell, str) else None
+    if assertion is None:
         return cell
-    negated, kind, least, text = found.groups()
+    negated, kind, least, text = assertion.groups()
     if text is None and not (negated or least or "-" in kind):
         return cell  # a word such as "python"
     if negated or kind not in _COMPARES or text is None:
@@ -155,10 +155,10 @@ def field_like(column: str, fields: Sequence[str]) -> str:
 
 def text_of(messages: list[Any]) -> Any:
     """The contents of messages of a chat as one text; anything else as it is."""
-    contents = [_content(one) for one in messages]
+    contents = [_content(message) for message in messages]
     if not contents or None in contents:
         return messages
-    return "\n\n".join(one for one in contents if one is not None)
+    return "\n\n".join(text for text in contents if text is not None)
 
 
 def _content(message: Any) -> str | None:

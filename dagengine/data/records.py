@@ -102,33 +102,28 @@ def _file(path: Path) -> Table:
         ".csv": (lambda: _cells(path, ","), lambda: sum(1 for _ in _cells(path, ","))),
         ".tsv": (lambda: _cells(path, "\t"), lambda: sum(1 for _ in _cells(path, "\t"))),
         ".json": (lambda: _array(path), lambda: sum(1 for _ in _array(path))),
-        ".parquet": (lambda: _parquet(path), lambda: count_parquet_rows(path)),
+        ".parquet": (
+            lambda: _unless_flawed(path, parquet_rows(path)),
+            lambda: count_parquet_rows(path),
+        ),
     }
     lines = (lambda: _lines(path), lambda: sum(1 for _ in filled_lines(path)))
     read, count = readers.get(path.suffix.lower(), lines)
     if not path.is_file():  # a pipe can be read only once
         return Table(read, 0, lambda: None, str(path))
     if path.suffix.lower() != ".parquet":  # its reader says what is wrong
-        _require_text(path)
+        # The name or the first bytes tell what is no text, before a decoder says something vague.
+        if path.suffix.lower() in _SPREADSHEETS:
+            raise InputError(
+                f"{path} is a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and "
+                f"give that file, {path.with_suffix('.csv')}"
+            )
+        with path.open("rb") as file:
+            start = file.read(4)
+        for begins, what in _OTHERS.items():
+            if start.startswith(begins):
+                raise InputError(f"{path} {what}")
     return Table(read, CHECKED, count, str(path))
-
-
-def _require_text(path: Path) -> None:
-    """Raise InputError for a file that is known by its name or its first bytes to be no text."""
-    if path.suffix.lower() in _SPREADSHEETS:
-        raise InputError(
-            f"{path} is a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and give "
-            f"that file, {path.with_suffix('.csv')}"
-        )
-    with path.open("rb") as file:
-        start = file.read(4)
-    for begins, what in _OTHERS.items():
-        if start.startswith(begins):
-            raise InputError(f"{path} {what}")
-
-
-def _parquet(path: Path) -> Iterator[Record]:
-    return _unless_flawed(path, parquet_rows(path))
 
 
 def _unless_flawed(path: Path, items: Iterable[Any]) -> Iterator[Record]:
@@ -154,12 +149,10 @@ def _lines(path: Path) -> Iterator[Record]:
         except UnicodeDecodeError as error:
             yield Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line); {_UTF_8}")
         except FlawError as error:
-            yield Record(place, problem=_advised(str(error)))
-
-
-def _advised(problem: str) -> str:
-    """A line that is not JSON is often a part of a longer text."""
-    return f"{problem}; {_HINT}" if problem.startswith("not JSON") else problem
+            problem = str(error)
+            # A line that is not JSON is often a part of a longer text.
+            hint = f"; {_HINT}" if problem.startswith("not JSON") else ""
+            yield Record(place, problem=f"{problem}{hint}")
 
 
 def _array(path: Path) -> Iterator[Record]:
@@ -179,11 +172,11 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
         header = next(reader, [])
         if len(set(header)) != len(header):
             raise InputError(f"{path} line 1: two columns have the same name")
-        others = ",;\t|".replace(delimiter, "")  # a quoted name may contain the file's own
-        if len(header) == 1 and (other := next((c for c in others if c in header[0]), "")):
+        separators = ",;\t|".replace(delimiter, "")  # a quoted name may contain the file's own
+        if len(header) == 1 and (separator := next((c for c in separators if c in header[0]), "")):
             raise InputError(
                 f"{path} line 1: one column, {header[0]!r:.80}; {delimiter!r} separates cells of "
-                f"{path.suffix}, not {other!r}{_other_cells(path, other)}"
+                f"{path.suffix}, not {separator!r}{_other_cells(path, separator)}"
             )
         while True:
             place = f"{path} line {reader.line_num + 1}"
@@ -230,9 +223,7 @@ def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
         part = frame.iloc[start : start + BATCH]
         plain = part.astype(object)
         for row in plain.where(part.notna(), None).to_dict("records"):
-            yield {key: _plain(value) for key, value in row.items()}
-
-
-def _plain(value: Any) -> Any:
-    """The list inside an array cell."""
-    return value.tolist() if hasattr(value, "tolist") else value
+            yield {
+                key: (value.tolist() if hasattr(value, "tolist") else value)
+                for key, value in row.items()
+            }

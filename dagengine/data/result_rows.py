@@ -39,8 +39,9 @@ _COLUMNS = (
     ("path", _TEXT),
     ("ended", _TEXT),
     ("steps", _TEXT),
+    ("trace", _TEXT),
 )
-_NESTED = ("failure", "path", "ended", "steps")  # JSON text in their cells
+_NESTED = ("failure", "path", "ended", "steps", "trace")  # JSON text in their cells
 _FULL = (
     "; make room and start the run again: it begins at the first case, but what a store (store=, "
     "--store) has is not asked again"
@@ -72,7 +73,16 @@ class RowWriter:
         self.path = Path(path)
         if self.path.suffix not in _WRITERS:
             raise InputError(f"results go to a .jsonl or a .parquet file, not to {self.path.name}")
-        _require_results(self.path)
+        require_regular(self.path)
+        # A file that is not of results is somebody's: the first write would lose it.
+        try:
+            if is_there(self.path) and self.path.stat().st_size:
+                next(read_rows(self.path, whole=False), None)
+        except InputError as error:
+            raise InputError(
+                f"{self.path} holds no results, and would be overwritten: move it away, or name "
+                f"another file ({error})"
+            ) from None
         self.count = 0
         self._writer: _Writer | None = None
         self._early: EarlyRows | None = None
@@ -146,27 +156,14 @@ class RowWriter:
             hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
             raise InputError(
                 f"cannot write {error.filename or path}: {error.strerror or error}; "
-                f"{self._left()}{hint}"
+                f"{self._rows_left()}{hint}"
             ) from error
 
-    def _left(self) -> str:
+    def _rows_left(self) -> str:
         if self.path.suffix != ".jsonl":
             return f"{self.path} may be unreadable (a .jsonl file keeps every row)"
         rows = self.count + (0 if self._early is None else len(self._early))
         return f"rows of this run in {self.path}: {rows}"
-
-
-def _require_results(path: Path) -> None:
-    """Raise InputError for a file that is not of results: it would be lost."""
-    require_regular(path)
-    try:
-        if is_there(path) and path.stat().st_size:
-            next(read_rows(path, whole=False), None)
-    except InputError as error:
-        raise InputError(
-            f"{path} holds no results, and would be overwritten: move it away, or name another "
-            f"file ({error})"
-        ) from None
 
 
 class _Flat:
@@ -178,7 +175,7 @@ class _Flat:
 
     def write(self, row: dict[str, Any]) -> None:
         for metric in row["metrics"]:
-            flat = {name: row[name] for name in ("index", "case", "hash")} | metric
+            flat = {name: row.get(name) for name in ("index", "case", "hash", "trace")} | metric
             flat |= {name: _json(flat.get(name)) for name in _NESTED}
             self._file.write({name: _utf8(value) for name, value in flat.items()})
 
@@ -213,10 +210,10 @@ def read_rows(
     """
     target = Path(path)
     if target.suffix == ".parquet":
-        found = _parquet(target)
+        values = _parquet(target)
     else:
-        found = _lines(target, whole, holding or (lambda line: True))
-    for place, value in found:
+        values = _lines(target, whole, holding or (lambda line: True))
+    for place, value in values:
         yield row_of(value, place)
 
 
@@ -228,7 +225,7 @@ def _rows() -> TypeAdapter[CaseResult]:
 def row_of(value: Any, place: str) -> CaseResult:
     """The row in a line that was read; raises InputError that names the `place` of the line."""
     try:
-        row = _rows().validate_python(_whole(value))
+        row = _rows().validate_python(_with_implied_outputs(value))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
@@ -263,10 +260,11 @@ def _fits(number: float | None) -> bool:
     return number is None or -_HUGE < number < _HUGE
 
 
-def _whole(row: Any) -> Any:
+def _with_implied_outputs(row: Any) -> Any:
     """The row with the outputs that were left out, as far as it has the form of a row."""
     if isinstance(row, dict) and "hash" in row:
         row["recorded_hash"] = row.pop("hash")
+        row["recorded_trace"] = row.pop("trace", None)
     metrics = row.get("metrics") if isinstance(row, dict) else None
     for metric in metrics if isinstance(metrics, list) else ():
         steps = metric.get("steps") if isinstance(metric, dict) else None

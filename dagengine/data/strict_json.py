@@ -55,7 +55,8 @@ def read_array(text: str) -> list[Any]:
     except json.JSONDecodeError as error:
         raise FlawError(str(error)) from None
     if not isinstance(items, list):
-        raise FlawError(f"it must be one JSON array of objects, not {_kind(items)}")
+        kind = items.message if isinstance(items, _Flaw) else type(items).__name__
+        raise FlawError(f"it must be one JSON array of objects, not {kind}")
     return [_item(item) for item in items]
 
 
@@ -73,17 +74,13 @@ def _item(item: Any) -> Any:
     return item
 
 
-def _kind(value: Any) -> str:
-    return value.message if isinstance(value, _Flaw) else type(value).__name__
-
-
 def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
     """A reader that hands every flaw to `flawed`, and takes what that returns for the value."""
 
     def made(pairs: list[tuple[str, Any]]) -> Any:
-        found = dict(pairs)
-        if len(found) == len(pairs):
-            return found
+        value = dict(pairs)
+        if len(value) == len(pairs):
+            return value
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         return flawed(f"the key {twice!r:.80} is there twice in one object; remove one")
 
@@ -112,8 +109,8 @@ _RAISING, _MARKING = _decoder(_raise), _decoder(_Flaw)
 def python_list(cell: str) -> list[str] | None:
     """The texts of a list as pandas writes it into a table; None for anything else."""
     try:
-        found = ast.literal_eval(cell.strip())
+        value = ast.literal_eval(cell.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    texts = isinstance(found, list) and all(isinstance(one, str) for one in found)
-    return found if texts else None
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return value if texts else None

@@ -78,19 +78,18 @@ class CaseClasses:
             for metric in metrics
             if self.units_of[metric]
         }
-        asked = {
-            u: _NONE if self._plan.units[u].constant else p.asked for u, p in estimates.items()
-        }
+        asked: dict[int, QuestionCount] = {}
+        words: dict[int, QuestionCount] = {}
+        for unit, estimate in estimates.items():
+            constant = self._plan.units[unit].constant
+            asked[unit] = _NONE if constant else estimate.asked
+            words[unit] = _NONE if constant else QuestionCount.exactly(len(estimate.keys))
         chances: dict[int, float] = {}
         for ways in paths.values():
             for unit, chance in ways.chances().items():
                 chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
         sure = frozenset().union(*(ways.sure for ways in paths.values()))
         reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
-        words = {
-            u: QuestionCount.exactly(0 if self._plan.units[u].constant else len(p.keys))
-            for u, p in estimates.items()
-        }
         return CaseClass(
             paths=paths,
             metrics={
@@ -105,7 +104,7 @@ class CaseClasses:
             },
             chances=chances,
             sure=sure,
-            depth=max((path.depth for ways in paths.values() for path in ways.found), default=0)
+            depth=max((ways.depth for ways in paths.values()), default=0)
             + sum(reason.most or 0 for reason in reasons.values()),
         )
 
@@ -114,7 +113,7 @@ class CaseClasses:
         spec = self._plan.metrics[metric].spec
         if not (spec.judged_reason and spec.include_reason):
             return Bounds()
-        ways = paths.found if paths else ()
+        ways = paths.paths if paths else ()
         fails = [path.weight for path in ways if path.fails]
         least = not fails and not _may_turn_away(self._plan, metric)
         return Bounds(int(least), 1 - sum(fails), int(not ways or len(fails) < len(ways)))

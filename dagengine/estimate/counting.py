@@ -17,6 +17,7 @@ from dagengine.estimate.duplicates import EqualQuestions
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.packs import PackWalker, answering
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
+from dagengine.estimate.readings import Readings
 from dagengine.estimate.sampling import Spread, draw
 from dagengine.estimate.values import (
     NO_QUESTIONS,
@@ -98,10 +99,13 @@ class _Counting:
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
+        self.readings = Readings(plan, asked)
 
     def add(self, case: TestCase) -> None:
         case_class, estimates = self.classes.look(case)
         self._count(case_class, estimates)
+        chances = case_class.chances.items()
+        self.readings.add(case, {u: chance * estimates[u].asked.likely for u, chance in chances})
         if self.packs is not None:
             self.travel += self.packs.travel(case, estimates)
 
@@ -234,7 +238,8 @@ class _Counting:
         ]
         if judge in packing[:1]:
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
-        return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
+        cached = min(tokens_in, max(0.0, self.readings.tokens[judge]) * self.factor)
+        return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out, cached)
 
     def _model(self, scope: int) -> int:
         place = self.plan.judge_of(self.plan.scopes[scope].spec.model)
@@ -284,7 +289,7 @@ class _MetricSums:
         if paths is None:
             return
         self.exact &= paths.exact
-        for path in paths.found:
+        for path in paths.paths:
             counts = tuple(estimates[unit].asked.most for unit in path.units)
             rank = sum(float("inf") if n is None else n for n in counts), path.depth
             if rank > self.rank:

@@ -133,11 +133,11 @@ class Lookahead:
         }
         reads = Given(fields, tuple(inputs.items()), case)
         if len(inputs) == len(unit.sources):
-            return self._known(unit, reads)
+            return self._ready(unit, reads)
         asked = unit.node.asked({**dict(fields), **inputs}, self._items)
         return self._guessed(unit, reads, asked), None
 
-    def _known(self, unit: Unit, reads: Given) -> tuple[UnitEstimate, NodeValue | None]:
+    def _ready(self, unit: Unit, reads: Given) -> tuple[UnitEstimate, NodeValue | None]:
         """A unit that reads nothing but what is known."""
         asked = unit.node.asked(dict((*reads.fields, *reads.inputs)), self._items)
         if not (asked.most == 0 or unit.node.asks) or not self._telling[unit.index]:

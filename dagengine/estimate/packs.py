@@ -50,16 +50,16 @@ class PackWalker:
         self._bringing = bringing(plan, judges)
         self._known: dict[object, Travel] = {}
 
-    def travel(self, case: TestCase, found: Mapping[int, UnitEstimate]) -> Travel:
+    def travel(self, case: TestCase, estimates: Mapping[int, UnitEstimate]) -> Travel:
         """How the decisions of one case will travel; what is equal to another case's counts."""
         if not self._deciding:
             return Travel()
         key = tuple(
-            (unit, estimate.forecast, estimate.asked.likely) for unit, estimate in found.items()
+            (unit, estimate.forecast, estimate.asked.likely) for unit, estimate in estimates.items()
         )
         shape = self._known.get(key)
         if shape is None:
-            shape = self._known[key] = self._average(found)
+            shape = self._known[key] = self._average(estimates)
         tokens = text_tokens(state_json(case))
         spared = (shape.questions - shape.requests) * tokens
         return Travel(
@@ -88,7 +88,7 @@ class _Walk:
     """One way through one case, all metrics at once. Time is counted in rounds."""
 
     plan: Plan
-    found: Mapping[int, UnitEstimate]
+    estimates: Mapping[int, UnitEstimate]
     deciding: Mapping[int, Packs]
     bringing: frozenset[int]
     odds: Odds
@@ -103,7 +103,7 @@ class _Walk:
         lacking = {
             metric.index: FORECAST
             for metric in self.plan.metrics
-            if any(self.plan.slots[n].unit not in self.found for n in self._units(metric.slots))
+            if any(self.plan.slots[n].unit not in self.estimates for n in self._units(metric.slots))
         }
         state, now, total = CaseState(self.plan, lacking), 0, Travel()
         while True:
@@ -127,7 +127,7 @@ class _Walk:
         return [number for number in slots if self.plan.slots[number].unit >= 0]
 
     def _start(self, state: CaseState, unit: int, now: int) -> Travel:
-        estimate = self.found[unit]
+        estimate = self.estimates[unit]
         if estimate.forecast.fails:
             state.fail(unit, FORECAST)
         elif not estimate.forecast.rounds:
@@ -146,12 +146,16 @@ class _Walk:
         """What waits leaves; what could be asked already rides along where it has room."""
         packs = self.deciding[self.waiting[0]]
         size = min(packs.questions, most)
-        count = sum(self.found[unit].asked.likely for unit in self.waiting)
+        count = sum(self.estimates[unit].asked.likely for unit in self.waiting)
         requests = math.ceil(count / size)
         room = min(requests * size - count, packs.ahead - sum(self.ridden.values()))
         units = [self.plan.units[unit] for unit in self.deciding if unit not in self.ridden]
         for unit in ahead(state, units):
-            likely = self.found[unit.index].asked.likely if unit.index in self.found else math.inf
+            likely = (
+                self.estimates[unit.index].asked.likely
+                if unit.index in self.estimates
+                else math.inf
+            )
             if 0 < likely <= room:
                 self.ridden[unit.index] = likely
                 room -= likely
@@ -161,7 +165,7 @@ class _Walk:
         return Travel(questions=count, requests=requests)
 
     def _finish(self, state: CaseState, unit: int) -> None:
-        verdict = self.found[unit].forecast.verdict
+        verdict = self.estimates[unit].forecast.verdict
         if verdict is None:
             slot = self.plan.slots[self.plan.units[unit].slots[0]]
             options = options_of(self.plan, slot.metric, unit, self.odds)

@@ -58,27 +58,32 @@ class Paths:
     `sure` units start on every path, `possible` ones on some.
     """
 
-    found: tuple[Path, ...]
+    paths: tuple[Path, ...]
     exact: bool
     sure: frozenset[int]
     possible: frozenset[int]
 
+    @property
+    def depth(self) -> int:
+        """The most questions in a row on a path."""
+        return max((path.depth for path in self.paths), default=0)
+
     def least(self, weight: Sequence[int]) -> int:
         """The least sum of unit weights over all paths."""
         if self.exact:
-            return min(_sum(path.units, weight) * (not path.fails) for path in self.found)
+            return min(_sum(path.units, weight) * (not path.fails) for path in self.paths)
         return _sum(self.sure, weight)
 
     def most(self, weight: Sequence[int]) -> int:
         """The greatest sum of unit weights over all paths."""
         if self.exact:
-            return max(_sum(path.units, weight) for path in self.found)
+            return max(_sum(path.units, weight) for path in self.paths)
         return _sum(self.possible, weight)
 
     def chances(self) -> dict[int, float]:
         """The likelihood of every unit to start."""
         chances = dict.fromkeys(sorted(self.possible), 0.0)
-        for path in self.found:
+        for path in self.paths:
             for unit in path.units:
                 chances[unit] += path.weight
         return {unit: 1.0 if unit in self.sure else chance for unit, chance in chances.items()}

@@ -105,12 +105,17 @@ class MetricEstimate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeEstimate:
-    """One judge over all metrics; tokens are those of the likely calls."""
+    """One judge over all metrics; tokens are those of the likely calls.
+
+    At most so many `cached_tokens` of the input come from caches of prompts: another question of
+    the case begins with them, too. A server without such a cache reads all of them anew.
+    """
 
     judge: str
     calls: float
     input_tokens: float
     output_tokens: float
+    cached_tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +246,17 @@ class Estimate:
         return read / (speeds.read or math.inf) + written / speeds.write
 
 
-def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
+def cost(
+    model: str, input_tokens: float, output_tokens: float, prices: Prices, cached: float = 0.0
+) -> float | None:
     """US dollars; None if the model has no price.
 
-    `prices` of the caller, in US dollars per million tokens, go before the public ones.
+    `prices` of the caller, in US dollars per million tokens, go before the public ones. So many
+    `cached` tokens of the input come from a cache.
     """
     price = find_price(model, prices)
     if price is None:
         return None
-    return (input_tokens * price.input + output_tokens * price.output) / 1_000_000
+    kept = price.input if price.cached is None else price.cached
+    paid = (input_tokens - cached) * price.input + cached * kept + output_tokens * price.output
+    return paid / 1_000_000

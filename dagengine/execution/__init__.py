@@ -2,19 +2,7 @@
 
 from dagengine.execution.cluster.coordinator import Workers
 from dagengine.execution.engine import Engine, Settings
-from dagengine.execution.evaluation import (
-    a_evaluate,
-    evaluate,
-    stream,
-    sync,
-)
+from dagengine.execution.executor import Executor, OnRow, RunObserver
+from dagengine.execution.interrupts import sync
 
-__all__ = [
-    "Engine",
-    "Settings",
-    "Workers",
-    "a_evaluate",
-    "evaluate",
-    "stream",
-    "sync",
-]
+__all__ = ["Engine", "Executor", "OnRow", "RunObserver", "Settings", "Workers", "sync"]

@@ -7,7 +7,6 @@ import os
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -27,13 +26,15 @@ from dagengine.data.converter import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
+from dagengine.execution.executor import RunObserver, Source
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
-from dagengine.execution.runner import AfterCase, Runner
-from dagengine.gateway.budget import Purse
-from dagengine.gateway.gateway import Gateway, Sink
-from dagengine.gateway.host import Asks, current_host, joined_threads
+from dagengine.execution.runner import Runner
+from dagengine.gateway.budget import Account
+from dagengine.gateway.gateway import Asks, Gateway
+from dagengine.gateway.host import current_host, joined_threads
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.gateway.pipeline import Sink
 from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
 from dagengine.graph.example import example_question
 from dagengine.graph.graph import Metric
@@ -42,13 +43,11 @@ from dagengine.judges import as_judge, open_judges
 from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
-from dagengine.results import CaseResult, Spent, Totals, Waiting
+from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, Store, as_store
-from dagengine.test_case import CASE_TYPES, TestCase, read_field
+from dagengine.test_case import CASE_TYPES, TestCase, has_field, read_field
 from dagengine.threads import in_daemon_thread
 
-# What can be evaluated: whatever `read_cases` takes, and data sets.
-Source = Iterable[Any] | AsyncIterable[Any]
 AnyApp = App | Callable[[Any], Any]
 
 
@@ -71,13 +70,13 @@ class Settings(TypedDict, total=False):
     tracer: Any
 
 
-def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
+def check_settings(door: Callable[..., Any], settings: Iterable[str]) -> None:
     """Raise TypeError for a name that a function taking `**settings` does not have."""
     names = names_of(door, Settings.__annotations__)
     accepted = NAMES if door.__name__.endswith("evaluate") else ()
     check_names(
         f"{door.__name__}() has no argument",
-        [name for name in given if name not in accepted],
+        [name for name in settings if name not in accepted],
         names,
     )
 
@@ -86,32 +85,37 @@ def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
 class Asking:
     """What a gateway is made of, by the settings of a run.
 
-    `purse` and `shared` are those of all its processes; a `store` takes the place of `shared`.
+    `account` and `shared` are those of all its processes; a `store` takes the place of `shared`.
     """
 
     limits: Limits
     store: Store | None = None
     sink: Sink | None = None
     spans: NoSpans = NO_SPANS
-    purse: Purse | None = None
+    account: Account | None = None
     shared: Answers | None = None
 
     @classmethod
     def of(cls, settings: Settings, *, at_once: bool = True) -> Asking:
         """Raises InputError for a value of the wrong kind."""
         limits, store = _limits_of(settings.get("limits")), settings.get("store")
+        sink, tracer = settings.get("on_attempt"), settings.get("tracer")
+        if sink is not None and not callable(sink):
+            raise InputError(f"on_attempt must be a function of one Attempt, got {sink!r:.80}")
+        if tracer is not None and not callable(getattr(tracer, "start_span", None)):
+            raise InputError(f"tracer must be an OpenTelemetry tracer, got {tracer!r:.80}")
         return cls(
             limits if at_once else replace(limits, max_in_flight=1),
             None if store is None else as_store(store),
-            _sink_of(settings.get("on_attempt")),
-            _spans_of(settings.get("tracer")),
+            sink,
+            Spans(tracer) if tracer is not None else NO_SPANS,
         )
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Gateway]:
         """The gateway, its store open; raises InputError when the store fails, also later."""
         async with self.store.open() if self.store else nullcontext(self.shared) as stored:
-            yield Gateway(self.limits, self.sink, stored, self.spans, self.purse)
+            yield Gateway(self.limits, self.sink, stored, self.spans, self.account)
 
 
 def _limits_of(limits: object) -> Limits:
@@ -125,12 +129,6 @@ def _limits_of(limits: object) -> Limits:
     )
 
 
-def _sink_of(sink: Any) -> Any:
-    if sink is None or callable(sink):
-        return sink
-    raise InputError(f"on_attempt must be a function of one Attempt, got {sink!r:.80}")
-
-
 def _refuse_own(settings: Settings) -> None:
     """Raise InputError for what an evaluation inside a node cannot have for itself."""
     own = ("limits", "store", "on_attempt", "tracer")
@@ -140,14 +138,6 @@ def _refuse_own(settings: Settings) -> None:
             f"this code is part of an outer run and uses that run's {refused[0]}: leave out "
             f"{refused[0]}= here, and give it to the run"
         )
-
-
-def _spans_of(tracer: Any) -> NoSpans:
-    if tracer is None:
-        return NO_SPANS
-    if callable(getattr(tracer, "start_span", None)):
-        return Spans(tracer)
-    raise InputError(f"tracer must be an OpenTelemetry tracer, got {tracer!r:.80}")
 
 
 class Engine:
@@ -191,12 +181,12 @@ class Engine:
     @property
     def totals(self) -> Totals:
         """What was asked and used so far."""
-        return self._gateway.totals
+        return self._gateway.run.totals
 
     @property
     def waiting(self) -> Sequence[Waiting]:
         """The questions that wait to be asked again at this moment."""
-        return self._gateway.waiting
+        return self._gateway.run.waiting
 
     @property
     def gateway(self) -> Asks:
@@ -205,19 +195,24 @@ class Engine:
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """The same by metric, node and judge."""
-        return self._gateway.spent
+        """Spending by metric, node and judge."""
+        return self._gateway.run.spent
 
     @property
     def limits(self) -> Limits:
         """The limits that hold for all of it."""
-        return self._gateway.limits
+        return self._gateway.run.limits
 
     @property
     def store(self) -> str | None:
         """The file of answers, if there is one."""
         store = self._asking.store
         return None if store is None else str(store.path)
+
+    @property
+    def waits_for_cases(self) -> bool:
+        """Cases may come from an async source."""
+        return True
 
     @property
     def asked_judges(self) -> list[Judge]:
@@ -243,7 +238,7 @@ class Engine:
                 foreign = any(unit.foreign for unit in self.plan.units)
                 with joined_threads() if foreign else nullcontext():
                     async with open_judges(needed):
-                        await self._gateway.meet(needed)
+                        await self._gateway.run.meet(needed)
                         yield
         except BaseExceptionGroup as group:
             raise only(group) from None
@@ -286,31 +281,28 @@ class Engine:
         """Take over what `constants` gave in another process."""
         self._constants.preload(constants)
 
-    def join(self, purse: Purse, answers: Answers | None = None) -> None:
-        """Spend from the purse of several processes, and share their answers; before `open`."""
-        self._asking = replace(self._asking, purse=purse, shared=answers)
+    def join(self, account: Account, answers: Answers | None = None) -> None:
+        """Spend from the account of several processes, and share their answers; before `open`."""
+        self._asking = replace(self._asking, account=account, shared=answers)
 
     async def judge(
         self,
         cases: Iterable[Item] | AsyncIterable[Item],
-        on_row: Callable[[CaseResult], None],
-        after: AfterCase | None = None,
-        finished: Callable[[CaseResult], None] | None = None,
-        last: Callable[[], Awaitable[None]] | None = None,
+        observer: RunObserver,
+        first: int = 0,
+        step: int = 1,
     ) -> None:
         """Open, judge every case, and close; raises what `open` and `run` raise.
 
-        `last` is called when every case has its row, and may ask more. Inside a node it works on
-        the event loop of the node's run, from whatever loop.
+        Inside a node it works on the event loop of the node's run, from whatever loop.
         """
 
         async def work() -> None:
             async with self.open():
-                await self.run(cases, on_row, after=after, finished=finished)
-                if last is not None:
-                    await last()
+                await self.run(cases, observer, first, step)
+                await observer.all_judged()
 
-        if self._host is None or self._host.home.is_here:
+        if self._host is None or self._host.loop.is_here:
             await work()
         else:
             await in_daemon_thread(partial(self._host.call, work))
@@ -318,25 +310,20 @@ class Engine:
     async def run(
         self,
         cases: Iterable[Item] | AsyncIterable[Item],
-        on_row: Callable[[CaseResult], None],
+        observer: RunObserver,
         first: int = 0,
         step: int = 1,
-        after: AfterCase | None = None,
-        finished: Callable[[CaseResult], None] | None = None,
     ) -> None:
         """Judge every case; rows come in the order of the cases, numbered from `first` on
         in steps of `step`.
 
-        `after` is called with every case that was judged, before its row is handed out. `finished`
-        takes every row immediately, also one that has to wait for an earlier one.
         Raises InputError when the cases cannot have what is read, or when their source breaks
         off: what came before is handed out first.
         """
         runner = Runner(
-            self.plan, self.judges, self._gateway, on_row, self._app,
-            spans=self._gateway.spans, constants=self._constants, first=first,
-            step=step,
-            at_once=self._at_once, after=after, finished=finished,
+            self.plan, self.judges, self._gateway, observer, self._app,
+            spans=self._gateway.run.spans, constants=self._constants, first=first,
+            step=step, at_once=self._at_once,
         )  # fmt: skip
         try:
             with rare_collections():
@@ -393,8 +380,7 @@ def check_cases(plan: Plan, items: Sequence[Item]) -> None:
     kinds: dict[Any, None] = dict.fromkeys(CASE_OF.get(type(item), type(item)) for item in items)
     for unit in plan.units:
         for path in unit.reads:
-            name = path.partition(".")[0]
-            if kinds and not any(name in kind.model_fields for kind in kinds):
+            if kinds and not any(has_field(kind, path) for kind in kinds):
                 names = " and ".join(sorted(kind.__name__ for kind in kinds))
                 raise InputError(
                     f"node {unit.name!r} reads `{path}`, but the test cases "

@@ -39,7 +39,8 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     part = plan.scopes[scope]
     reached = [plan.slots[number] for number in part.terminals if number in values]
     if not reached:
-        return Grade(None, _no_terminal(part.spec.name), None, ())
+        message = "the path ended without a score"
+        return Grade(None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, ())
     if len(reached) > 1 and part.spec.combine == "error":
         names = ", ".join(repr(slot.name) for slot in reached)
         message = f"{len(reached)} scores were reached, but combine='error' allows one: {names}"
@@ -59,11 +60,6 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     # A node's own `success` counts only with its own score, not with a combined one.
     own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
     return Grade(combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
-
-
-def _no_terminal(metric: str) -> Failure:
-    message = "the path ended without a score"
-    return Failure(OutcomeKind.CODE_ERROR, metric, message)
 
 
 def is_strict(spec: MetricSpec, done: Grade) -> bool:
@@ -115,24 +111,25 @@ def ended_at(
 
 def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | None:
     """The reasons that nodes recorded on the path taken, in topological order, as one text."""
-    parts: list[str] = []
-    spoke = [n for n in slots if n in values and plan.slots[n].kind == "node"]
-    spoke = [n for n in spoke if values[n].reason or values[n].verdict is not None]
+    ran = [number for number in slots if number in values and plan.slots[number].kind == "node"]
+    speaking = [values[n] for n in ran if values[n].reason or values[n].verdict is not None]
     # What a node says of a value that it only prepared is for its step.
-    deciding = [n for n in spoke if (values[n].score, values[n].verdict) != (None, None)]
-    spoke = deciding or spoke
-    if len(spoke) == 1 and values[spoke[0]].verdict is None:  # it wrote the whole reason
-        return values[spoke[0]].reason
-    for number in slots:
-        value, slot = values.get(number), plan.slots[number]
-        if value is None or slot.kind != "node":
-            continue
-        reason = f": {value.reason}" if value.reason else ""
-        if value.verdict is not None:
-            parts.append(f"{slot.name} → {value.verdict}{reason}")
-        elif value.score is not None and (slot.grades or reason):
-            parts.append(f"{slot.name} → {value.score:.4g}{reason}")
-    return "\n".join(parts) or None
+    deciding = [value for value in speaking if (value.score, value.verdict) != (None, None)]
+    reasons = deciding or speaking
+    if len(reasons) == 1 and reasons[0].verdict is None:  # it wrote the whole reason
+        return reasons[0].reason
+    lines = [_line(plan.slots[number], values[number]) for number in ran]
+    return "\n".join(filter(None, lines)) or None
+
+
+def _line(slot: PlanSlot, value: NodeValue) -> str | None:
+    """What a node decided or how it scored, and why; None where it only prepared a value."""
+    reason = f": {value.reason}" if value.reason else ""
+    if value.verdict is not None:
+        return f"{slot.name} → {value.verdict}{reason}"
+    if value.score is not None and (slot.grades or reason):
+        return f"{slot.name} → {value.score:.4g}{reason}"
+    return None
 
 
 def _steps(
@@ -153,36 +150,28 @@ def _steps(
         if number in values:
             steps.append(step_of(slot.name, kind, values[number], took))
         elif number == failed and failure is not None:
-            steps.append(_broken(slot.name, kind, failure, took))
+            message, asked = failure.message, failure.asked
+            step = Step(slot.name, kind, failure.kind, reason=message, asked=asked, seconds=took)
+            steps.append(step)
     return tuple(steps)
-
-
-def _broken(name: str, kind: str, failure: Failure, seconds: float | None) -> Step:
-    return Step(
-        name, kind, failure.kind, reason=failure.message, asked=failure.asked, seconds=seconds
-    )
 
 
 def step_of(name: str, kind: str, value: NodeValue, seconds: float | None = None) -> Step:
     """What a node gave, as a result tells it."""
-    seen = value.value
-    return Step(
-        name, kind, OutcomeKind.OK, _shown(seen), value.verdict, value.reason,
-        value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
-        value.confidence, value.asked, value.odds or None, _known(item_odds(seen)), seconds,
-        value.mass,
-    )  # fmt: skip
-
-
-def _shown(seen: Any) -> Any:
+    seen, odds = value.value, item_odds(value.value)
     if type(seen) is not Judgement:
-        return step_output(seen)
-    verdict = {"verdict": seen.verdict}
-    return verdict if seen.reason is None else {**verdict, "reason": seen.reason}
-
-
-def _known(odds: tuple[Odds | None, ...]) -> tuple[Odds | None, ...]:
-    return tuple(pairs or None for pairs in odds) if any(odds) else ()
+        output = step_output(seen)
+    elif seen.reason is None:
+        output = {"verdict": seen.verdict}
+    else:
+        output = {"verdict": seen.verdict, "reason": seen.reason}
+    return Step(
+        name, kind, OutcomeKind.OK, output, value.verdict, value.reason,
+        value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
+        value.confidence, value.asked, value.odds or None,
+        tuple(pairs or None for pairs in odds) if any(odds) else (), seconds, value.mass,
+        value.spans,
+    )  # fmt: skip
 
 
 def item_odds(seen: Any) -> tuple[Odds | None, ...]:

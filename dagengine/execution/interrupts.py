@@ -1,4 +1,4 @@
-"""Ctrl-C while a run continues: it is cancelled once, and has a moment to put its things away."""
+"""Runs for callers without an event loop, and Ctrl-C: it cancels a run once, which then closes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
+import sniffio
 from anyio.abc import TaskStatus
+from anyio.from_thread import start_blocking_portal
+
+from dagengine.gateway.host import current_host
 
 R = TypeVar("R")
 
@@ -61,3 +65,31 @@ async def interruptible(work: Callable[[], Awaitable[R]]) -> R:
     if failure is not None:
         raise failure
     return results[0]
+
+
+def sync(make: Callable[[], Awaitable[R]]) -> R:
+    """Run a coroutine function to its end, also from inside a running event loop.
+
+    A running loop is left as it is: the work gets a thread and its own loop. Inside a
+    node's own code the work joins the node's run (see `gateway.host`).
+
+    An interrupt (Ctrl-C) cancels the work, lets it clean up, and is raised as KeyboardInterrupt.
+    Another one a second later ends the process immediately.
+    """
+
+    async def main() -> R:
+        return await make()
+
+    host = current_host()
+    if host is not None:
+        return host.call(main)
+    try:
+        sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
+    with start_blocking_portal() as portal:
+        work = portal.start_task_soon(main)
+        try:
+            return work.result()
+        finally:
+            work.cancel()  # an interrupt ends the run in the other thread, too

@@ -21,8 +21,10 @@ from dagengine.errors import (
 )
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.answering import is_cancelled
-from dagengine.gateway.host import Asks, Host
-from dagengine.gateway.packs.packing import Hold
+from dagengine.gateway.gateway import Asks
+from dagengine.gateway.host import Host
+from dagengine.gateway.packs.packing import Participant
+from dagengine.gateway.request import Request
 from dagengine.graph.first_step import first_step
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
@@ -73,24 +75,30 @@ def judged(
     unit: Unit,
     gateway: Asks,
     judges: Sequence[Judge],
-    given: Callable[[], Given],
+    read: Callable[[], Given],
     place: int,
-    hold: Hold | None = None,
+    participant: Participant | None = None,
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants.
 
-    Its questions go before those of a greater `place`; with a `hold` they travel with others.
+    Its questions go before those of a greater `place`; with a `participant` they may
+    travel with others.
     """
     if unit.node.panel is None:
-        ask = GatewayAsk(gateway, judges[unit.judges[0]], asker_of(unit), place, None, hold)
-        return _isolated(unit, ask, given)
+        judge = judges[unit.judges[0]]
+        ask = GatewayAsk(
+            gateway, judge, asker_of(unit), place, None, participant, unit.shares
+        )  # fmt: skip
+        return _isolated(unit, ask, read)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
         judge = judges[unit.judges[ballot.judge]]
-        ask = GatewayAsk(gateway, judge, asker_of(unit), place, ballot, hold)
-        return await _isolated(unit, ask, given)
+        ask = GatewayAsk(
+            gateway, judge, asker_of(unit), place, ballot, participant, unit.shares
+        )  # fmt: skip
+        return await _isolated(unit, ask, read)
 
-    return _polled(unit.node.panel.poll(), cast, hold)
+    return _polled(unit.node.panel.poll(), cast, participant)
 
 
 def asker_of(unit: Unit) -> tuple[str, str]:
@@ -99,12 +107,12 @@ def asker_of(unit: Unit) -> tuple[str, str]:
 
 
 async def _polled(
-    poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]], hold: Hold | None
+    poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]], participant: Participant | None
 ) -> NodeValue | Failure:
     """What a panel comes to."""
     ballots = next(poll)
     while True:
-        outcomes = await together(cast, ballots, hold=hold)
+        outcomes = await together(cast, ballots, participant=participant)
         try:
             ballots = poll.send(outcomes)
         except StopIteration as end:
@@ -159,12 +167,22 @@ class GatewayAsk:
     """What one running node asks with: a judge of its unit, through the gateway.
 
     Questions are counted for `asker`, a metric and one of its nodes. `place` is that of the
-    node's case. With a `ballot` every question is one vote of several, with a `hold` decisions
-    travel with others of the case.
+    node's case. With a `ballot` every question is one vote of several, with a
+    `participant` decisions travel with others of the case. `shares` are the fields that other
+    questions of the plan begin with, too.
     """
 
     __slots__ = (
-        "_asker", "_ballot", "_gateway", "_hold", "_judge", "_place", "answers", "asked", "usage",
+        "_asker",
+        "_ballot",
+        "_gateway",
+        "_judge",
+        "_participant",
+        "_place",
+        "_shares",
+        "answers",
+        "asked",
+        "usage",
     )  # fmt: skip
 
     def __init__(
@@ -174,9 +192,11 @@ class GatewayAsk:
         asker: tuple[str, str],
         place: int = 0,
         ballot: Ballot | None = None,
-        hold: Hold | None = None,
+        participant: Participant | None = None,
+        shares: tuple[str, ...] = (),
     ) -> None:
-        self._hold = hold
+        self._participant = participant
+        self._shares = shares
         self._gateway = gateway
         self._judge = judge
         self._asker = asker
@@ -188,18 +208,28 @@ class GatewayAsk:
 
     def host(self) -> Host:
         """What the node's own code asks through: the same gateway, the same kind of vote."""
-        return Host(self._gateway, self._judge, self._own, self._place, self._hold)
+        return Host(self._gateway, self._judge, self._own, self._place, self._participant)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        judge, own = addressed(self._judge, self._own(question))
-        self._note_asked(self._gateway.stored_as(judge, own))
-        return self._noted(await self._gateway.ask(judge, own, self._place, self._held(judge)))
+        request = self._request(question)
+        try:
+            answer = await self._gateway.answer(request)
+        finally:
+            self._note_asked(request)
+        return self._noted(answer)
 
-    def _held(self, judge: Judge) -> Hold | None:
-        """With whom questions to a judge travel: those of a writer always go alone."""
-        return None if judge.capabilities.packs is None else self._hold
+    def _request(self, question: Question[Any], place: int | None = None) -> Request:
+        """The question with its context; raises UnsupportedError where nobody can answer it."""
+        judge, own = self._judge, self._own(question, place)
+        if judge.capabilities.decides:
+            judge, own = addressed(judge, own)
+        # Questions of a judge that takes one at a time, as a writer does, always go alone.
+        participant = None if judge.capabilities.packs is None else self._participant
+        return Request(judge, own, self._place, participant)
 
-    def _note_asked(self, key: str | None) -> None:
+    def _note_asked(self, request: Request) -> None:
+        """Note what a store has the question under, as it was put in the end."""
+        key = self._gateway.run.stored_as(request.judge, request.question)
         if key is not None:
             self.asked.append(key)
 
@@ -212,30 +242,28 @@ class GatewayAsk:
         """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
             question = self._ballot.question(question, place)
-        return question.asked_for(self._asker)
+        return question.asked_for(self._asker, self._shares)
 
-    def _noted(self, answer: Answer[T]) -> Answer[T]:
+    def _noted(self, answer: Answer[Any]) -> Answer[Any]:
         self.usage += answer.usage
         self.answers.append(answer.raw)
         return answer
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        keys: dict[int, str | None] = {}
+        requests: dict[int, Request] = {}
 
-        async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
-            keys[place] = None
+        async def ask(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
-                judge, own = addressed(self._judge, self._own(question, place))
-                keys[place] = self._gateway.stored_as(judge, own)
-                return await self._gateway.ask(judge, own, self._place, self._held(judge))
+                request = requests[place] = self._request(question, place)
+                return await self._gateway.answer(request)
             except JudgeError as error:
                 return error
 
         answers = await together(
-            one, questions, self._gateway.limits.max_in_flight, hold=self._hold
+            ask, questions, self._gateway.run.limits.max_in_flight, participant=self._participant
         )
-        for place in range(len(keys)):
-            self._note_asked(keys[place])
+        for place in sorted(requests):
+            self._note_asked(requests[place])
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
@@ -267,34 +295,34 @@ async def together(
     work: Callable[[int, X], Awaitable[R]],
     things: Iterable[X],
     most: int | None = None,
-    hold: Hold | None = None,
+    participant: Participant | None = None,
 ) -> list[R]:
     """What `work` makes of every (place, thing), at most so many at once.
 
     A thing is only made when its work begins. Each of those at once is its own strand for
-    the `hold`; the last to end is that which continues.
+    the `participant`; the last to end is that which continues.
     """
     results: dict[int, R] = {}
     coming = enumerate(things)
     strands = 0
 
-    async def one(place: int, thing: X) -> None:
+    async def work_on(place: int, thing: X) -> None:
         nonlocal strands
         results[place] = await work(place, thing)
         for place, thing in coming:
             results[place] = await work(place, thing)
-        if hold is not None and strands > 1:
+        if participant is not None and strands > 1:
             strands -= 1
-            hold.split(-1)
+            participant.split(-1)
 
     try:
         async with anyio.create_task_group() as group:
             for place, thing in itertools.islice(coming, most):
-                group.start_soon(one, place, thing)
+                group.start_soon(work_on, place, thing)
                 strands += 1
-            if hold is not None and strands > 1:
-                hold.split(strands - 1)
+            if participant is not None and strands > 1:
+                participant.split(strands - 1)
     finally:
-        if hold is not None and strands > 1:  # some were stopped
-            hold.split(1 - strands)
+        if participant is not None and strands > 1:  # some were stopped
+            participant.split(1 - strands)
     return [results[place] for place in range(len(results))]

@@ -148,7 +148,7 @@ class _Enumeration:
         skipped: Mapping[int, Failure],
     ) -> None:
         self._plan, self._metric, self._others = plan, metric, skipped
-        self._known, self._opened, self._fixed = judged, opened, fixed
+        self._judged, self._opened, self._fixed = judged, opened, fixed
         self._found: dict[tuple[Any, float, bool], float] = {}
         self._followed = 0
         self._unknown: list[float] = []
@@ -169,7 +169,7 @@ class _Enumeration:
         while state.ready:
             number = min(state.ready)
             state.ready.remove(number)
-            unit, value = self._plan.units[number], self._known.get(number)
+            unit, value = self._plan.units[number], self._judged.get(number)
             if value is None or self._reads_otherwise(unit, choices):
                 self._unknown.append(mass)
                 return
@@ -195,7 +195,7 @@ class _Enumeration:
     def _reads_otherwise(self, unit: Unit, choices: Mapping[int, Any]) -> bool:
         """Whether a node read a verdict that this path does not have."""
         return any(
-            source in choices and choices[source] != _said(self._known[source])
+            source in choices and choices[source] != _read_as(self._judged[source])
             for _, source, _ in unit.sources
         )
 
@@ -216,7 +216,7 @@ class _Enumeration:
         )
 
 
-def _said(value: NodeValue) -> Any:
+def _read_as(value: NodeValue) -> Any:
     """What readers of a node saw of its answer."""
     return value.verdict if value.verdict is not None else value.value
 

@@ -119,7 +119,8 @@ class _Walk:
         if any(source not in self.settled for source in awaited):
             return
         after = [self.live[number], *(self.settled[source] for source in awaited)]
-        precedence = _after(max(after), number)
+        latest = max(after)
+        precedence = (number,) if not latest or number > latest[0] else (*latest, number)
         if number in self.values or number in self.failures or number in self.ready:
             heapq.heappush(self.heap, (precedence, _VALUE, number))
 
@@ -141,14 +142,9 @@ class _Walk:
         if self.lost[number] == slot.causes:
             heapq.heappush(self.heap, (precedence, _DEAD, number))
         elif slot.tangle:
-            for member in unsupported(self.plan, slot.tangle, self._is_open, self._is_live):
+            still_open, live = (lambda slot: slot not in self.settled), self.live.__contains__
+            for member in unsupported(self.plan, slot.tangle, still_open, live):
                 heapq.heappush(self.heap, (precedence, _DEAD, member))
-
-    def _is_open(self, number: int) -> bool:
-        return number not in self.settled
-
-    def _is_live(self, number: int) -> bool:
-        return number in self.live
 
     def _now_dead(self, number: int, precedence: Precedence) -> None:
         if number in self.live or number in self.settled:
@@ -168,8 +164,3 @@ class _Walk:
         owner = self.plan.scopes[slot.scope].owner
         if owner != NONE:
             self._look(owner)
-
-
-def _after(latest: Precedence, number: int) -> Precedence:
-    """The precedence of a slot whose dependencies end with `latest`."""
-    return (number,) if not latest or number > latest[0] else (*latest, number)

@@ -11,7 +11,7 @@ import anyio
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import DagengineError
 from dagengine.execution.node_run import judged
-from dagengine.gateway.host import Asks
+from dagengine.gateway.gateway import Asks
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.urgency import FIRST
 from dagengine.graph.values import Given, NodeValue

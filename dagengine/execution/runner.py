@@ -13,7 +13,6 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ import anyio
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
+from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.node_run import GatewayAsk, given_of, judged, questions_of
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
@@ -29,9 +29,9 @@ from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
 from dagengine.execution.speculation import ahead, bringing, deciding
-from dagengine.execution.workers import Seat, Work, Workers
-from dagengine.gateway.host import Asks
-from dagengine.gateway.packs.packing import Ahead, Hold, Packing
+from dagengine.execution.workers import Work, Workers, WorkerScope
+from dagengine.gateway.gateway import Asks
+from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import FIRST
 from dagengine.gateway.waits import Resting
@@ -41,29 +41,13 @@ from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 
-Emit = Callable[[CaseResult], None]
-AskUnit = Callable[[Unit, Callable[[], Given]], Awaitable[NodeValue | Failure]]
 Item = TestCase | Golden | ConversationalGolden | InvalidCase
 
 # Rows that may wait for an earlier one; beyond it no new case is admitted.
 _REORDER = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCase:
-    """A case that has its results: what its nodes gave, and how to ask a unit once more."""
-
-    index: int
-    case: TestCase
-    state: CaseState
-    ask: AskUnit
-
-
-AfterCase = Callable[[JudgedCase], None]
-"""What takes note of a case when it has its results, before its row is handed out."""
-
-
-class _Run:
+class _ActiveCase:
     """One case in progress."""
 
     __slots__ = ("began", "case", "deadline", "index", "packing", "scopes", "span", "state")
@@ -88,7 +72,7 @@ class _Units:
 
     def __init__(self, most: int, resting: Resting) -> None:
         """At most so many are at work, and one more for each question that is `resting`."""
-        self.ready: list[tuple[int, tuple[bool, int], int, _Run]] = []
+        self.ready: list[tuple[int, tuple[bool, int], int, _ActiveCase]] = []
         self.at_work = 0
         self._most, self._resting = most, resting
 
@@ -105,7 +89,7 @@ class Runner:
         plan: Plan,
         judges: Sequence[Judge],
         gateway: Asks,
-        emit: Emit,
+        observer: RunObserver,
         app: App | None = None,
         *,
         spans: NoSpans = NO_SPANS,
@@ -113,17 +97,14 @@ class Runner:
         first: int = 0,
         step: int = 1,
         at_once: bool = True,
-        after: AfterCase | None = None,
-        finished: Emit | None = None,
     ) -> None:
-        """`judges` are in the order of `plan.models`; `emit` gets rows in order.
+        """`judges` are in the order of `plan.models`; `observer` follows the run.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
         the index of the first case, `step` how far the next one is from it. Without `at_once`
-        one node runs at a time. `after` gets every case that has its results.
-        `finished` gets every row at once.
+        one node runs at a time.
         """
-        self._after = after
+        self._observer = observer
         self._spans = spans
         self._work = self._outcome if spans is NO_SPANS else self._traced
         self._plan = plan
@@ -132,8 +113,8 @@ class Runner:
         self._judges = judges
         self._constants = constants or RunOnce(plan)
         self._source: Source[Item] = PulledSource(())
-        most = gateway.limits.max_in_flight
-        self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.resting)
+        most = gateway.run.limits.max_in_flight
+        self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.run.resting)
         # What a case begins with.
         kinds = {plan.units[unit].node.asks for unit in CaseState(plan).ready}
         self._begins = [self._asking if asks else self._plain for asks in sorted(kinds)]
@@ -143,7 +124,7 @@ class Runner:
         self._admitted, self._every = first, step
         # Enough for units that ask, for those that do not, and for those whose questions wait.
         self._workers = Workers(self, 4 * most + 32 if at_once else 1)
-        self._rows = RowsInOrder(emit, first, finished, step)
+        self._rows = RowsInOrder(observer, first, step)
         # Units that may bring a question for a pack.
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
@@ -155,7 +136,7 @@ class Runner:
         Raises InputError, after that, when the source broke off.
         """
         try:
-            with self._gateway.resting.telling(self._workers.wake):
+            with self._gateway.run.resting.telling(self._workers.wake):
                 async with anyio.create_task_group() as group:
                     if isinstance(cases, AsyncIterable):
                         self._source = fed = FedSource(cases)
@@ -203,6 +184,15 @@ class Runner:
 
     def next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
+        # Three kinds of work, in this order:
+        #
+        #     source ──admit──▶ golden ──app──▶ case ──ready──▶ plain units  ─┐
+        #        ▲                               ▲              asking units ─┴─▶ a worker
+        #        └── only if nothing is ready    └── what they make ready ◀──────┘
+        #
+        # A case is admitted only if no other work is there. So the cases in progress are as few as
+        # keep the workers busy, and memory does not grow with the data set. Units of earlier cases
+        # go first, which ends cases instead of beginning them: their rows can leave.
         while not (self._plain.ready or self._asking.ready or self._goldens):
             if not self._may_begin or not self._admit():
                 return None
@@ -213,10 +203,10 @@ class Runner:
         units = self._first()
         if units is None:
             return None
-        _, _, unit, run = heapq.heappop(units.ready)
+        _, _, unit, active = heapq.heappop(units.ready)
         units.at_work += 1
         self._workers.wake()
-        return partial(self._step, run, self._plan.units[unit])
+        return partial(self._step, active, self._plan.units[unit])
 
     def _admit(self) -> bool:
         """Take one more case; False when there is none (now)."""
@@ -227,8 +217,10 @@ class Runner:
         self._open += 1
         self._admitted += self._every
         if isinstance(item, InvalidCase):
-            failure = Failure(OutcomeKind.INVALID_CASE, "data set", str(item))
-            self._fail_case(index, item.name, failure)
+            skipped = item.nothing_to_judge
+            kind = OutcomeKind.SKIPPED if skipped else OutcomeKind.INVALID_CASE
+            failure = Failure(kind, "data set", item.message if skipped else str(item))
+            self._fail_case(index, item.name, failure, item.test_case)
         elif isinstance(item, Golden | ConversationalGolden):
             self._goldens.append((index, item))
             self._completing += 1
@@ -237,29 +229,31 @@ class Runner:
         return True
 
     def _deadline(self) -> float:
-        limit = self._gateway.limits.case_timeout
+        limit = self._gateway.run.limits.case_timeout
         return math.inf if limit is None else anyio.current_time() + limit
 
     def _start(self, index: int, case: TestCase, deadline: float) -> None:
         state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
-        run = _Run(index, case, state, deadline, self._spans.case(index, case))
+        active = _ActiveCase(index, case, state, deadline, self._spans.case(index, case))
         if self._bringing:
-            run.packing = Packing(partial(self._riders, run), self._park)
-        self._queue(run)
+            active.packing = Packing(partial(self._riders, active), self._park)
+        self._queue(active)
         if state.finished:
-            self._finish(run, run.state.results())
+            self._finish(active, active.state.results())
 
-    def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
-        self._spans.end(run.span, results)
-        label, took = case_label(run.case, run.index), time.perf_counter() - run.began
-        self._close(CaseResult(run.index, label, results, run.case, seconds=took))
+    def _finish(self, active: _ActiveCase, results: tuple[MetricResult, ...]) -> None:
+        self._spans.end(active.span, results)
+        label, took = case_label(active.case, active.index), time.perf_counter() - active.began
+        self._close(CaseResult(active.index, label, results, active.case, seconds=took))
 
     def _fail_case(self, index: int, label: str, failure: Failure, golden: Any = None) -> None:
         """The row of a case that no metric can run on."""
         state = CaseState(self._plan, {metric.index: failure for metric in self._plan.metrics})
         self._close(CaseResult(index, label, state.results(), golden))
 
-    async def _complete(self, index: int, golden: Golden | ConversationalGolden, _: Seat) -> None:
+    async def _complete(
+        self, index: int, golden: Golden | ConversationalGolden, _: WorkerScope
+    ) -> None:
         """Have the app complete a golden, then begin with the case."""
         deadline, outcome = self._deadline(), None
         with anyio.CancelScope(deadline=deadline):
@@ -273,7 +267,7 @@ class Runner:
             self._start(index, outcome, deadline)
 
     def _too_long(self) -> str:
-        return f"the case took longer than its {self._gateway.limits.case_timeout} s"
+        return f"the case took longer than its {self._gateway.run.limits.case_timeout} s"
 
     def _missing(self, case: TestCase) -> dict[int, Failure]:
         """Metrics that are certain to read a field that the case does not have."""
@@ -294,25 +288,25 @@ class Runner:
                 failures[scope.index] = Failure(OutcomeKind.SKIPPED, scope.spec.name, why)
         return failures
 
-    def _queue(self, run: _Run) -> None:
-        for unit in run.state.cancel:
-            if unit in run.scopes:
-                run.scopes[unit].cancel()
+    def _queue(self, active: _ActiveCase) -> None:
+        for unit in active.state.cancel:
+            if unit in active.scopes:
+                active.scopes[unit].cancel()
             else:  # queued, but not started
                 ready = self._like(unit).ready
-                ready[:] = [e for e in ready if e[3] is not run or e[2] != unit]
+                ready[:] = [e for e in ready if e[3] is not active or e[2] != unit]
                 heapq.heapify(ready)
-                run.state.cancelled(unit)
-                if run.packing is not None and unit in self._bringing:
-                    run.packing.gone()
-        run.state.cancel.clear()
+                active.state.cancelled(unit)
+                if active.packing is not None and unit in self._bringing:
+                    active.packing.gone()
+        active.state.cancel.clear()
         # Last: a unit that is wanted again after all is ready once more.
-        for unit in run.state.ready:
+        for unit in active.state.ready:
             urgency = self._plan.units[unit].urgency
-            heapq.heappush(self._like(unit).ready, (run.index, urgency, unit, run))
-            if run.packing is not None and unit in self._bringing:
-                run.packing.ready()
-        run.state.ready.clear()
+            heapq.heappush(self._like(unit).ready, (active.index, urgency, unit, active))
+            if active.packing is not None and unit in self._bringing:
+                active.packing.ready()
+        active.state.ready.clear()
 
     def _like(self, unit: int) -> _Units:
         """The units of its kind."""
@@ -323,28 +317,32 @@ class Runner:
         self._asking.at_work -= change
         self._workers.park(change)
 
-    async def _step(self, run: _Run, unit: Unit, seat: Seat) -> None:
+    async def _step(self, active: _ActiveCase, unit: Unit, worker: WorkerScope) -> None:
         """Run one unit and take the consequences."""
-        state, number = run.state, unit.index
-        hold = None if run.packing is None else self._hold(run.packing, unit)
+        state, number = active.state, unit.index
+        participant = None
+        if active.packing is not None and number in self._bringing:  # it keeps the packs waiting
+            participant = Participant(active.packing)
         began = time.perf_counter()
-        scope = run.scopes[number] = seat.scope(run.deadline)
+        scope = active.scopes[number] = worker.scope(active.deadline)
         outcome = None
         try:
             if not scope.cancel_called:  # its time was not over before it began
-                outcome = await self._work(run, unit, hold)
+                outcome = await self._work(active, unit, participant)
         except BaseException as error:
-            if not seat.stopped(error):
+            if not worker.stopped(error):
                 raise
         else:
-            seat.left()
-        del run.scopes[number]
+            worker.ended()
+        # From here on nothing waits until the consequences are drawn: no other worker sees a unit
+        # that has ended and is still counted as at work, or a case whose next units are missing.
+        del active.scopes[number]
         state.seconds[number] = time.perf_counter() - began
         self._like(number).at_work -= 1
         if state.finished:
-            _end(hold)
+            _end(participant)
             return
-        if outcome is None and anyio.current_time() >= run.deadline:
+        if outcome is None and anyio.current_time() >= active.deadline:
             outcome = Failure(OutcomeKind.TIMEOUT, unit.name, self._too_long())
         if outcome is None:
             state.cancelled(number)
@@ -352,70 +350,71 @@ class Runner:
             state.fail(number, outcome)
         else:
             state.complete(number, outcome)
-        self._queue(run)
-        _end(hold)
+        # First what has become ready is counted as possibly asking, then the unit is counted off:
+        # the other way round a pack of the case would leave in between, without their questions.
+        self._queue(active)
+        _end(participant)
         if state.finished:
-            results = await self._explained(run)
-            self._follow_up(run)
-            self._finish(run, results)
+            results = await self._explained(active)
+            ask = partial(self._judged, active.index)
+            self._observer.judged(JudgedCase(active.index, active.case, active.state, ask))
+            self._finish(active, results)
 
-    async def _traced(self, run: _Run, unit: Unit, hold: Hold | None) -> NodeValue | Failure:
+    async def _traced(
+        self, active: _ActiveCase, unit: Unit, participant: Participant | None
+    ) -> NodeValue | Failure:
         """The same as `_outcome`, in a span."""
-        with self._spans.node(run.span, unit.name, unit.node.kind) as span:
-            outcome = await self._outcome(run, unit, hold)
+        with self._spans.node(active.span, unit.name, unit.node.kind) as span:
+            outcome = await self._outcome(active, unit, participant)
             self._spans.record(span, outcome)
         return outcome
 
-    def _follow_up(self, run: _Run) -> None:
-        """Hand `after` the case, and how more may be asked about it as long as the run is open."""
-        if self._after is not None:
-            again = partial(self._judged, run.index)
-            self._after(JudgedCase(run.index, run.case, run.state, again))
-
     def _judged(
-        self, place: int, unit: Unit, read: Callable[[], Given], hold: Hold | None = None
+        self,
+        place: int,
+        unit: Unit,
+        read: Callable[[], Given],
+        participant: Participant | None = None,
     ) -> Awaitable[NodeValue | Failure]:
-        return judged(unit, self._gateway, self._judges, read, place, hold)
+        return judged(unit, self._gateway, self._judges, read, place, participant)
 
-    def _hold(self, packing: Packing, unit: Unit) -> Hold | None:
-        """What keeps the packs of a case while a unit is at work that may bring a question."""
-        return Hold(packing) if unit.index in self._bringing else None
-
-    def _riders(self, run: _Run, most: int) -> Iterator[Ahead]:
+    def _riders(self, active: _ActiveCase, most: int) -> Iterator[Ahead]:
         """What nodes of a case may ask later; nothing if it would take from what is needed."""
-        limits = self._gateway.limits
+        limits = self._gateway.run.limits
         if limits.max_calls is not None or limits.budget is not None:
             return
-        for unit in ahead(run.state, self._deciding):
+        for unit in ahead(active.state, self._deciding):
             judge = self._judges[unit.judges[0]]
-            questions = questions_of(unit, judge, run.case, run.state, most)
+            questions = questions_of(unit, judge, active.case, active.state, most)
             if 0 < len(questions) <= most:
                 yield judge, questions
 
-    def _outcome(self, run: _Run, unit: Unit, hold: Hold | None) -> Awaitable[NodeValue | Failure]:
+    def _outcome(
+        self, active: _ActiveCase, unit: Unit, participant: Participant | None
+    ) -> Awaitable[NodeValue | Failure]:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
-        read = partial(given_of, unit, run.case, run.state)
+        read = partial(given_of, unit, active.case, active.state)
         if unit.constant:  # all cases wait for it
             return self._constants.get(
-                unit, partial(self._judged, FIRST, unit, read), self._gateway.resting
+                unit, partial(self._judged, FIRST, unit, read), self._gateway.run.resting
             )
-        return self._judged(run.index, unit, read, hold)
+        return self._judged(active.index, unit, read, participant)
 
-    async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
+    async def _explained(self, active: _ActiveCase) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
-        results = with_odds(self._plan, run.state.results(), run.state.values)
+        results = with_odds(self._plan, active.state.results(), active.state.values)
         for metric in self._plan.metrics:
             result = results[metric.index]
             if wants_reason(metric.spec, result):
                 question = reason_question(metric.spec, result)
-                ask = self._ask_for(run, metric.scope)
-                results[metric.index] = await write_reason(result, question, ask, run.deadline)
+                ask = self._ask_for(active, metric.scope)
+                results[metric.index] = await write_reason(result, question, ask, active.deadline)
         return tuple(results)
 
-    def _ask_for(self, run: _Run, scope: int) -> GatewayAsk:
+    def _ask_for(self, active: _ActiveCase, scope: int) -> GatewayAsk:
         spec = self._plan.scopes[scope].spec
         judge = self._judges[self._plan.judge_of(spec.model)]
-        return GatewayAsk(self._gateway, judge, (spec.name, f"{spec.name} reason"), run.index)
+        return GatewayAsk(self._gateway, judge, (spec.name, f"{spec.name} reason"), active.index)
 
     def _close(self, row: CaseResult) -> None:
         """Hand out the row, and those that waited for it."""
@@ -423,6 +422,6 @@ class Runner:
         self._rows.add(row)
 
 
-def _end(hold: Hold | None) -> None:
-    if hold is not None:
-        hold.end()
+def _end(participant: Participant | None) -> None:
+    if participant is not None:
+        participant.end()

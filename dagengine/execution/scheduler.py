@@ -156,13 +156,27 @@ class CaseState:
 
     def _spread(self) -> None:
         """Work through everything that follows, without recursion."""
+        # The order of the lists is part of the law. Take a node whose verdict `no` was chosen:
+        #
+        #     asked ──yes──▶ a ◀─────┐       a cause of `a` is lost, a cause of `c` is there.
+        #        │           ▼       │       `a` and `b` make each other live: a tangle.
+        #        └──no──▶ c ─▶ b ────┘
+        #
+        # If the loss were looked at first, nothing outside would seem to support `a` and `b`, and
+        # both would die, although `c` makes `b` live a moment later. So liveness spreads to its
+        # end, then sources are counted off, then nested metrics that are dead lose their parts,
+        # and only then causes are lost. Failures are ruled on last of all: a ruling looks at the
+        # whole metric, and would be made again for every step in between. Each list only grows by
+        # what the graph has, and no slot goes back, so this ends.
         while True:
             if self._made_live:
                 self._become_live(self._made_live.pop())
             elif self._source_done:
                 self._source_settled(self._source_done.pop())
             elif self._to_kill:
-                self._lose_all(self._to_kill.pop())
+                number = self._to_kill.pop()
+                if self._live[number] == _UNKNOWN:
+                    self._die(number)
             # After all that is live is known to be: it may still support a tangle.
             elif self._cause_lost:
                 self._lose_cause(self._cause_lost.pop())
@@ -184,10 +198,6 @@ class CaseState:
             self._take(number, NodeValue(slot.score, score=slot.score))
         elif slot.kind == "node" and not self._sources[number]:
             self._run(number)
-
-    def _lose_all(self, number: int) -> None:
-        if self._live[number] == _UNKNOWN:
-            self._die(number)
 
     def _lose_cause(self, number: int) -> None:
         """One way to become live is gone; with the last one a slot is dead."""
@@ -329,6 +339,8 @@ class CaseState:
 
     def _stop_unwanted(self) -> None:
         """Cancel what no metric wants any longer."""
+        # Several metrics may want one unit, so the ruling of one alone stops nothing. And a unit
+        # that was to be stopped may be wanted again by a later ruling: it simply goes on.
         self.cancel = [unit for unit in self.cancel if not self._wanted(unit)]
         for unit in range(len(self._units)):
             if self._units[unit] != _RUNNING or self._wanted(unit):

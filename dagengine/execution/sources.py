@@ -27,8 +27,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import anyio
 
 from dagengine.errors import InputError
+from dagengine.execution.executor import RunObserver
 from dagengine.results import CaseResult
-from dagengine.threads import Home
+from dagengine.threads import EventLoop
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -134,18 +135,15 @@ class FedSource(Generic[T]):
                 self._taken += 1
                 self._buffer.append(item)
                 news()
-                await self._room()
+                while len(self._buffer) >= _AHEAD:
+                    self._space = anyio.Event()
+                    await self._space.wait()
         except Exception as error:  # noqa: BLE001 - the caller's generator may raise anything
             self.error = _broken(self._taken, error)
         finally:
             await _close(items)
         self.ended = True
         news()
-
-    async def _room(self) -> None:
-        while len(self._buffer) >= _AHEAD:
-            self._space = anyio.Event()
-            await self._space.wait()
 
 
 async def _close(items: object) -> None:
@@ -164,23 +162,15 @@ def _broken(row: int, error: Exception) -> InputError:
 
 
 class RowsInOrder:
-    """Hands on rows in order, each once; `finished` gets them as they come, after `on_row` where
-    nothing earlier is missing.
+    """Hands the rows of a run to its observer: each once, in order (`RunObserver.row`).
 
     `next` is the index of the first row that is not handed on yet.
     """
 
-    def __init__(
-        self,
-        on_row: Callable[[CaseResult], None],
-        first: int = 0,
-        finished: Callable[[CaseResult], None] | None = None,
-        step: int = 1,
-    ) -> None:
+    def __init__(self, observer: RunObserver, first: int = 0, step: int = 1) -> None:
         """Indices count from `first` on in steps of `step`."""
         self._step = step
-        self._on_row = on_row
-        self._finished = finished
+        self._observer = observer
         self._waiting: dict[int, CaseResult] = {}
         self.next = first
 
@@ -197,14 +187,13 @@ class RowsInOrder:
         while self.next in self._waiting:
             ready = self._waiting.pop(self.next)
             self.next += self._step
-            self._on_row(ready)
-        if self._finished is not None:
-            self._finished(row)
+            self._observer.row(ready)
+        self._observer.finished(row)
 
     def rest(self) -> None:
         """After an interrupt: rows that wait for earlier ones are kept, too."""
         for index in sorted(self._waiting):
-            self._on_row(self._waiting.pop(index))
+            self._observer.row(self._waiting.pop(index))
 
 
 async def rows_as_read(
@@ -215,23 +204,23 @@ async def rows_as_read(
     `run` hands its rows to the first function, and takes its cases through the second. A reader
     who leaves early cancels it. What it raises is raised here, after the rows that came before.
     """
-    home, scope, over = Home.here(), anyio.CancelScope(), anyio.Event()
+    loop, scope, over = EventLoop.here(), anyio.CancelScope(), anyio.Event()
     send, receive = anyio.create_memory_object_stream[CaseResult](math.inf)
     errors: list[BaseException] = []
     room = anyio.Event()
 
     def take(row: CaseResult) -> None:
-        if home.is_here:
+        if loop.is_here:
             send.send_nowait(row)
         else:  # inside a node the run works on the loop of the outer run
-            home.soon(partial(send.send_nowait, row))
+            loop.soon(partial(send.send_nowait, row))
 
     async def paced(cases: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
         nonlocal room
         async with aclosing(_each(cases)) as items:
             async for case in items:
                 yield case
-                while home.is_here and receive.statistics().current_buffer_used >= _AHEAD:
+                while loop.is_here and receive.statistics().current_buffer_used >= _AHEAD:
                     room = anyio.Event()
                     await room.wait()
 
@@ -248,7 +237,7 @@ async def rows_as_read(
 
     with receive:
         # No task group: a generator may be closed by another task than the one that reads it.
-        _task = home.spawn(work, contextvars.copy_context())
+        _task = loop.spawn(work, contextvars.copy_context())
         try:
             async for row in receive:
                 room.set()

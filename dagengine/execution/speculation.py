@@ -29,25 +29,25 @@ def ahead(state: CaseState, units: Iterable[Unit]) -> Iterator[Unit]:
     """
     for unit in units:
         plain = not (unit.foreign or unit.constant) and unit.node.panel is None
-        if plain and state.may_start(unit.index) and _has_sources(state, unit):
+        # Every source has to be there that will be there when the unit runs.
+        if (
+            plain
+            and state.may_start(unit.index)
+            and all(
+                state.has_output(source)
+                for _, source, slot in unit.sources
+                if slot == ALWAYS or state.is_live(slot)
+            )
+        ):
             yield unit
-
-
-def _has_sources(state: CaseState, unit: Unit) -> bool:
-    """Whether every source is there that will be there when the unit runs."""
-    return all(
-        state.has_output(source)
-        for _, source, slot in unit.sources
-        if slot == ALWAYS or state.is_live(slot)
-    )
 
 
 def deciding(plan: Plan, judges: Sequence[Judge]) -> tuple[Unit, ...]:
     """Units that put decisions to a judge that takes several in one request."""
-    return tuple(unit for unit in plan.units if _decides(unit, judges))
-
-
-def _decides(unit: Unit, judges: Sequence[Judge]) -> bool:
-    node = unit.node
-    packs = any(judges[judge].capabilities.packs is not None for judge in unit.judges)
-    return packs and isinstance(node, AskingNode) and not node.writes
+    return tuple(
+        unit
+        for unit in plan.units
+        if isinstance(unit.node, AskingNode)
+        and not unit.node.writes
+        and any(judges[judge].capabilities.packs is not None for judge in unit.judges)
+    )

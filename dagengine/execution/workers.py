@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 _TURNS = 64
 
 
-class Seat:
+class WorkerScope:
     """Where a worker runs nodes, one after another, under one cancel scope.
 
     A scope for every node would be a sixth of the engine's work for it, and hardly one is ever
@@ -49,7 +49,7 @@ class Seat:
             self._scope.deadline = deadline
         return self._scope
 
-    def left(self) -> None:
+    def ended(self) -> None:
         """The node has ended by itself."""
         scope = self._scope
         if scope is not None and (scope.cancel_called or scope.deadline != math.inf):
@@ -60,10 +60,10 @@ class Seat:
         return self.__exit__(type(error), error, error.__traceback__)
 
 
-Work = Callable[[Seat], Awaitable[None]]
+Work = Callable[[WorkerScope], Awaitable[None]]
 
 
-class Desk(Protocol):
+class WorkSource(Protocol):
     """Where workers find work."""
 
     @property
@@ -84,8 +84,8 @@ class Desk(Protocol):
 class Workers:
     """As many tasks as find something to do, and no more than `most` at work."""
 
-    def __init__(self, desk: Desk, most: int) -> None:
-        self._desk = desk
+    def __init__(self, source: WorkSource, most: int) -> None:
+        self._source = source
         self._most = most
         self._idle: list[anyio.Event] = []
         self._count = 0
@@ -102,19 +102,21 @@ class Workers:
         self._group.start_soon(self._work)
 
     async def _work(self) -> None:
-        desk = self._desk
+        source = self._source
         try:
-            with Seat() as seat:
+            with WorkerScope() as worker:
                 for turn in itertools.count(1):
                     self._coming = False
-                    work = desk.next()
+                    work = source.next()
                     if work is None:
-                        if desk.over:
+                        if source.over:
                             self.wake_all()
                             return
-                        await self._rest()
+                        news = anyio.Event()
+                        self._idle.append(news)
+                        await news.wait()
                         continue
-                    await work(seat)
+                    await work(worker)
                     if self._count - self._parked > self._most:  # others took over meanwhile
                         self._count -= 1
                         self.news()  # for one of them that rests
@@ -124,11 +126,6 @@ class Workers:
         except BaseException:
             self._most = 0  # the group is about to end: nobody may join it any more
             raise
-
-    async def _rest(self) -> None:
-        event = anyio.Event()
-        self._idle.append(event)
-        await event.wait()
 
     def wake_all(self) -> None:
         """Have every worker look whether all is done."""
@@ -141,7 +138,7 @@ class Workers:
 
         One after the other: who finds some calls the next.
         """
-        if self._coming or not self._desk.busy:
+        if self._coming or not self._source.busy:
             return
         if self._idle:
             self._coming = True
@@ -152,7 +149,7 @@ class Workers:
 
     def news(self) -> None:
         """There is something new to do, or the end has come."""
-        if self._desk.over:
+        if self._source.over:
             self.wake_all()
         else:
             self.wake()

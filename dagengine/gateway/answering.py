@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from traceback import format_exception
 from typing import Any, TypeVar
@@ -20,7 +20,6 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
-from dagengine.gateway.host import no_host
 from dagengine.prompts.lengths.window import overflow_in
 from dagengine.question import Answer, Judge
 from dagengine.redaction import (
@@ -36,6 +35,10 @@ R = TypeVar("R")
 T = TypeVar("T", bound=BaseModel)
 
 
+node_at_work: ContextVar[Any] = ContextVar("dagengine node at work", default=None)
+"""The node that code belongs to (a `host.Host`); None outside of a run."""
+
+
 def is_cancelled() -> bool:
     """Whether a cancellation comes from the gateway, and not from the judge's code."""
     return anyio.current_effective_deadline() == -math.inf
@@ -45,8 +48,12 @@ async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
     """What `make` gives within `limit` seconds (None: whenever); raises JudgeError."""
     try:
         # What a judge's own code measures joins no run: it would wait for its own place.
-        with anyio.move_on_after(limit), no_host():
-            return await make()
+        outer = node_at_work.set(None)
+        try:
+            with anyio.move_on_after(limit):
+                return await make()
+        finally:
+            node_at_work.reset(outer)
         raise JudgeTimeoutError(f"no answer within {limit} s: timeout of the call")
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
@@ -56,7 +63,8 @@ async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
     except JudgeError:
         raise
     except Exception as error:  # a judge may be the caller's code
-        if _is_public(error):
+        shown = "".join(format_exception(error))  # all that its traceback prints
+        if public_text(shown, secrets_of_environment()) == shown:
             raise _foreign(error) from error
         raise _foreign(error) from None
 
@@ -78,22 +86,17 @@ def without_secrets(answer: Answer[T], secrets: Sequence[str]) -> Answer[T]:
     try:
         value = type(answer.value).model_validate(data)
     except ValueError:
-        said = "the answer quotes a key, and does not fit without it"
+        problem = "the answer quotes a key, and does not fit without it"
         tokens = (answer.usage.input_tokens, answer.usage.output_tokens)
-        raise UnparseableError(said, hidden_in(answer.raw, secrets), tokens) from None
+        raise UnparseableError(problem, hidden_in(answer.raw, secrets), tokens) from None
     return replace(answer, value=value, raw=hidden_in(answer.raw, secrets), tokens=None)
 
 
-@contextmanager
-def hiding(secrets: Sequence[str]) -> Iterator[None]:
+def hide_secrets(error: JudgeError, secrets: Sequence[str]) -> None:
     """Take the keys that a judge quotes out of the error that says how it failed."""
-    try:
-        yield
-    except JudgeError as error:
-        error.args = tuple(hidden_in(part, secrets) for part in error.args)
-        if isinstance(error, UnparseableError):
-            error.raw = hidden_in(error.raw, secrets)
-        raise
+    error.args = tuple(hidden_in(part, secrets) for part in error.args)
+    if isinstance(error, UnparseableError):
+        error.raw = hidden_in(error.raw, secrets)
 
 
 def _foreign(error: Exception) -> JudgeError:
@@ -125,9 +128,3 @@ def _is_mistake(error: Exception) -> bool:
     """
     outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
     return type(error).__module__ == "builtins" and not outside
-
-
-def _is_public(error: Exception) -> bool:
-    """Whether all that the traceback of an exception prints may be shown."""
-    shown = "".join(format_exception(error))
-    return public_text(shown, secrets_of_environment()) == shown

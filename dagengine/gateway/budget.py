@@ -11,10 +11,10 @@ from dagengine.gateway.prices import Price, find_price
 from dagengine.question import Judge, Question, Usage
 
 
-class Purse:
+class Account:
     """What a run has taken up: calls, and US dollars reserved and spent.
 
-    The sums hold inside `with purse:`, where nobody else changes them.
+    The sums hold inside `with account:`, where nobody else changes them.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Purse:
         self.reserved = 0.0
         self.spent = 0.0
 
-    def __enter__(self) -> Purse:
+    def __enter__(self) -> Account:
         return self
 
     def __exit__(
@@ -41,10 +41,11 @@ class Budget:
     whose answer was longer than those before it can overshoot by the difference.
     """
 
-    def __init__(self, limits: Limits, purse: Purse | None = None) -> None:
-        """`purse` is that of all processes of the run, if there are several."""
+    def __init__(self, limits: Limits, account: Account | None = None) -> None:
+        """`account` is that of all processes of the run, if there are several."""
         self._limits = limits
-        self._purse = purse or Purse()
+        self._account = account or Account()
+        self.is_limited = limits.max_calls is not None or limits.budget is not None
         self._spent = 0.0  # here
         self._unpriced = False
 
@@ -73,38 +74,34 @@ class Budget:
 
     def reserve(self, price: Price | None, estimate: Usage) -> float:
         """Take up one call and return the money reserved; raises OverBudgetError."""
-        most, limit = self._limits.max_calls, self._limits.budget
-        if most is None and limit is None:
+        if not self.is_limited:
             return 0.0
-        with self._purse as purse:
-            amount = price.of(estimate) if price and limit is not None else 0.0
-            self._require_room(purse, amount)
-            purse.calls += 1
-            purse.reserved += amount
+        with self._account as account:
+            amount = price.of(estimate) if price and self.watches_money else 0.0
+            most, limit = self._limits.max_calls, self._limits.budget
+            if most is not None and account.calls >= most:
+                raise OverBudgetError(
+                    f"not asked: the run has used its {most} calls; increase --max-calls "
+                    "(Limits.max_calls) to continue"
+                )
+            if limit is not None and account.spent + account.reserved + amount > limit:
+                raise OverBudgetError(
+                    f"not asked: ${account.spent:.4f} of the budget of ${limit:g} are spent, "
+                    f"${account.reserved:.4f} are reserved for calls in progress, and this one "
+                    f"would cost about ${amount:.4f}; increase --budget (Limits.budget) to continue"
+                )
+            account.calls += 1
+            account.reserved += amount
         return amount
 
-    def _require_room(self, purse: Purse, amount: float) -> None:
-        most, limit = self._limits.max_calls, self._limits.budget
-        if most is not None and purse.calls >= most:
-            raise OverBudgetError(
-                f"not asked: the run has used its {most} calls; increase --max-calls "
-                "(Limits.max_calls) to continue"
-            )
-        if limit is not None and purse.spent + purse.reserved + amount > limit:
-            raise OverBudgetError(
-                f"not asked: ${purse.spent:.4f} of the budget of ${limit:g} are spent, "
-                f"${purse.reserved:.4f} are reserved for calls in progress, and this one would "
-                f"cost about ${amount:.4f}; increase --budget (Limits.budget) to continue"
-            )
-
-    def settle(self, reserved: float, cost: float | None) -> None:
+    def charge(self, reserved: float, cost: float | None) -> None:
         """End a call: what it cost is spent (None: nobody knows), what was reserved is free."""
         self._unpriced = self._unpriced or cost is None
         self._spent += cost or 0.0
         if self.watches_money:
-            with self._purse as purse:
-                purse.reserved -= reserved
-                purse.spent += cost or 0.0
+            with self._account as account:
+                account.reserved -= reserved
+                account.spent += cost or 0.0
 
 
 _CHARACTERS = 4.0  # per token, in English, before anything is learnt

@@ -16,69 +16,30 @@ keeps its other work to itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar, Token
+from contextvars import Token
 from functools import partial, wraps
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.gateway.limits import Limits
-from dagengine.gateway.packs.packing import Hold
-from dagengine.gateway.tracing import NoSpans
-from dagengine.gateway.waits import Resting
-from dagengine.question import NO_USAGE, Answer, Judge, Question, ServerFacts
-from dagengine.results import Spent, Totals, Waiting
-from dagengine.threads import Home, LoopCall
+from dagengine.gateway.answering import node_at_work
+from dagengine.gateway.gateway import Asks, Gateway
+from dagengine.gateway.packs.packing import Participant
+from dagengine.gateway.request import Request
+from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.threads import LoopCall
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 Change = Callable[[Question[Any]], Question[Any]]
 
 
-class Asks(Protocol):
-    """What a run needs of its gateway."""
-
-    @property
-    def home(self) -> Home: ...
-
-    @property
-    def limits(self) -> Limits: ...
-
-    @property
-    def totals(self) -> Totals: ...
-
-    @property
-    def waiting(self) -> list[Waiting]: ...
-
-    @property
-    def spent(self) -> tuple[Spent, ...]: ...
-
-    @property
-    def resting(self) -> Resting: ...
-
-    @property
-    def replays(self) -> bool: ...
-
-    @property
-    def spans(self) -> NoSpans: ...
-
-    async def meet(self, judges: Iterable[Judge]) -> None: ...
-
-    def facts(self, judge: Judge) -> ServerFacts: ...
-
-    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None: ...
-
-    async def ask(
-        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
-    ) -> Answer[T]: ...
-
-
 # Held while a thread looks whether its node has ended, and leaves its call.
-_door = threading.RLock()
+_closing = threading.RLock()
 
 
 class Host:
@@ -89,7 +50,7 @@ class Host:
     `judge` is the node's own. `change` is what the run does to the node's questions, for
     instance another sample for each vote; `place` is that of the node's case. `blocked` is set
     once the code has waited, in the thread of the run's event loop, for something that needs
-    this loop. `hold` is the node's own.
+    this loop. `participant` is the node in the packs of its case.
     """
 
     usage = NO_USAGE
@@ -103,76 +64,39 @@ class Host:
         judge: Judge,
         change: Change | None = None,
         place: int = 0,
-        hold: Hold | None = None,
+        participant: Participant | None = None,
     ) -> None:
         self.judge = judge
         self._place = place
-        self._hold = hold
+        self._participant = participant
         self._gateway = gateway
         self._change = change
-        self.home = gateway.home
+        self.loop = gateway.run.loop
         self._calls: set[LoopCall[Any]] = set()
 
     @property
-    def limits(self) -> Limits:
-        """The limits of the whole run."""
-        return self._gateway.limits
-
-    @property
-    def totals(self) -> Totals:
-        """What the whole run asked and used so far."""
-        return self._gateway.totals
-
-    @property
-    def waiting(self) -> list[Waiting]:
-        """The questions of the whole run that wait to be asked again."""
-        return self._gateway.waiting
-
-    @property
-    def spent(self) -> tuple[Spent, ...]:
-        """The same by metric, node and judge."""
-        return self._gateway.spent
-
-    @property
-    def resting(self) -> Resting:
-        """The questions of the whole run that hold no place."""
-        return self._gateway.resting
+    def run(self) -> Gateway:
+        """The gateway of the whole run."""
+        return self._gateway.run
 
     @property
     def replays(self) -> bool:
         """Whether the run takes every answer from a store."""
         return self._gateway.replays
 
-    @property
-    def spans(self) -> NoSpans:
-        """The run's tracing."""
-        return self._gateway.spans
-
-    async def meet(self, judges: Iterable[Judge]) -> None:
-        """Take up judges (see `Gateway.meet`)."""
-        await self._gateway.meet(judges)
-
-    def facts(self, judge: Judge) -> ServerFacts:
-        """What the server of a judge that was met says of itself."""
-        return self._gateway.facts(judge)
-
-    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
-        """What the run's store has a question under (see `Gateway.stored_as`)."""
-        asked = question if self._change is None else self._change(question)
-        return self._gateway.stored_as(judge, asked)
-
-    async def ask(
-        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
-    ) -> Answer[T]:
+    async def answer(self, request: Request) -> Answer[Any]:
         """A valid answer through the run's gateway, as urgent as the node; raises JudgeError.
 
-        `place` is that of the code's own case, which the run does not know, `hold` is that of
-        its node. The node that the code belongs to holds no packs up meanwhile.
+        The request's `place` is that of the code's own case, which the run does not know, its
+        `participant` the code's own node. The node that the code belongs to keeps no pack waiting
+        meanwhile.
         """
         self.require_open()
-        asked = question if self._change is None else self._change(question)
+        request.place = self._place
+        if self._change is not None:
+            request.question = self._change(request.question)
         with self._resting():
-            answer = await self._gateway.ask(judge, asked, self._place, hold)
+            answer = await self._gateway.answer(request)
         self.usage += answer.usage
         return answer
 
@@ -180,14 +104,14 @@ class Host:
     def _resting(self) -> Iterator[None]:
         """Let packs of the node's case go while its code waits for answers."""
         self._asking += 1
-        if self._hold is not None and self._asking == 1:
-            self._hold.rest()
+        if self._participant is not None and self._asking == 1:
+            self._participant.rest()
         try:
             yield
         finally:
             self._asking -= 1
-            if self._hold is not None and not self._asking:
-                self._hold.resume()
+            if self._participant is not None and not self._asking:
+                self._participant.resume()
 
     def require_open(self) -> None:
         """Raise InputError when the node has ended: there is no run to join any more."""
@@ -195,15 +119,19 @@ class Host:
             raise _ended()
 
     def __enter__(self) -> Host:
-        self._outer: Token[Host | None] = _host.set(self)
+        self._outer: Token[Host | None] = node_at_work.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _host.reset(self._outer)
-        with _door:
+        node_at_work.reset(self._outer)
+        with _closing:
             self._over = True
         for call in tuple(self._calls):
-            self._end(call)
+            if self.loop.is_here:
+                call.end()
+            else:
+                with suppress(RuntimeError):  # the loop has ended, and with it the call
+                    self.loop.soon(call.end)
 
     def call(self, make: Callable[[], Awaitable[R]]) -> R:
         """What a coroutine function gives on the run's event loop, for code in a thread.
@@ -212,33 +140,26 @@ class Host:
         node has ended.
         """
         self.require_open()
-        if self.home.is_here:
+        if self.loop.is_here:
             self.blocked = True
             raise InputError(
                 "this would block the run of this code: await a_measure() or a_evaluate(), or use "
                 "a function that is not async"
             )
-        call = LoopCall(self.home, make, _ended)
+        call = LoopCall(self.loop, make, _ended)
         self._send(call)
         return call.outcome.result()
 
     def _send(self, call: LoopCall[Any]) -> None:
         """Leave a call for the loop, which runs as long as the node does."""
-        with _door:
+        with _closing:
             self.require_open()
             self._calls.add(call)
             call.outcome.add_done_callback(lambda _: self._calls.discard(call))
             if isinstance(self._gateway, Host):
                 self._gateway._send(call)
             else:
-                self.home.soon(call.start)
-
-    def _end(self, call: LoopCall[Any]) -> None:
-        if self.home.is_here:
-            call.end()
-            return
-        with suppress(RuntimeError):  # the loop has ended, and with it the call
-            self.home.soon(call.end)
+                self.loop.soon(call.start)
 
 
 class _Nobody(Host):
@@ -259,12 +180,10 @@ def _ended() -> InputError:
     return InputError("this code belongs to a node that has ended, so it cannot ask questions")
 
 
-_host: ContextVar[Host | None] = ContextVar("dagengine node at work", default=None)
-
-
 def current_host() -> Host | None:
     """The node that this code belongs to; None outside of a run."""
-    return _host.get()
+    host: Host | None = node_at_work.get()
+    return host
 
 
 class _Wrapped(NamedTuple):
@@ -293,37 +212,28 @@ def joined_threads() -> Iterator[None]:
     with _wrapping:
         _runs += 1
         if _runs == 1:
-            _wrapped = _wrap()
+            start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+            _wrapped = (
+                _Wrapped(threading.Thread, "start", start, _joined_start(start)),
+                _Wrapped(ThreadPoolExecutor, "submit", submit, _joined_submit(submit)),
+            )
+            for kind, name, _, joined in _wrapped:
+                setattr(kind, name, joined)
     try:
         yield
     finally:
         with _wrapping:
             _runs -= 1
             if not _runs:
-                _unwrap(_wrapped)
-
-
-def _wrap() -> tuple[_Wrapped, ...]:
-    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
-    wrapped = (
-        _Wrapped(threading.Thread, "start", start, _joined_start(start)),
-        _Wrapped(ThreadPoolExecutor, "submit", submit, _joined_submit(submit)),
-    )
-    for kind, name, _, joined in wrapped:
-        setattr(kind, name, joined)
-    return wrapped
-
-
-def _unwrap(wrapped: tuple[_Wrapped, ...]) -> None:
-    for kind, name, plain, joined in wrapped:
-        if getattr(kind, name) is joined:  # else another tool has wrapped it meanwhile
-            setattr(kind, name, plain)
+                for kind, name, plain, joined in _wrapped:
+                    if getattr(kind, name) is joined:  # else another tool has wrapped it meanwhile
+                        setattr(kind, name, plain)
 
 
 def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(start)
     def joined(thread: threading.Thread) -> None:
-        host = _host.get()
+        host = current_host()
         if host is not None:
             vars(thread)["run"] = partial(_working_for, host, thread.run)
         start(thread)
@@ -334,7 +244,7 @@ def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:
 def _joined_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(submit)
     def joined(pool: Any, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        host = _host.get()
+        host = current_host()
         if host is None:
             return submit(pool, function, *arguments, **named)
         with no_host():  # a thread that the pool starts now works for others later
@@ -344,21 +254,21 @@ def _joined_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _working_for(host: Host, function: Callable[..., R], /, *arguments: Any, **named: Any) -> R:
-    token = _host.set(host)
+    token = node_at_work.set(host)
     try:
         return function(*arguments, **named)
     finally:
-        _host.reset(token)
+        node_at_work.reset(token)
 
 
 @contextmanager
 def asking_nobody() -> Iterator[None]:
     """Refuse whatever is measured by what is called inside, as in a plan."""
-    token = _host.set(_Nobody())
+    token = node_at_work.set(_Nobody())
     try:
         yield
     finally:
-        _host.reset(token)
+        node_at_work.reset(token)
 
 
 class no_host:
@@ -367,16 +277,16 @@ class no_host:
     __slots__ = ("_outer",)
 
     def __enter__(self) -> None:
-        self._outer = _host.set(None)
+        self._outer = node_at_work.set(None)
 
     def __exit__(self, *_: object) -> None:
-        _host.reset(self._outer)
+        node_at_work.reset(self._outer)
 
 
 @contextmanager
 def asking_with(change: Change) -> Iterator[None]:
     """Have `change` made to every question of metrics that a node's own code measures."""
-    host = _host.get()
+    host = current_host()
     if host is None:
         yield
         return

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 from dagengine.question import NO_USAGE, Question, Usage
 from dagengine.results import Spent
 
-_Key = tuple[str, str, str]
+Key = tuple[str, str, str]
+"""A metric, its node and a judge."""
 
 
-class _Entry:
+class Entry:
     """The sums of one node at one judge."""
 
     __slots__ = ("asked", "calls", "cost", "failed", "seconds", "usage")
@@ -31,14 +33,18 @@ class _Entry:
 
 
 class Ledger:
-    """The sums of one run; questions of no known node are counted under their own name."""
+    """The sums of one run: in all, and by metric, node and judge (`entries`).
+
+    `asked` counts questions, `cached` those that the store answered, `calls` all calls, `retried`
+    those after the first of a question, `failed` those without an answer that fits. `saved` are US
+    dollars that prompt tokens from caches cost less than others.
+    """
 
     def __init__(self) -> None:
-        self._entries: dict[_Key, _Entry] = {}
-
-    def asked(self, question: Question[Any], judge: str) -> None:
-        """Count a question, whoever answers it."""
-        self._of(question, judge).asked += 1
+        self.asked = self.cached = self.calls = self.retried = self.failed = 0
+        self.usage = NO_USAGE
+        self.saved = 0.0
+        self.entries: defaultdict[Key, Entry] = defaultdict(Entry)
 
     def called(
         self,
@@ -51,31 +57,22 @@ class Ledger:
         seconds: float,
     ) -> None:
         """Count one attempt to get an answer."""
-        self._of(question, judge).spend(1, failed, usage, cost, seconds)
+        metric, node = question.asker or ("", question.name)
+        self.entries[metric, node, judge].spend(1, failed, usage, cost, seconds)
 
     @property
-    def entries(self) -> tuple[Spent, ...]:
-        """What was asked and used so far."""
+    def spent(self) -> tuple[Spent, ...]:
+        """What was asked and used so far, by metric, node and judge."""
         return tuple(
             Spent(
                 *key, entry.asked, entry.calls, entry.failed, entry.usage, entry.cost, entry.seconds
             )
-            for key, entry in self._entries.items()
+            for key, entry in self.entries.items()
         )
-
-    def _of(self, question: Question[Any], judge: str) -> _Entry:
-        metric, node = question.asker or ("", question.name)
-        return self._entry((metric, node, judge))
-
-    def _entry(self, key: _Key) -> _Entry:
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = _Entry()
-        return entry
 
     def add(self, spent: Iterable[Spent]) -> None:
         """Take over what another process counted."""
         for part in spent:
-            entry = self._entry((part.metric, part.node, part.judge))
+            entry = self.entries[part.metric, part.node, part.judge]
             entry.asked += part.asked
             entry.spend(part.calls, part.failed, part.usage, part.cost, part.seconds)

@@ -36,16 +36,16 @@ _TELLING = (*JUDGE_FAILURES, JudgeTimeoutError, ProviderError)
 class Call:
     """One call, from waiting for its turn to its end; `serial` is 0 until it may start.
 
-    It takes a place for each of its questions; `left` of them have not ended; `told` says whether
-    its end was taken note of. `question` is one of them. It began at `began`, as one of `level`
-    calls in progress, in an `epoch` of the number of calls.
+    It takes a place for each of its questions; `unfinished` of them have not ended; `noted`
+    says whether its end was taken note of. `question` is one of them. It began at `began`, as one
+    of `level` calls in progress, in an `epoch` of the number of calls.
     """
 
     tokens: int
     places: int = 1
-    left: int = 1
+    unfinished: int = 1
     question: Question[Any] | None = None
-    told: bool = False
+    noted: bool = False
     serial: int = 0
     began: float = 0.0
     level: int = 0
@@ -54,7 +54,7 @@ class Call:
     wakes_at: float = -math.inf
 
 
-class Lane:
+class JudgeLimiter:
     """The limits of one judge, and the calls that wait for it.
 
     `time_limit` is how many seconds a call may take (None: as many as it likes). A judge that took
@@ -105,7 +105,9 @@ class Lane:
 
     def opens_at(self) -> float:
         """When a call may start at the earliest, whatever the number in progress."""
-        opens = max(self._paused_until, self.breaker.opens_at)
+        opens = self._paused_until
+        if self.breaker.is_open:
+            opens = max(opens, self.breaker.opens_at)
         if self._requests is self._tokens:  # neither: most runs have no rate
             return opens
         for pace in (self._requests, self._tokens):
@@ -135,9 +137,9 @@ class Lane:
     def held(self) -> Waiting | None:
         """The calls that a failing judge keeps waiting; may be read from any thread."""
         why, until = self._held
-        if not self.waiting or not (self.breaker.is_open or until > time.monotonic()):
+        if not self.waiting.things or not (self.breaker.is_open or until > time.monotonic()):
             return None
-        return one_waits(why, until, len(self.waiting))
+        return one_waits(why, until, len(self.waiting.things))
 
     @property
     def silence(self) -> Waiting | None:
@@ -158,13 +160,16 @@ class Lane:
 
     def started(self, call: Call) -> None:
         """Count a call that starts now."""
-        call.serial = self.concurrency.start()
+        # This is the way of every call: what is only counted is counted here.
+        self.concurrency.serial += 1
+        call.serial = self.breaker.last = self.concurrency.serial
         call.began = anyio.current_time()
         if not self._calls:
             self._heard = time.monotonic()
         self._calls[call] = None
         call.level, call.epoch = len(self._calls), self.throughput.epoch
-        self.breaker.started(call.serial, call.began)
+        if self.breaker.is_open:
+            self.breaker.started(call.serial, call.began)
         if self._requests is not None:
             self._requests.take(call.places, anyio.current_time())
         if self._tokens is not None:
@@ -177,12 +182,12 @@ class Lane:
 
     def ended(self, call: Call, error: BaseException | None) -> None:
         """A question of a call ended: the first that says something speaks for all of them."""
-        call.left -= 1
+        call.unfinished -= 1
         says = error is None or isinstance(error, _TELLING)
-        if not call.told and (says or not call.left):
-            call.told = True
+        if not call.noted and (says or not call.unfinished):
+            call.noted = True
             self._learn(call, error)
-        if not call.left:
+        if not call.unfinished:
             del self._calls[call]
 
     def _learn(self, call: Call, error: BaseException | None) -> None:
@@ -260,17 +265,17 @@ class Lane:
 
 
 class Limiter:
-    """Lets calls start: urgent ones first, within each lane's limits and one ceiling."""
+    """Lets calls start: urgent ones first, within each judge's limits and one ceiling."""
 
     def __init__(self, ceiling: int, resting: Resting | None = None) -> None:
-        """At most `ceiling` calls are in progress in all lanes together.
+        """At most `ceiling` calls are in progress of all judges together.
 
-        Where there are several lanes, calls that wait for their turn count as `resting`.
+        Where there are several judges, calls that wait for their turn count as `resting`.
         """
         self._resting = resting or Resting()
         self._ceiling = self._free = ceiling
         self._wide = 0  # calls of several places that wait
-        self._lanes: list[Lane] = []
+        self._judges: list[JudgeLimiter] = []
         self._turns = itertools.count()
 
     @property
@@ -281,16 +286,16 @@ class Limiter:
     @property
     def held(self) -> list[Waiting]:
         """The calls that failing judges keep waiting, and those that silent ones do."""
-        waits = [wait for lane in self._lanes for wait in (lane.held, lane.silence)]
+        waits = [wait for judge in self._judges for wait in (judge.held, judge.silence)]
         return [wait for wait in waits if wait is not None]
 
-    def open(self, lane: Lane) -> None:
-        """Take up a lane."""
-        self._lanes.append(lane)
+    def open(self, judge: JudgeLimiter) -> None:
+        """Take up a judge."""
+        self._judges.append(judge)
 
     async def enter(
         self,
-        lane: Lane,
+        judge: JudgeLimiter,
         tokens: int,
         urgency: Urgency,
         places: int = 1,
@@ -302,55 +307,60 @@ class Limiter:
         than may be in progress at all. It waits for all of them, and holds none meanwhile.
         `question` is what it asks, or one of those that it asks together.
         """
-        lane.require_hope()
+        judge.require_hope()
         call = Call(tokens, places, places, question)
         if urgency.turn is None:
             urgency.turn = next(self._turns)
-        if self._free >= places and not self._wide and not lane.waiting and lane.has_room():
-            self._start(lane, call)
-        elif len(self._lanes) == 1:
-            await self._wait(lane, call, urgency)
+        if (
+            self._free >= places
+            and not self._wide
+            and not judge.waiting.things
+            and judge.has_room()
+        ):
+            self._start(judge, call)
+        elif len(self._judges) == 1:
+            await self._wait(judge, call, urgency)
         else:
-            with self._resting:  # another lane may have room
-                await self._wait(lane, call, urgency)
+            with self._resting:  # another judge may have room
+                await self._wait(judge, call, urgency)
         return call
 
-    def leave(self, lane: Lane, call: Call, error: BaseException | None) -> None:
+    def leave(self, judge: JudgeLimiter, call: Call, error: BaseException | None) -> None:
         """End one question of a call that has started, however it ended."""
         self._free += 1
-        lane.ended(call, error)
+        judge.ended(call, error)
         self._admit()
 
-    def _start(self, lane: Lane, call: Call) -> None:
+    def _start(self, judge: JudgeLimiter, call: Call) -> None:
         self._free -= call.places
-        lane.started(call)
+        judge.started(call)
 
-    async def _wait(self, lane: Lane, call: Call, urgency: Urgency) -> None:
-        lane.waiting.add(call, urgency)
+    async def _wait(self, judge: JudgeLimiter, call: Call, urgency: Urgency) -> None:
+        judge.waiting.add(call, urgency)
         self._wide += call.places > 1
         try:
             if self._wide:  # what kept it from starting may be a call that it goes before
                 self._admit()
             while not call.serial:
-                await self._rest(lane, call)
+                await self._rest(judge, call)
                 if not call.serial:
-                    lane.require_hope()
+                    judge.require_hope()
                     self._admit()
         except BaseException as error:
             if call.serial:  # its turn came at the moment it was cancelled
                 for _ in range(call.places):
-                    self.leave(lane, call, error)
-            elif call in lane.waiting:
-                lane.waiting.remove(call)
+                    self.leave(judge, call, error)
+            elif call in judge.waiting.things:
+                judge.waiting.remove(call)
                 self._wide -= call.places > 1
                 self._admit()
             raise
 
-    async def _rest(self, lane: Lane, call: Call) -> None:
-        """Wait for the turn; the first call also wakes when the lane opens."""
+    async def _rest(self, judge: JudgeLimiter, call: Call) -> None:
+        """Wait for the turn; the first call also wakes when the judge may be called."""
         call.turn = turn = anyio.Event()
-        opens = lane.opens_at()
-        if math.isinf(opens) or opens <= anyio.current_time() or not lane.is_first(call):
+        opens = judge.opens_at()
+        if math.isinf(opens) or opens <= anyio.current_time() or not judge.is_first(call):
             await turn.wait()
             return
         call.wakes_at = opens
@@ -358,41 +368,53 @@ class Limiter:
             await turn.wait()
 
     def _admit(self) -> None:
-        """Start the calls that may start; the first of the others wakes when its lane opens."""
-        while self._free > 0 and (lane := self._next_lane()) is not None:
-            call = lane.waiting.take()
+        """Start the calls that may start; the first of the others wakes when its judge opens."""
+        # Places are free for all judges, but waiting is done at one of them:
+        #
+        #     judge A   waiting: case 3, case 5     no room   ──▶ stays
+        #     judge B   waiting: case 4, case 9     room      ──▶ case 4 starts
+        #     judge C   waiting: case 8 (4 places)  room      ──▶ next, if 4 places are free
+        #
+        # The most urgent call of those whose judge has room goes first, so a judge that is slow or
+        # away never holds up the others. A pack needs several places at once. Once it is the most
+        # urgent, nobody passes it, even where fewer places would do: they would take each place
+        # that becomes free, and the pack might wait for ever.
+        while self._free > 0 and (judge := self._next_judge()) is not None:
+            call = judge.waiting.take()
             self._wide -= call.places > 1
-            self._start(lane, call)
+            self._start(judge, call)
             _wake(call)
-        for lane in self._lanes:
-            if lane.waiting:
-                self._remind(lane)
+        # No task watches the clock for a judge. The first call that waits there does so: it sleeps
+        # until the judge opens, and whoever comes to be the first is woken to take this over.
+        for judge in self._judges:
+            if judge.waiting.things:
+                self._remind(judge)
 
-    def _next_lane(self) -> Lane | None:
-        """The lane with the most urgent call, of those with room.
+    def _next_judge(self) -> JudgeLimiter | None:
+        """The judge with the most urgent call, of those with room.
 
         None if this call needs more places than are free: all others wait behind it.
         """
         ready = [
-            (first[0], lane, first[1])
-            for lane in self._lanes
-            if (first := lane.waiting.first()) is not None and lane.has_room()
+            (first[0], judge, first[1])
+            for judge in self._judges
+            if (first := judge.waiting.first()) is not None and judge.has_room()
         ]
         if not ready:
             return None
-        _, lane, call = ready[0] if len(ready) == 1 else min(ready, key=itemgetter(0))
-        return lane if call.places <= self._free else None
+        _, judge, call = ready[0] if len(ready) == 1 else min(ready, key=itemgetter(0))
+        return judge if call.places <= self._free else None
 
-    def _remind(self, lane: Lane) -> None:
+    def _remind(self, judge: JudgeLimiter) -> None:
         """Have the first call that waits mind the time; wake all if there is no hope."""
-        if lane.breaker.given_up is not None:
-            while lane.waiting:
-                call = lane.waiting.take()
+        if judge.breaker.given_up is not None:
+            while judge.waiting.things:
+                call = judge.waiting.take()
                 self._wide -= call.places > 1
                 _wake(call)
             return
-        opens = lane.opens_at()
-        first = lane.waiting.first() if math.isfinite(opens) else None
+        opens = judge.opens_at()
+        first = judge.waiting.first() if math.isfinite(opens) else None
         if first is None:
             return
         if first[1].wakes_at != opens and opens > anyio.current_time():

@@ -41,21 +41,24 @@ class Price(NamedTuple):
         paid = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
         return paid / 1e6
 
+    def saved(self, usage: Usage) -> float:
+        """US dollars that cached tokens cost less than others."""
+        cheaper = 0.0 if self.cached is None else self.input - self.cached
+        return usage.cached_tokens * cheaper / 1e6
 
-def as_price(model: str, given: Any) -> Price:
+
+def as_price(model: str, price: Any) -> Price:
     """`(input, output)` or `(input, output, cached input)` as a price; raises InputError."""
-    if isinstance(given, Price):
-        return given
-    if isinstance(given, tuple | list) and len(given) in (2, 3) and all(map(_is_amount, given)):
-        return Price(*given)
+    if isinstance(price, Price):
+        return price
+    if isinstance(price, tuple | list) and len(price) in (2, 3):
+        amounts = [number for number in price if isinstance(number, int | float)]
+        if len(amounts) == len(price) and all(0 <= number < float("inf") for number in amounts):
+            return Price(*amounts)
     raise InputError(
         f"prices[{model!r}] must be (input, output) or (input, output, cached input) in US "
-        f"dollars per million tokens, got {given!r}"
+        f"dollars per million tokens, got {price!r}"
     )
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 <= value < float("inf")
 
 
 def find_price(model: str | None, own: Mapping[str, Any]) -> Price | None:

@@ -27,10 +27,6 @@ class _Flight(Generic[V]):
         self.error: DagengineError | None = None
 
 
-def _one(_: object) -> int:
-    return 1
-
-
 class SingleFlight(Generic[V]):
     """Keeps results of at most `size` in total weight, least recently used out first.
 
@@ -39,7 +35,7 @@ class SingleFlight(Generic[V]):
     is cancelled, one of those who wait takes over.
     """
 
-    def __init__(self, size: int, weigh: Callable[[V], int] = _one) -> None:
+    def __init__(self, size: int, weigh: Callable[[V], int] = lambda value: 1) -> None:
         self._size = self._room = size
         self._weigh = weigh
         self._open: dict[Hashable, _Flight[V]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -13,20 +14,19 @@ FIRST = -1
 """The place of what all cases wait for."""
 
 
+@dataclass(slots=True, eq=False)
 class Urgency:
     """How early one question is asked: by the place of its case, then first come, first served.
 
     A question keeps its turn when it is asked again, so a retry goes before whatever came
     later. Who waits for the answer to another one's question lends it their own place.
+
+    `place` counts from 0, the most urgent; `turn` is given out when it first waits.
     """
 
-    __slots__ = ("_on_change", "place", "turn")
-
-    def __init__(self, place: int = 0) -> None:
-        """`place` counts from 0, the most urgent; `turn` is given out when it first waits."""
-        self.place = place
-        self.turn: int | None = None
-        self._on_change: Callable[[], None] | None = None
+    place: int = 0
+    turn: int | None = None
+    _on_change: Callable[[], None] | None = None
 
     def lend(self, place: int) -> None:
         """Be at least as urgent as somebody else who waits for the same."""
@@ -43,22 +43,19 @@ class Urgency:
 class Queue(Generic[T]):
     """Things that wait, the most urgent one first.
 
-    Nobody is passed over for ever: only so many cases are in progress, and each of them asks a
-    finite number of questions.
+    `things` are those that wait, with their urgency. Nobody is passed over for ever: only so many
+    cases are in progress, and each of them asks a finite number of questions.
     """
 
     def __init__(self) -> None:
-        # What has left, or moved up, leaves its old entry behind; `_waiting` knows better.
+        # What has left, or moved up, leaves its old entry behind; `things` knows better.
         self._heap: list[tuple[int, int, int, T]] = []
-        self._waiting: dict[T, Urgency] = {}
+        self.things: dict[T, Urgency] = {}
         self._entries = itertools.count()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def add(self, thing: T, urgency: Urgency) -> None:
         """Let a thing wait; `urgency` has its turn."""
-        self._waiting[thing] = urgency
+        self.things[thing] = urgency
         self._push(thing, urgency)
         urgency.watch(lambda: self._push(thing, urgency))
 
@@ -71,7 +68,7 @@ class Queue(Generic[T]):
         """The most urgent thing behind its place and turn; None when nothing waits."""
         while self._heap:
             place, turn, _, thing = self._heap[0]
-            if thing in self._waiting:
+            if thing in self.things:
                 return (place, turn), thing
             heapq.heappop(self._heap)
         return None
@@ -86,7 +83,4 @@ class Queue(Generic[T]):
 
     def remove(self, thing: T) -> None:
         """Let a thing go that waits no longer."""
-        self._waiting.pop(thing).watch(None)
-
-    def __contains__(self, thing: T) -> bool:
-        return thing in self._waiting
+        self.things.pop(thing).watch(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,7 +11,7 @@ from dagengine.graph.list_nodes import MapNode, VerdictListNode, numbered
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type
-from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.evidence import Evidence, evidence_of
 from dagengine.prompts.instructions import (
     judgement_instructions,
     list_instructions,
@@ -19,6 +20,7 @@ from dagengine.prompts.instructions import (
     with_bounds,
 )
 from dagengine.question import Question
+from dagengine.test_case import field_name
 
 _TEXT = "Some text."
 
@@ -35,15 +37,23 @@ def example_question(node: AskingNode) -> Question[Any] | None:
         return Question(({"role": "user", "content": node.text},), shape, node.options, node.parser)
     if words is None:
         return None
-    items = numbered(node.item_label, [_TEXT]) if isinstance(node, VerdictListNode) else []
-    messages = messages_for(words[0], [*items, Evidence("material", _TEXT)])
+    messages = messages_for(words[0], [Evidence("material", _TEXT), *_items(node)])
     if node.parser is None:
         messages = with_bounds(messages, words[1], node.options)
     return Question(messages, words[1], node.options, node.parser)
 
 
+def _items(node: AskingNode) -> Sequence[Evidence]:
+    """The items that a question is about, which a list node shows by themselves."""
+    if not isinstance(node, VerdictListNode):
+        return ()
+    if isinstance(node.over, str):
+        return evidence_of(field_name(node.over), [_TEXT])
+    return numbered(node.item_label, [_TEXT])
+
+
 def _words(node: AskingNode) -> tuple[str, type[BaseModel]] | None:
-    """The system text and the answer type, of the nodes that have the same for every case."""
+    """The step and the answer type, of the nodes that have the same for every case."""
     match node:
         case TaskNode():
             return task_instructions(node.instructions), output_type(node.output_type)
@@ -54,8 +64,9 @@ def _words(node: AskingNode) -> tuple[str, type[BaseModel]] | None:
             system = judgement_instructions(node.instructions, verdicts or (True, False))
             return system, judgement_type(verdicts)
         case VerdictListNode():
-            system = list_instructions(node.criteria, node.verdicts, node.item_label, 1)
-            return system, list_type(node.verdicts, 1)
+            field = field_name(node.over) if isinstance(node.over, str) else None
+            step = list_instructions(node.criteria, node.verdicts, node.item_label, 1, field)
+            return step, list_type(node.verdicts, 1)
         case BinaryJudgementNode() | NonBinaryJudgementNode():
             return judgement_instructions(node.criteria, node.verdicts()), node.answer_type()
         case RatingNode():

@@ -25,7 +25,7 @@ from dagengine.prompts.instructions import (
     task_instructions,
 )
 from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Question, schema_of
-from dagengine.test_case import LLMTestCaseParams, field_name
+from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -33,6 +33,13 @@ T = TypeVar("T", bound=BaseModel)
 def numbered(label: str, items: Iterable[Any]) -> list[Evidence]:
     """Items as evidence: "claim 1", "claim 2", …"""
     return [Evidence(f"{label} {place}", as_text(item)) for place, item in enumerate(items, 1)]
+
+
+def span_ids(items: Sequence[Any]) -> tuple[str, ...]:
+    """The ids of items that are all spans of a trace, or read from one; empty for any others."""
+    maybe = tuple(item.span_id for item in items if isinstance(item, Span | ToolCall))
+    ids = tuple(span_id for span_id in maybe if span_id is not None)
+    return ids if len(ids) == len(items) else ()
 
 
 def judgement_of(answer: BaseModel, odds: Odds | None = None) -> Judgement:
@@ -168,13 +175,13 @@ class MapNode(_OverNode):
         answers = await ask.each(questions)
         if judged:
             judgements = [judgement_of(answer.value, answer.chances) for answer in answers]
-            return NodeValue(judgements, mass=mean_mass(answers))
-        return NodeValue([output_of(answer.value) for answer in answers])
+            return NodeValue(judgements, mass=mean_mass(answers), spans=span_ids(items))
+        return NodeValue([output_of(answer.value) for answer in answers], spans=span_ids(items))
 
     def _about(self, item: Any, rest: Given, system: str, shape: type[T]) -> Question[T]:
         """The question about one item."""
         reads = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
-        evidence = [Evidence(self.item_label, as_text(item)), *rest.evidence()]
+        evidence = [*rest.evidence(), Evidence(self.item_label, as_text(item))]
         messages = self.messages(reads, system, evidence)
         if not self._judges_items():
             return self.put(messages, shape, None, self.parser, fence_check(messages))
@@ -200,7 +207,8 @@ class VerdictListNode(_OverNode):
     verdicts are then still missing or duplicate are asked one by one. Neither counts in
     `questions`. A judge that only decides gets one question per item. Readers get a list of
     `Judgement` in the order of the items. An empty list costs no call. Raises InputError if
-    `per_call` is below 1.
+    `per_call` is below 1. `items_of` is the field whose items the list names, one for one: where
+    they were read from a trace, the verdicts keep the ids of their spans.
     """
 
     kind = "verdict list"
@@ -219,6 +227,7 @@ class VerdictListNode(_OverNode):
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
         per_call: int | None = None,
+        items_of: str | None = None,
         **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(
@@ -234,6 +243,7 @@ class VerdictListNode(_OverNode):
             raise InputError(f"per_call must be a whole number from 1 on, got {per_call!r:.80}")
         self.criteria = text("criteria", criteria)
         self.per_call = per_call
+        self.items_of = items_of
         self.verdicts = tuple(of_kind("verdicts", verdicts, tuple | list, "a tuple of texts"))
         self.item_label = text("item_label", item_label)
 
@@ -279,19 +289,31 @@ class VerdictListNode(_OverNode):
         for place, answer in zip(missing, single, strict=True):
             judged[place] = judgement_of(cast(Any, answer.value).verdicts[0], answer.chances)
         judgements = [judged[place] for place in range(len(items))]
-        return NodeValue(judgements, mass=mean_mass([*answers, *single]))
+        mass = mean_mass([*answers, *single])
+        elements = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
+        return NodeValue(judgements, mass=mass, spans=span_ids(elements))
 
     def _about(self, items: list[Any], reads: Given, rest: Given) -> Question[BaseModel]:
         """The question about some of the items."""
-        system = list_instructions(self.criteria, self.verdicts, self.item_label, len(items))
-        evidence = [*numbered(self.item_label, items), *rest.evidence()]
-        messages = self.messages(self._with(items, reads), system, evidence)
+        field = self._field_of(items, reads)
+        step = list_instructions(self.criteria, self.verdicts, self.item_label, len(items), field)
+        evidence = (
+            reads.evidence() if field else [*rest.evidence(), *numbered(self.item_label, items)]
+        )
+        messages = self.messages(self._with(items, reads), step, evidence)
         shape = list_type(self.verdicts, len(items))
         if len(items) > 1:
             return self.put(messages, shape)
         material = ((self.item_label, items[0]), *rest.inputs)
         decision = verdict_of(rest, self.criteria, self.verdicts, material=material)
         return self.put(messages, shape, decision)
+
+    def _field_of(self, items: list[Any], reads: Given) -> str | None:
+        """The field of the case that the items are all of: its pieces keep their own names."""
+        if isinstance(self.over, BaseNode):
+            return None
+        path, pieces = reads.fields[0]
+        return path if items and len(items) == len(pieces) else None
 
     def _with(self, items: list[Any], reads: Given) -> Given:
         """What is read, with these items as the whole list."""

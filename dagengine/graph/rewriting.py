@@ -30,11 +30,11 @@ _NESTED = 100
 class SpecMetric:
     """A metric that consists of its specification only."""
 
-    given: MetricSpec
+    specification: MetricSpec
 
     def spec(self) -> MetricSpec:
         """The metric as the compiler takes it."""
-        return self.given
+        return self.specification
 
 
 class Rewriting:

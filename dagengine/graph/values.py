@@ -11,7 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.decision import Decision, Kind, Odds, Option
 from dagengine.frozen import quick_init
-from dagengine.prompts.evidence import Evidence, as_text, evidence_of
+from dagengine.prompts.evidence import (
+    Evidence,
+    as_text,
+    canonical_place,
+    evidence_of,
+    turn_names,
+)
 from dagengine.question import (
     NO_USAGE,
     Answer,
@@ -48,7 +54,8 @@ class NodeValue:
     empty if the judge gives odds and these are not known. `mass` is the share of all probability
     (0 to 1) that they are made of, where they or `confidence` come from those of tokens.
     `votes` and `voters` are what a panel said. See `Step`. `question` is a digest of what was
-    asked, where somebody notes it.
+    asked, where somebody notes it. `spans` are the ids of the spans that the items of a list are,
+    or of those that decided.
     """
 
     value: Any
@@ -66,6 +73,7 @@ class NodeValue:
     question: str | None = None
     odds: Odds | None = None
     mass: float | None = None
+    spans: tuple[str, ...] = ()
 
     def asked_for(
         self, usage: Usage, answers: tuple[str, ...], asked: tuple[str, ...]
@@ -74,7 +82,7 @@ class NodeValue:
         return NodeValue(
             self.value, self.verdict, self.reason, self.score, self.mode, self.success, usage,
             self.confidence, self.votes, self.voters, answers, asked, self.question, self.odds,
-            self.mass,
+            self.mass, self.spans,
         )  # fmt: skip
 
     def scored(self, score: float | None) -> NodeValue:
@@ -82,7 +90,7 @@ class NodeValue:
         return NodeValue(
             self.value, self.verdict, self.reason, score, self.mode, self.success, self.usage,
             self.confidence, self.votes, self.voters, self.answers, self.asked, self.question,
-            self.odds, self.mass,
+            self.odds, self.mass, self.spans,
         )  # fmt: skip
 
 
@@ -103,11 +111,25 @@ class Given:
         return replace(decision, **more) if more else decision
 
     def evidence(self) -> list[Evidence]:
-        """Everything read, as evidence blocks in a fixed order."""
-        return [
-            piece for label, value in (*self.inputs, *self.fields)
-            for piece in evidence_of(label, value)
-        ]  # fmt: skip
+        """Everything read, as evidence blocks: first what is of the case, then what nodes made.
+
+        The fields of the case have the same order and names whoever reads them, so that questions
+        about one case begin alike.
+        """
+        fields = sorted(self.fields, key=_canonical_place) if len(self.fields) > 1 else self.fields
+        of_case = [piece for field in fields for piece in self._field_evidence(*field)]
+        made = [piece for label, value in self.inputs for piece in evidence_of(label, value)]
+        return of_case + made
+
+    def _field_evidence(self, path: str, value: Any) -> tuple[Evidence, ...]:
+        """A field of the case; turns are called as in the whole conversation."""
+        turns = getattr(self.case, "turns", None)
+        if turns and path.startswith("turns.") and isinstance(value, list) and value:
+            places = {id(turn): place for place, turn in enumerate(turns)}
+            first = places.get(id(value[0]))
+            if first is not None:
+                return evidence_of(path, value, turn_names(turns)[first : first + len(value)])
+        return evidence_of(path, value)
 
     def texts(self) -> dict[str, str]:
         """Everything read, by placeholder name; a judgement also as `label.reason`."""
@@ -125,6 +147,10 @@ class Given:
         Copies: code that changes its arguments changes nothing for others.
         """
         return [_copied(value) for _, value in (*self.fields, *self.inputs)]
+
+
+def _canonical_place(field: tuple[str, Any]) -> tuple[int, str]:
+    return canonical_place(field[0])
 
 
 _UNCHANGING = (str, int, float, type(None), Judgement)

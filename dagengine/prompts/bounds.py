@@ -8,7 +8,7 @@ a judge without a grammar that writes more is taken at its word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -268,27 +268,40 @@ def _characters(part: Any, defs: Mapping[str, Any], bounds: Bounds, inside: tupl
 
     name = _referred(part)
     if name:
-        if name in inside or name not in defs:
-            return bounds.text
-        return _characters(defs[name], defs, bounds, (*inside, name))
-    if "const" in part or "enum" in part:
-        choices = part["enum"] if "enum" in part else [part["const"]]
+        open_ended = name in inside or name not in defs
+        return bounds.text if open_ended else _characters(defs[name], defs, bounds, (*inside, name))
+    choices = part.get("enum", [part["const"]] if "const" in part else None)
+    if choices is not None:
         return _AROUND + max([len(str(choice)) for choice in choices], default=0)
-    for key in ("anyOf", "oneOf"):
-        if key in part:
-            return max(map(longest, part[key]))
+    alternatives = part.get("anyOf", part.get("oneOf"))
+    if alternatives is not None:
+        return max(map(longest, alternatives))
     if "allOf" in part:
         return sum(map(longest, part["allOf"]))
-    kind = part.get("type")
-    if kind == "object" or "properties" in part:
-        fields = part.get("properties", {}).items()
-        more = part.get("additionalProperties", False)
-        extra = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
-        return extra + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
+    kind = "object" if "properties" in part else part.get("type")
+    if kind == "object":
+        return _object_characters(part, bounds, longest)
     if kind == "array":
-        first = [longest(inner) for inner in part.get("prefixItems", ())]
-        count = int(part.get("maxItems", bounds.items)) - len(first)
-        return _AROUND + sum(first) + max(count, 0) * (_AROUND + longest(part.get("items")))
+        return _array_characters(part, bounds, longest)
     if kind == "string":
         return _AROUND + int(part.get("maxLength", _NUMBER if "format" in part else bounds.text))
     return _NUMBER if kind in ("integer", "number", "boolean", "null") else bounds.text
+
+
+def _object_characters(
+    part: Mapping[str, Any], bounds: Bounds, longest: Callable[[Any], int]
+) -> int:
+    """Those of an object: its fields with their names, and what it may have besides."""
+    more = part.get("additionalProperties", False)
+    extra = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
+    fields = part.get("properties", {}).items()
+    return extra + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
+
+
+def _array_characters(
+    part: Mapping[str, Any], bounds: Bounds, longest: Callable[[Any], int]
+) -> int:
+    """Those of a list: its first items by their own schemas, the others by that of all."""
+    first = [longest(inner) for inner in part.get("prefixItems", ())]
+    count = int(part.get("maxItems", bounds.items)) - len(first)
+    return _AROUND + sum(first) + max(count, 0) * (_AROUND + longest(part.get("items")))

@@ -1,7 +1,8 @@
 """Judged text as evidence blocks, between fences that it cannot close.
 
 Judged text is untrusted. It goes between fences that it cannot contain, in the user message. A
-single pass fills it in, so that nothing inside it is ever expanded.
+single pass fills it in, so that nothing inside it is ever expanded. A piece has the same name and
+the same place whoever asks, so that the questions about a case begin alike.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
-from dagengine.test_case import LLMTestCase, Turn
+from dagengine.test_case import SHOWN_OF_SPAN, LLMTestCase, Span, Turn
 
 _SHORTEST, _RUN, _WIDEST, _DIGITS = "<<<", re.compile("<{3,}"), 32, 16
+BETWEEN = "\n\n"
 
 
+_TURN = re.compile(r"\w+ turn \d+\b")
+_ITEM = re.compile(r" \((?:\d+ of \d+|empty list)\)$")
 _PLAIN = (str, int, float, type(None))  # a union is put together again for every look
 
 
@@ -62,6 +66,8 @@ def _jsonable(value: Any) -> Any:
         return {"role": value.role, "content": value.content}
     if isinstance(value, LLMTestCase):
         return {"input": value.input, "actual_output": value.actual_output}
+    if isinstance(value, Span):
+        return value.model_dump(exclude_none=True, include=set(SHOWN_OF_SPAN))
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_none=True)
     if isinstance(value, set | frozenset):
@@ -72,27 +78,48 @@ def _jsonable(value: Any) -> Any:
 _JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
 
 
-def evidence_of(label: str, value: Any) -> tuple[Evidence, ...]:
+# The fields of a case that are long and read by most questions come first: what questions share is
+# then the beginning of their prompts. Other fields follow by name.
+_ORDER = ("retrieval_context", "context", "turns", "actual_output", "expected_output", "input")
+_PLACES = {name: place for place, name in enumerate(_ORDER)}
+
+
+def canonical_place(path: str) -> tuple[int, str]:
+    """What fields of a case are sorted by, the same whoever reads them."""
+    return _PLACES.get(path.partition(".")[0], len(_ORDER)), path
+
+
+def evidence_of(label: str, value: Any, names: Sequence[str] | None = None) -> tuple[Evidence, ...]:
     """A value as evidence blocks: a list becomes one block per item.
 
-    Numbering inside a single block could be forged by an item that contains a number.
+    Numbering inside a single block could be forged by an item that contains a number. Turns are
+    called by their roles, or by `names` where they are part of a conversation.
     """
     if isinstance(value, list | tuple):
         count = len(value)
         if not count:
             return (Evidence(f"{label} (empty list)", ""),)
+        if isinstance(value[0], Turn):
+            # Only what was said: a turn's metadata may hold labels and references.
+            turns = zip(names or turn_names(value), value, strict=True)
+            return tuple(Evidence(name, turn.content) for name, turn in turns)
         return tuple(
-            _item_evidence(item, label, f"{place} of {count}")
+            Evidence(
+                numbered_name(label, place, count), item if isinstance(item, str) else _json(item)
+            )
             for place, item in enumerate(value, 1)
         )
     return (Evidence(label, as_text(value)),)
 
 
-def _item_evidence(item: Any, label: str, place: str) -> Evidence:
-    if isinstance(item, Turn):
-        # Only what was said: a turn's metadata may hold labels and references.
-        return Evidence(f"{label} ({place}, {item.role})", item.content)
-    return Evidence(f"{label} ({place})", item if isinstance(item, str) else _json(item))
+def field_of(label: str) -> str:
+    """The field of the case that a piece of evidence is of, if it is of one."""
+    return "turns" if _TURN.match(label) else _ITEM.sub("", label)
+
+
+def numbered_name(label: str, place: int, count: int) -> str:
+    """What prompts call one item of a list, counted from 1."""
+    return f"{label} ({place} of {count})"
 
 
 def turn_names(turns: Iterable[Turn]) -> list[str]:
@@ -105,14 +132,14 @@ def turn_names(turns: Iterable[Turn]) -> list[str]:
     return names
 
 
-def fenced(evidence: Sequence[Evidence]) -> str:
+def fenced(evidence: Sequence[Evidence], beside: str = "") -> str:
     """Evidence between fences long enough that no text contains or closes one.
 
     Where that would take very long fences they carry a digest of all the texts instead,
-    which no text can contain.
+    which no text can contain. `beside` is what a prompt says outside of the fences.
     """
     texts = [text for piece in evidence for text in (piece.text, piece.label)]
-    runs = (run for text in texts if _SHORTEST in text for run in _RUN.findall(text))
+    runs = (run for text in (*texts, beside) if _SHORTEST in text for run in _RUN.findall(text))
     longest = max(map(len, runs), default=0)
     width = min(max(3, longest + 1), _WIDEST)
     mark = "" if longest < _WIDEST else f" {_digest(texts)}"
@@ -121,20 +148,39 @@ def fenced(evidence: Sequence[Evidence]) -> str:
         f"{left}BEGIN {piece.label}{right}\n{piece.text}\n{left}END {piece.label}{right}"
         for piece in evidence
     )
-    return "\n\n".join(blocks)
+    return BETWEEN.join(blocks)
 
 
 def unfenced(text: str) -> list[Evidence]:
-    """The evidence that `fenced` made a text of; raises ValueError for any other text."""
+    """The evidence that `fenced` made, before a step or alone; ValueError for any other text."""
+    return parted(text)[0]
+
+
+def parted(text: str) -> tuple[list[Evidence], str]:
+    """The evidence that a text begins with, and what comes after it.
+
+    Raises ValueError for a text that does not begin with what `fenced` made.
+    """
     width = len(text) - len(text.lstrip("<"))
     readings: tuple[Callable[[str, int], list[Evidence]], ...] = (_by_width, _by_digest)
-    for reading in readings if width else ():
-        evidence = reading(text, width)
-        if fenced(evidence) == text:
-            return evidence
+    for end in _ends(text, width) if width else ():
+        rest = text[end:].removeprefix(BETWEEN)
+        for reading in readings:
+            evidence = reading(text[:end], width)
+            if fenced(evidence, rest) == text[:end]:
+                return evidence, rest
     if text:
         raise ValueError("the text is not evidence between fences")
-    return []
+    return [], ""
+
+
+def _ends(text: str, width: int) -> Iterator[int]:
+    """Where the last fence may end: no step has a run as long as its left mark."""
+    if text.endswith(">" * width):
+        yield len(text)
+    last = text.rfind(f"{'<' * width}END ")
+    for match in re.finditer(f">{{{width}}}(?={BETWEEN})", text[last:]) if last >= 0 else ():
+        yield last + match.end()
 
 
 def _by_width(text: str, width: int) -> list[Evidence]:

@@ -67,7 +67,7 @@ def read_answer(question: Question[T], text: str) -> T:
         value = question.answer_type.model_validate_json(text)
         require_single_keys(text)
     except ValidationError as error:
-        return _found(question, text, error)
+        return _only_answer(question, text, error)
     except DoubledKeyError as error:
         raise UnparseableError(str(error), raw=text) from None
     return value
@@ -82,7 +82,7 @@ def require_readable(text: str) -> None:
         )
 
 
-def _found(question: Question[T], text: str, error: ValidationError) -> T:
+def _only_answer(question: Question[T], text: str, error: ValidationError) -> T:
     """The answer somewhere in a text that is not JSON that fits, for the reason `error`."""
     values = _candidates(text, question.answer_type)
     if len(values) != 1:
@@ -205,12 +205,12 @@ def without_surrogates(value: Any) -> Any:
 def complaint(error: ValidationError) -> str:
     """What is wrong with an answer, in one line."""
     errors = error.errors(include_url=False, include_context=False)
-    parts = [_said(item) for item in islice(errors, _COMPLAINTS)]
+    parts = [_fault(item) for item in islice(errors, _COMPLAINTS)]
     more = len(errors) - len(parts)
     return "; ".join(parts + ([f"and {more} more"] if more > 0 else []))
 
 
-def _said(item: Any) -> str:
+def _fault(item: Any) -> str:
     place = ".".join(str(step)[:_SHOWN] for step in item["loc"])
     shown = f" (given: {_shown(item.get('input'))})" if item["type"] != "missing" else ""
     return f"{place or 'the answer'}: {item['msg']}{shown}"

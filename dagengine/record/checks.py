@@ -12,8 +12,8 @@ NODES, DEPTH = 10_000, 50
 
 def flaw_of(manifest: Manifest) -> str | None:
     """What does not fit together, as the end of a sentence; None if everything does."""
-    found = _too_large(manifest)
-    return found or next(_flaws(manifest), None)
+    flaw = _too_large(manifest)
+    return flaw or next(_flaws(manifest), None)
 
 
 def _too_large(manifest: Manifest) -> str | None:
@@ -30,25 +30,23 @@ def _too_large(manifest: Manifest) -> str | None:
 
 
 def _flaws(manifest: Manifest) -> Iterator[str]:
-    judges = range(len(manifest.judges))
+    judges = set(range(len(manifest.judges)))
     for metric in manifest.metrics:
         nodes = list(_nodes(metric))
         names = {node.name for node in nodes}
         for node in nodes:
             place = f"the node {node.name!r:.80} of {metric.name!r:.80}"
-            for judge in node.judges:
-                if judge not in judges:
-                    yield f"{place} asks the judge {judge}, and there are {len(judges)}"
-            for name in node.inputs:
-                if name not in names:
-                    yield f"{place} reads the node {name!r:.80}, which is not there"
+            for judge in sorted({*node.judges} - judges):
+                yield f"{place} asks the judge {judge}, and there are {len(judges)}"
+            for name in sorted({*node.inputs} - names):
+                yield f"{place} reads the node {name!r:.80}, which is not there"
         for edge in (edge for inner in _metrics(metric) for edge in inner.edges):
             for end in (edge.source, edge.target):
-                if end is not None and end not in names:
+                if end not in {*names, None}:
                     yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
-    for one in manifest.usage:
-        if one.judge is not None and one.judge not in judges:
-            yield f"the judge {one.judge} was used, and there are {len(judges)}"
+    for spent in manifest.usage:
+        if spent.judge is not None and spent.judge not in judges:
+            yield f"the judge {spent.judge} was used, and there are {len(judges)}"
 
 
 def _metrics(metric: MetricRecord) -> Iterator[MetricRecord]:

@@ -35,8 +35,8 @@ class StepCosts:
         if not used.input_tokens and not used.output_tokens:
             return 0.0
         prices = self._judges.get((metric, step.node)) or [None]
-        known = [price.of(used) for price in prices if price is not None]
-        return max(known) if len(known) == len(prices) else None
+        costs = [price.of(used) for price in prices if price is not None]
+        return max(costs) if len(costs) == len(prices) else None
 
 
 class Costs:

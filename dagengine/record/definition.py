@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.compiler.definitions import definitions, digest
-from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot, Unit
+from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
 from dagengine.gateway.prices import find_price
 from dagengine.graph.nodes import RatingNode
 from dagengine.question import Judge, Usage, durable_identity
@@ -35,8 +35,8 @@ def judges_of(
 
 
 def _judge(judge: Judge, prices: Mapping[str, Any]) -> JudgeRecord:
-    given = getattr(judge, "model", None)
-    model = given if isinstance(given, str) else None
+    name = getattr(judge, "model", None)
+    model = name if isinstance(name, str) else None
     return JudgeRecord(identity=identity_of(judge), model=model, price=find_price(model, prices))
 
 
@@ -66,8 +66,8 @@ class _Records:
         self._hashes = definitions(plan, metric)
 
     def top(self) -> MetricRecord:
-        found = self._scope(self._metric.scope)
-        return found.model_copy(update={"hash": digest(self._hashes)})
+        record = self._scope(self._metric.scope)
+        return record.model_copy(update={"hash": digest(self._hashes)})
 
     def _scope(self, number: int) -> MetricRecord:
         scope = self._plan.scopes[number]
@@ -90,27 +90,21 @@ class _Records:
             )
         unit = self._plan.units[slot.unit]
         node = unit.node
+        owner = self._plan.scopes[slot.scope].owner
+        places = unit.judges if unit.node.asks else ()
         return NodeRecord(
             name=slot.name,
             kind=node.kind,
             question=node.text or None,
             reads=unit.reads,
             inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
-            judges=self._asked(unit),
+            judges=tuple(dict.fromkeys(self._judges[place] for place in places)),
             panel=None if node.panel is None else node.panel.label,
             grades=slot.grades,
             scale=node.points.steps if isinstance(node, RatingNode) else None,
-            root=self._is_root(slot),
+            root=slot.root or (owner != NONE and slot.index in self._plan.slots[owner].activates),
             hash=self._hashes[slot.name],
         )
-
-    def _is_root(self, slot: PlanSlot) -> bool:
-        owner = self._plan.scopes[slot.scope].owner
-        return slot.root or (owner != NONE and slot.index in self._plan.slots[owner].activates)
-
-    def _asked(self, unit: Unit) -> tuple[int, ...]:
-        places = unit.judges if unit.node.asks else ()
-        return tuple(dict.fromkeys(self._judges[place] for place in places))
 
     def _edges(self, slot: PlanSlot) -> Iterator[EdgeRecord]:
         for verdict, targets in slot.branches.items():
@@ -147,17 +141,17 @@ def spent_of(
     spent: Iterable[Spent], judges: Sequence[JudgeRecord]
 ) -> tuple[tuple[JudgeRecord, ...], tuple[SpentRecord, ...]]:
     """The judges with those that a node's own code asked, and what was spent at each."""
-    known = [judge.identity for judge in judges]
-    found: list[SpentRecord] = []
-    for one in sorted(spent, key=lambda one: (one.metric, one.node, one.judge)):
-        judge = public_text(one.judge)
-        if judge not in known:
-            known.append(judge)
+    identities = [judge.identity for judge in judges]
+    records: list[SpentRecord] = []
+    for use in sorted(spent, key=lambda use: (use.metric, use.node, use.judge)):
+        judge = public_text(use.judge)
+        if judge not in identities:
+            identities.append(judge)
         names = ("metric", "node", "asked", "calls", "failed", "cost", "seconds")
-        values: dict[str, Any] = {name: getattr(one, name) for name in names}
-        found.append(SpentRecord(judge=known.index(judge), **values, **_tokens(one.usage)))
-    more = (JudgeRecord(identity=identity) for identity in known[len(judges) :])
-    return (*judges, *more), tuple(found)
+        values: dict[str, Any] = {name: getattr(use, name) for name in names}
+        records.append(SpentRecord(judge=identities.index(judge), **values, **_tokens(use.usage)))
+    more = (JudgeRecord(identity=identity) for identity in identities[len(judges) :])
+    return (*judges, *more), tuple(records)
 
 
 def _tokens(usage: Usage) -> dict[str, Any]:

@@ -36,54 +36,54 @@ def conditions_of(texts: Sequence[str], metrics: Sequence[str]) -> list[Conditio
     Raises InputError, before the first call, for anything else, and for a name that the run
     will not have.
     """
-    found = [parse_condition(text, EXAMPLE) for text in texts]
-    for one in found:
-        _check(one, metrics)
-    return found
+    conditions = [parse_condition(text, EXAMPLE) for text in texts]
+    for condition in conditions:
+        _check(condition, metrics)
+    return conditions
 
 
-def _check(one: Condition, metrics: Sequence[str]) -> None:
-    if _QUANTILE.fullmatch(one.of) and one.of not in metrics:
-        known: Sequence[str] = ("cost", "tokens")
-    elif one.of:
-        if one.of not in metrics:
-            raise InputError(f"--fail-if {one.text!r}: {unknown_metric(one.of, metrics)}")
-        known = _OF_METRICS
+def _check(condition: Condition, metrics: Sequence[str]) -> None:
+    if _QUANTILE.fullmatch(condition.of) and condition.of not in metrics:
+        measures: Sequence[str] = ("cost", "tokens")
+    elif condition.of:
+        if condition.of not in metrics:
+            raise InputError(
+                f"--fail-if {condition.text!r}: {unknown_metric(condition.of, metrics)}"
+            )
+        measures = _OF_METRICS
     else:
-        known = _OF_RUNS
-    if one.measure not in known:
+        measures = _OF_RUNS
+    if condition.measure not in measures:
         raise InputError(
-            f"--fail-if {one.text!r}: {one.measure!r} is not a measure here; measures are "
-            f"{', '.join(known)}"
+            f"--fail-if {condition.text!r}: {condition.measure!r} is not a measure here; "
+            f"measures are {', '.join(measures)}"
         )
-    if one.bound != "value" and one.measure != "pass-rate":
-        raise InputError(f"--fail-if {one.text!r}: only pass-rate has .low and .high")
+    if condition.bound != "value" and condition.measure != "pass-rate":
+        raise InputError(f"--fail-if {condition.text!r}: only pass-rate has .low and .high")
 
 
 def failures(conditions: Sequence[Condition], figures: Figures) -> list[str]:
     """One line for every condition that holds, or whose figure is undefined."""
     lines = []
-    for one in conditions:
-        value = _value(one, figures)
+    for condition in conditions:
+        value = _value(condition, figures)
         if value is None:
-            lines.append(f"{one.text}: it is undefined: {_why_undefined(one)}")
-        elif one.holds(value):
-            lines.append(f"{one.text}: it is {value:.4g}")
+            no_price = condition.measure == "cost"
+            why = "no price is known" if no_price else "there are too few scores"
+            lines.append(f"{condition.text}: it is undefined: {why}")
+        elif condition.holds(value):
+            lines.append(f"{condition.text}: it is {value:.4g}")
     return lines
 
 
-def _why_undefined(one: Condition) -> str:
-    return "no price is known" if one.measure == "cost" else "there are too few scores"
-
-
-def _value(one: Condition, figures: Figures) -> float | None:
-    names = [found.metric for found in figures.summary]
-    if one.of in names:
-        return _figure(figures.summary[one.of], one)
-    quantile = _QUANTILE.fullmatch(one.of)
+def _value(condition: Condition, figures: Figures) -> float | None:
+    names = [row.metric for row in figures.summary]
+    if condition.of in names:
+        return _figure(figures.summary[condition.of], condition)
+    quantile = _QUANTILE.fullmatch(condition.of)
     if quantile is not None:
-        return figures.costs.quantile(one.measure, int(quantile[1]) / 100)
-    if one.of:  # no case came, so there is nothing of its metrics
+        return figures.costs.quantile(condition.measure, int(quantile[1]) / 100)
+    if condition.of:  # no case came, so there is nothing of its metrics
         return None
     used = figures.totals
     sums = {
@@ -91,7 +91,11 @@ def _value(one: Condition, figures: Figures) -> float | None:
         "tokens": used.usage.input_tokens + used.usage.output_tokens,
         "calls": used.calls,
     }
-    return sums[one.measure] if one.measure in sums else _figure(figures.summary, one)
+    return (
+        sums[condition.measure]
+        if condition.measure in sums
+        else _figure(figures.summary, condition)
+    )
 
 
 def _figure(found: Summary | MetricSummary, one: Condition) -> float | None:

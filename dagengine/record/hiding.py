@@ -101,7 +101,7 @@ class Hiding:
         hidden = [
             (value, marker(field))
             for field in self.fields
-            for value in _texts(_found(line, field.split(".")))
+            for value in _texts(_values_at(line, field.split(".")))
         ]
         return _Hider(sorted(hidden, key=lambda one: -len(one[0])))
 
@@ -110,7 +110,7 @@ class _Hider:
     """Replaces texts, and runs of their words, by their markers; the longest go first."""
 
     def __init__(self, hidden: Sequence[tuple[str, str]]) -> None:
-        self._whole = [(text, mark) for text, mark in hidden if len(text) >= _SHORT]
+        self._exact = [(text, mark) for text, mark in hidden if len(text) >= _SHORT]
         self._runs: dict[tuple[str, ...], str] = {}
         for text, mark in hidden:
             words = [word.casefold() for word in _WORD.findall(text)]
@@ -120,16 +120,18 @@ class _Hider:
         self._sizes = sorted({len(run) for run in self._runs}, reverse=True)
 
     def __call__(self, text: str) -> str:
-        for value, mark in self._whole:
+        for value, mark in self._exact:
             text = text.replace(value, mark)
-        found = list(_WORD.finditer(text))
-        words = [word[0].casefold() for word in found]
+        matches = list(_WORD.finditer(text))
+        words = [word[0].casefold() for word in matches]
         spans: list[tuple[int, int, str]] = []
         for size in self._sizes:
             for place in range(len(words) - size + 1):
-                known = self._runs.get(tuple(words[place : place + size]))
-                if known is not None:
-                    spans.append((found[place].start(), found[place + size - 1].end(), known))
+                replacement = self._runs.get(tuple(words[place : place + size]))
+                if replacement is not None:
+                    spans.append(
+                        (matches[place].start(), matches[place + size - 1].end(), replacement)
+                    )
         return _replaced(text, spans)
 
 
@@ -143,17 +145,17 @@ def _replaced(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _found(value: Any, path: Sequence[str]) -> Iterator[Any]:
+def _values_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
     """The value at a path, in every item of the lists on the way."""
     if isinstance(value, list):
         for item in value:
-            yield from _found(item, path)
+            yield from _values_at(item, path)
     elif not path:
         yield value
     elif isinstance(value, dict):
         for size in range(1, len(path) + 1):  # keys may contain dots
             if (key := ".".join(path[:size])) in value:
-                yield from _found(value[key], path[size:])
+                yield from _values_at(value[key], path[size:])
 
 
 def _covered(value: Any, path: Sequence[str], mark: str) -> Any:

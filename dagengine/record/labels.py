@@ -79,7 +79,7 @@ class LabelFile:
 
         Lines of one call stand together.
         """
-        text = "".join(f"{json.dumps(_row(one), ensure_ascii=False)}\n" for one in lines)
+        text = "".join(f"{json.dumps(_row(label), ensure_ascii=False)}\n" for label in lines)
         data = text.encode(errors="backslashreplace")
         try:
             self._append(data)
@@ -109,13 +109,13 @@ class LabelFile:
 
 def read_labels(path: Path) -> list[Label]:
     """The labels of a file that were not taken back; see `LabelFile.labels`."""
-    found: dict[str, Label] = {}
-    for one in _lines(path):
-        if isinstance(one, Retraction):
-            found.pop(one.retracts, None)
+    labels: dict[str, Label] = {}
+    for line in _lines(path):
+        if isinstance(line, Retraction):
+            labels.pop(line.retracts, None)
         else:
-            found[one.id] = one
-    return list(found.values())
+            labels[line.id] = line
+    return list(labels.values())
 
 
 def is_label_file(path: Path) -> bool:

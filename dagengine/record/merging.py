@@ -33,49 +33,45 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
     manifest = _merged([run.manifest for run in ordered])
     require_own(out)
     with sole_writer(out):
-        _write_all(ordered, manifest, out)
+        rows = _write(out / ROWS, [run.results for run in ordered])
+        if manifest.texts:
+            _write(out / CASES, [run.folder / CASES for run in ordered])
+        if all(is_there(run.folder / TIMES) for run in ordered if is_there(run.results)):
+            _write(out / TIMES, [run.folder / TIMES for run in ordered])
+        counted = 0 if manifest.counts is None else manifest.counts.cases
+        if rows != counted:
+            raise InputError(f"the shards hold {rows} rows, but they had {counted} cases")
+        write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
     return manifest
-
-
-def _write_all(ordered: Sequence[Run], manifest: Manifest, out: Path) -> None:
-    rows = _write(out / ROWS, [run.results for run in ordered])
-    if manifest.texts:
-        _write(out / CASES, [run.folder / CASES for run in ordered])
-    if all(is_there(run.folder / TIMES) for run in ordered if is_there(run.results)):
-        _write(out / TIMES, [run.folder / TIMES for run in ordered])
-    counted = 0 if manifest.counts is None else manifest.counts.cases
-    if rows != counted:
-        raise InputError(f"the shards hold {rows} rows, but they had {counted} cases")
-    write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
 def _shards(runs: Sequence[Run]) -> list[Run]:
     """The runs in the order of their shards."""
-    found: dict[int, Run] = {}
+    shards: dict[int, Run] = {}
     for run in runs:
         shard = _shard_of(run)
         _require_alike(runs[0], run)
-        other = found.setdefault(shard.number, run)
-        if other is not run:
-            raise InputError(f"{other.folder} and {run.folder} are both the shard {shard}")
+        earlier = shards.setdefault(shard.number, run)
+        if earlier is not run:
+            raise InputError(f"{earlier.folder} and {run.folder} are both the shard {shard}")
     count = _shard_of(runs[0]).count
-    missing = [f"{number}/{count}" for number in range(1, count + 1) if number not in found]
+    missing = [f"{number}/{count}" for number in range(1, count + 1) if number not in shards]
     if missing:
         raise InputError(f"the shards {', '.join(missing)} are missing")
-    return [found[number] for number in sorted(found)]
+    return [shards[number] for number in sorted(shards)]
 
 
 def _shard_of(run: Run) -> Shard:
-    given = run.manifest.settings.get("shard")
-    if not isinstance(given, str):
+    shard = run.manifest.settings.get("shard")
+    if not isinstance(shard, str):
         raise InputError(f"{run.folder} is not the folder of a shard: its run had no --shard")
     if not run.finished:
         raise InputError(
-            f"the shard {given} in {run.folder} is not finished: run its command again"
+            f"the shard {shard} in {run.folder} is not finished: run its command again"
         )
     if run.results.suffix != ".jsonl":
         raise InputError(f"the rows of {run.folder} are not JSON lines; merge needs JSON lines")
-    return Shard.parse(given)
+    return Shard.parse(shard)
 
 
 def _require_alike(one: Run, other: Run) -> None:
@@ -123,6 +119,9 @@ def _indexed(path: Path) -> Iterator[tuple[int, str, bytes]]:
 def _merged(parts: Sequence[Manifest]) -> Manifest:
     first = parts[0]
     exits = [part.exit for part in parts]
+    spent: dict[tuple[str, str, int | None], list[SpentRecord]] = {}
+    for record in (record for part in parts for record in part.usage):
+        spent.setdefault((record.metric, record.node, record.judge), []).append(record)
     changed: dict[str, Any] = {
         "started": min(part.started for part in parts),
         "ended": max(part.ended for part in parts if part.ended is not None),
@@ -132,16 +131,9 @@ def _merged(parts: Sequence[Manifest]) -> Manifest:
         "results": ROWS,
         "totals": _sum(TotalsRecord, [part.totals for part in parts]),
         "counts": _sum(CountsRecord, [part.counts for part in parts]),
-        "usage": _usage(parts),
+        "usage": tuple(_sum(SpentRecord, spent[key], whose=key) for key in spent),
     }
     return first.model_copy(update=changed)
-
-
-def _usage(parts: Sequence[Manifest]) -> tuple[SpentRecord, ...]:
-    found: dict[tuple[str, str, int | None], list[SpentRecord]] = {}
-    for one in (one for part in parts for one in part.usage):
-        found.setdefault((one.metric, one.node, one.judge), []).append(one)
-    return tuple(_sum(SpentRecord, found[key], whose=key) for key in found)
 
 
 def _sum(kind: type[Any], records: Sequence[BaseModel | None], whose: Sequence[Any] = ()) -> Any:

@@ -72,10 +72,10 @@ class RunFiles:
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
         """The fields of a case; None if no texts were kept."""
-        found = self._beside(self._texts, place)
-        if found is None:
+        texts = self._beside(self._texts, place)
+        if texts is None:
             return None
-        case = case_of(found, self._texts.named(place))
+        case = case_of(texts, self._texts.named(place))
         return {name: value for name, value in case.items() if name not in _OWN}
 
     def _beside(self, lines: Lines, place: int) -> Any:

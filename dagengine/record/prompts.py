@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.question import Message
@@ -32,20 +33,21 @@ class Prompts:
 
         What is not in the store is left out.
         """
-        return [[self._asked(step) for step in steps] for steps in keys]
+        return [[self._prompts_of(step) for step in steps] for steps in keys]
 
-    def _asked(self, keys: Iterable[str]) -> list[Prompt]:
-        found: list[Prompt] = []
+    def _prompts_of(self, keys: Iterable[str]) -> list[Prompt]:
+        prompts: list[Prompt] = []
         for prompt in map(self._prompt, dict.fromkeys(keys)):
-            if prompt is not None and prompt not in found:
-                found.append(prompt)
-        return found
+            if prompt is not None and prompt not in prompts:
+                prompts.append(prompt)
+        return prompts
 
     def _prompt(self, key: str) -> Prompt | None:
         with suppress(*UNREADABLE, sqlite3.Error):
             packed = question_by(self._db, key)
             if packed is not None:
-                return [_message(one) for one in parts_of(unpack(packed)).messages]
+                messages: list[Any] = list(parts_of(unpack(packed)).messages)
+                return [{"role": m["role"], "content": m["content"]} for m in messages]
         return None
 
 
@@ -53,10 +55,6 @@ def keys_of(row: CaseResult, metrics: Iterable[str]) -> RowKeys:
     """The keys of a row, by metric in the order that is given."""
     results = {result.metric: result.steps for result in row.metrics}
     return [[step.asked for step in results.get(name, ())] for name in metrics]
-
-
-def _message(given: dict[str, str]) -> Message:
-    return {"role": given["role"], "content": given["content"]}  # type: ignore[typeddict-item]
 
 
 @contextmanager

@@ -99,17 +99,17 @@ def load_run(folder: str | Path) -> Run:
         raise InputError(f"{folder} is not the folder of a run: it {what}")
     text = read_whole(path)
     try:
-        given = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        record = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None
-    written = given.get("format") if isinstance(given, dict) else None
+    written = record.get("format") if isinstance(record, dict) else None
     if isinstance(written, int) and written > FORMAT:
         raise InputError(
             f"{path} has the format {written}, and this dagengine reads up to {FORMAT}: "
             "install a newer one"
         )
     try:
-        manifest = Manifest.model_validate(given)
+        manifest = Manifest.model_validate(record)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])

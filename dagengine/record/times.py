@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dagengine.data.json_lines import value_of
-from dagengine.results import CaseResult, MetricResult, Step
+from dagengine.results import CaseResult, Step
 
 _DIGITS = 4  # a tenth of a millisecond
 _LONGEST = 1e10  # seconds; a file that says more is damaged
@@ -21,12 +21,13 @@ def times_line(row: CaseResult) -> dict[str, Any]:
 
 def times_of(row: CaseResult) -> dict[str, Any]:
     """The seconds of a case, and of every step by metric and node."""
-    steps = {result.metric: _seconds(result) for result in row.metrics}
+    steps = {
+        result.metric: {
+            step.node: _rounded(step.seconds) for step in result.steps if step.seconds is not None
+        }
+        for result in row.metrics
+    }
     return {"seconds": _rounded(row.seconds), "steps": steps}
-
-
-def _seconds(result: MetricResult) -> dict[str, float | None]:
-    return {step.node: _rounded(step.seconds) for step in result.steps if step.seconds is not None}
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -51,9 +52,9 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _set_seconds(read: CaseResult | Step, seconds: Any) -> None:
-    known = isinstance(seconds, int | float) and 0 <= seconds < _LONGEST
+    valid = isinstance(seconds, int | float) and 0 <= seconds < _LONGEST
     # Nobody else has it yet, and a changed copy of all would take 20 times as long.
-    object.__setattr__(read, "seconds", seconds if known else None)
+    object.__setattr__(read, "seconds", seconds if valid else None)
 
 
 def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
@@ -73,13 +74,13 @@ def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[C
 
 def index_in(line: bytes) -> int:
     """The index at the beginning of a line of a run folder; -1 without one."""
-    found = _INDEX.match(line)
-    return int(found[1][:18]) if found else -1
+    match = _INDEX.match(line)
+    return int(match[1][:18]) if match else -1
 
 
 def _value(line: bytes) -> dict[str, Any] | None:
     try:
-        found = value_of(line)
+        value = value_of(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None

@@ -80,13 +80,10 @@ class RunWriter:
             if self._elsewhere:
                 self.rows.hold()
                 locks.callback(self.rows.close)
-            self._enter()
+            if not (self.folder / MANIFEST).exists() and not self.rows.path.exists():
+                self._begin()
             self._locks = locks.pop_all()
         return self
-
-    def _enter(self) -> None:
-        if not (self.folder / MANIFEST).exists() and not self.rows.path.exists():
-            self._begin()
 
     def add(self, row: CaseResult) -> CaseResult:
         """Write one row and its case; returns the row as it was written.
@@ -135,16 +132,13 @@ class RunWriter:
                 self._begin()
             try:
                 self.rows.close()
-                self._close_beside()
+                for lines in (self._cases, self._times):
+                    with self.rows.naming(lines.path):
+                        lines.close()
                 self._end(error)
             except InputError:
                 if error is None:
                     raise  # otherwise the first error says more
-
-    def _close_beside(self) -> None:
-        for lines in (self._cases, self._times):
-            with self.rows.naming(lines.path):
-                lines.close()
 
     def _begin(self) -> None:
         """Make the folder this run's own."""
@@ -174,17 +168,15 @@ class RunWriter:
             "usage": usage,
         }
         self.manifest = self.manifest.model_copy(update=ended)
-        self._write_json(SUMMARY, {"format": FORMAT, "exit": ended["exit"], **summary.as_dict()})
+        path = self.folder / SUMMARY
+        with self.rows.naming(path):
+            figures = {"format": FORMAT, "exit": ended["exit"], **summary.as_dict()}
+            write_whole(path, json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
         self._replace(self.manifest)
 
     def figures(self) -> Figures:
         """What the run came to, so far."""
         return Figures(self._summing.result(), self._spent()[0], self._costs)
-
-    def _write_json(self, name: str, value: dict[str, Any]) -> None:
-        path = self.folder / name
-        with self.rows.naming(path):
-            write_whole(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
     def _replace(self, manifest: Manifest) -> None:
         path = self.folder / MANIFEST

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -49,12 +49,19 @@ class Labels:
     `by_case` is the label of each case: the one that most people gave, or the mean of numbers;
     cases without a majority are left out. `people` are all of them, in the order of the people.
     `kind` says what of a run they are compared with: pass or fail, the last verdict, the score.
+    `scale` has the ends of labels that are numbers, if they were stated.
     """
 
     kind: Kind
     by_case: Mapping[int, Vote]
     people: Mapping[int, tuple[Vote, ...]]
     meanings: tuple[Meaning, ...]
+    scale: tuple[float, float] | None = None
+
+    @property
+    def kinds(self) -> tuple[Vote, ...]:
+        """The labels that there are, also if nobody gave one of them; empty if not known."""
+        return (True, False) if self.kind == "pass" else ()
 
 
 def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any]) -> Given:
@@ -133,6 +140,20 @@ def labels_for(
         people,
         tuple(_meanings(counts, means)),
     )
+
+
+def on_scale(labels: Labels, scale: tuple[float, float]) -> Labels:
+    """Labels with the stated ends of their scale; raises InputError for numbers outside of it."""
+    low, high = scale
+    numbers = [label for row in labels.people.values() for label in row]
+    if labels.kind != "number":
+        return labels
+    if not low < high or any(not low <= float(label) <= high for label in numbers):
+        raise InputError(
+            f"--label-scale {low:g},{high:g}: the labels go from {min(numbers):g} to "
+            f"{max(numbers):g}; state the lowest and the highest label there can be"
+        )
+    return replace(labels, scale=scale)
 
 
 def _meanings(counts: Mapping[Vote, int], means: Mapping[Vote, Vote | None]) -> Iterator[Meaning]:

@@ -23,9 +23,9 @@ from dagengine.compiler.plan import Plan
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings, check_settings
-from dagengine.execution.evaluation import sync
+from dagengine.execution.executor import JudgedCase, RunObserver
+from dagengine.execution.interrupts import sync
 from dagengine.execution.node_run import together
-from dagengine.execution.runner import JudgedCase
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
@@ -194,22 +194,13 @@ async def a_repeat(
     if "swapped" in orders and isinstance(test_cases, Sequence):
         _check_symmetry(test_cases, symmetry or Symmetry())
     engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
-    record = _Record(engine.plan, made, texts, second_answers, engine.limits.case_timeout)
-
-    def take(row: CaseResult) -> None:
-        record.take(row)
-        if on_row is not None:
-            on_row(row)
 
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
-    with (
-        engine.keeping(lambda: Observations(tuple(record.rows), engine.totals)),
-        progress_bar(engine, total, show) as finished,
-    ):
-        await engine.judge(
-            checked, take, after=record.complete, finished=finished, last=record.ask_alone
-        )
+    with progress_bar(engine, total, show) as advance:
+        record = _Record(engine, made, texts, second_answers, on_row, advance)
+        with engine.keeping(lambda: Observations(tuple(record.rows), engine.totals)):
+            await engine.judge(checked, record)
     return Observations(tuple(record.rows), engine.totals)
 
 
@@ -227,19 +218,22 @@ def _check_symmetry(cases: Sequence[TestCase], symmetry: Symmetry) -> None:
             symmetry.swapped(case)
 
 
-class _Record:
+class _Record(RunObserver):
     """Makes observations of results, asking what a case lacks before it is done."""
 
     def __init__(
         self,
-        plan: Plan,
+        engine: Engine,
         variants: Sequence[Variant],
         texts: bool,
         second_answers: bool,
-        timeout: float | None,
+        on_row: Callable[[CaseResult], None] | None,
+        advance: Callable[[CaseResult], None],
     ) -> None:
-        """`timeout` is how many seconds a case may take, for its second answers again."""
-        self._timeout = timeout
+        """`on_row` gets each row after its observations, `advance` each that is finished."""
+        self._timeout = engine.limits.case_timeout  # again, for the second answers of a case
+        self._on_row, self._advance = on_row, advance
+        plan = engine.plan
         self.rows: list[Observation] = []
         self._plan, self._variants = plan, variants
         self._keep = _texts if texts else _digest
@@ -250,13 +244,13 @@ class _Record:
         self._questions: dict[int, dict[tuple[int, str], str]] = {}
         self._known: dict[Any, Any] = {}  # of equal values one is kept
 
-    def complete(self, case: JudgedCase) -> None:
+    def judged(self, case: JudgedCase) -> None:
         """Note which questions a case was asked, and what it lacks."""
         self._questions[case.index] = dict(self._asked(case.state))
         for repeated in self._repeated:
             repeated.note(case)
 
-    async def ask_alone(self) -> None:
+    async def all_judged(self) -> None:
         """Ask what cases lack, when all of them have their runs."""
         for repeated in self._repeated:
             for case, answers in await repeated.ask(self._timeout):
@@ -271,8 +265,12 @@ class _Record:
                     digest = self._known.setdefault(value.question, value.question)
                     yield (metric.index, self._plan.slots[slot].name), digest
 
-    def take(self, row: CaseResult) -> None:
-        """The observations of a case: metrics and their nodes."""
+    def finished(self, row: CaseResult) -> None:
+        """Move the progress bar on."""
+        self._advance(row)
+
+    def row(self, row: CaseResult) -> None:
+        """Make the observations of a case: metrics and their nodes."""
         questions = self._questions.pop(row.index, {})
         for number, (variant, result) in enumerate(zip(self._variants, row.metrics, strict=True)):
             self.rows.append(self._whole(row.index, variant, result))
@@ -284,6 +282,8 @@ class _Record:
                 for step in result.steps
                 if step.kind != _FIELD
             )
+        if self._on_row is not None:
+            self._on_row(row)
 
     def _whole(self, case: int, variant: Variant, result: MetricResult) -> Observation:
         wrote = [text for step in result.steps for text in _written(step, result)]

@@ -18,9 +18,9 @@ from functools import partial
 import networkx as nx
 
 from dagengine.compiler.plan import Plan, Unit
+from dagengine.execution.executor import JudgedCase
 from dagengine.execution.grading import step_of
 from dagengine.execution.node_run import given_of, together
-from dagengine.execution.runner import JudgedCase
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.values import NodeValue
@@ -212,10 +212,10 @@ class _Asking:
         for number in renewed:
             outcome = await self._ask(number, sample, values)
             if isinstance(outcome, Failure):
-                return [*answers, self._told(number, sample, outcome)], {}
+                return [*answers, self._second(number, sample, outcome)], {}
             values[number] = outcome
             values[number] = self._taken(number, values)
-            answers.append(self._told(number, sample, values[number]))
+            answers.append(self._second(number, sample, values[number]))
         return answers, values
 
     async def _follow(self, values: dict[int, NodeValue]) -> None:
@@ -256,7 +256,7 @@ class _Asking:
         slots = self._setting.plan.units[unit].slots
         return next((taken[slot] for slot in slots if slot in taken), values[unit])
 
-    def _told(self, unit: int, sample: int, outcome: NodeValue | Failure) -> SecondAnswer:
+    def _second(self, unit: int, sample: int, outcome: NodeValue | Failure) -> SecondAnswer:
         original = self._setting.plan.units[unit]
         if isinstance(outcome, Failure):
             step = Step(original.name, original.node.kind, outcome.kind, reason=outcome.message)

@@ -27,18 +27,18 @@ def without_font_warnings() -> Iterator[None]:
     except OSError:  # its reader has closed it
         yield
         return
-    with tempfile.TemporaryFile() as caught:
-        os.dup2(caught.fileno(), _STDERR)
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), _STDERR)
         try:
             yield
         finally:
             os.dup2(place, _STDERR)
             os.close(place)
-            caught.seek(0)
-            _tell(caught.read().decode(errors="surrogateescape"))
+            buffer.seek(0)
+            _tell(buffer.read().decode(errors="surrogateescape"))
 
 
-def _tell(said: str) -> None:
-    lines = [line for line in said.splitlines() if not line.startswith(_NOISE)]
+def _tell(caught: str) -> None:
+    lines = [line for line in caught.splitlines() if not line.startswith(_NOISE)]
     if lines:
         print(plain("\n".join(lines)), file=sys.stderr)

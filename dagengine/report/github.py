@@ -27,9 +27,9 @@ def step_summary(tally: Tally, totals: Totals) -> str:
     """The headline, the figures and where cases failed, as HTML that holds no Markdown."""
     summary = tally.summing.result()
     figures = [
-        [_code(one.metric), str(one.cases), number(one.mean), str(one.passed), str(one.failed),
-         str(one.no_score)]
-        for one in summary
+        [_code(counts.metric), str(counts.cases), number(counts.mean), str(counts.passed),
+         str(counts.failed), str(counts.no_score)]
+        for counts in summary
     ]  # fmt: skip
     places = [
         [str(place.cases), SIGNS[place.end.state], _code(str(place.end)), _code(place.reason)]

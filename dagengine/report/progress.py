@@ -60,7 +60,7 @@ class Progress:
         seconds, left = self.seconds, None
         self._remaining.see(seconds, self.run.totals)
         if self.finished != self.total:
-            waits = (one.seconds for one in self.run.waiting)
+            waits = (wait.seconds for wait in self.run.waiting)
             left = self._remaining.at(seconds, self.run.totals, max(waits, default=0.0))
         of_all = "" if self.total is None else f"/{self.total:,}"
         about = "" if left is None else f", about {duration(left)} left"
@@ -136,8 +136,8 @@ def _lines(progress: Progress, line: str, every: float) -> Iterator[None]:
 
     def write() -> None:
         while not over.wait(every):
-            told = line.format(counts=progress.counts(), news=progress.news())
-            print(told, end="", file=sys.stderr, flush=True)
+            text = line.format(counts=progress.counts(), news=progress.news())
+            print(text, end="", file=sys.stderr, flush=True)
 
     writing = threading.Thread(target=write, name="dagengine progress", daemon=True)
     writing.start()
@@ -174,21 +174,20 @@ def news(
         parts.append(f"{totals.retried:,} retried")
     if totals.cost:
         parts.append(f"${totals.cost:.2f}")
-    parts += [_wait(one) for one in waiting if one.silent is None]
+    parts += [wait_words(wait) for wait in waiting if wait.silent is None]
     parts += [f"{count:,} {kind}" for kind, count in failures.most_common()]
-    parts += [_silence(one, one.silent) for one in waiting if one.silent is not None]
+    parts += [wait_words(wait) for wait in waiting if wait.silent is not None]
     return ", ".join(parts)
 
 
-def _wait(waiting: Waiting) -> str:
+def wait_words(waiting: Waiting) -> str:
+    """What questions wait for: the next call after an error, or an answer that does not come."""
+    if waiting.silent is not None:
+        answers = f"{waiting.count:,} answer" + ("" if waiting.count == 1 else "s")
+        return f"waiting for {answers} since {duration(waiting.silent)} ({waiting.why})"
     count = f"{waiting.count:,} wait" + ("s" if waiting.count == 1 else "")
     soon = "now" if waiting.seconds < 0.05 else f"in {duration(waiting.seconds)}"
     return f"{count} ({waiting.why}, next {soon})"
-
-
-def _silence(waiting: Waiting, seconds: float) -> str:
-    answers = f"{waiting.count:,} answer" + ("" if waiting.count == 1 else "s")
-    return f"waiting for {answers} since {duration(seconds)} ({waiting.why})"
 
 
 def duration(seconds: float) -> str:

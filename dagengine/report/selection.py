@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -12,7 +13,7 @@ from dagengine.errors import InputError, did_you_mean
 from dagengine.record.changes.tree_changes import every_edge
 from dagengine.record.run import Run
 from dagengine.record.values import Manifest, MetricRecord
-from dagengine.report.page.graphs import item_verdicts
+from dagengine.report.pictures.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import unknown_metric
@@ -41,10 +42,10 @@ class Selection:
 
     def check(self, manifest: Manifest) -> None:
         """Raise InputError for a metric or a node that the run does not have."""
-        metrics = [one.name for one in manifest.metrics]
+        metrics = [metric.name for metric in manifest.metrics]
         if self.metric is not None and self.metric not in metrics:
             raise unknown_metric(self.metric, metrics)
-        nodes = {name for one in manifest.metrics for name in _nodes(one)}
+        nodes = {name for metric in manifest.metrics for name in _nodes(metric)}
         for at in (*self.at, *self.not_at):
             if at not in nodes and not any(at.startswith(f"{node}=") for node in nodes):
                 name = at.rpartition("=")[0] or at
@@ -114,10 +115,16 @@ def _may_hold(line: bytes, folded: str) -> bool:
 def selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
     """The rows of a run that are chosen, in the order of the data, lazily.
 
-    Raises InputError, before the first, for a metric or a node that the run does not have.
+    Raises InputError, before the first, for a case, a metric or a node that the run does not have.
     """
     selection.check(run.manifest)
-    return _selected(run, selection)
+    rows = _selected(run, selection)
+    if selection.case is None:
+        return rows
+    first = list(itertools.islice(rows, 1))
+    if not first:
+        _require_case(run, selection.case)
+    return itertools.chain(first, rows)
 
 
 def _selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
@@ -129,7 +136,7 @@ def _selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
             yield selection.narrowed(row)
 
 
-def require_case(run: Run, case: str) -> None:
+def _require_case(run: Run, case: str) -> None:
     """Raise InputError if no case of the run has this name or index."""
     names: list[str] = []
     for row in run.rows():
@@ -169,11 +176,11 @@ def _mentioning(run: Run, text: str) -> Iterator[int]:
 
 
 def _says(row: CaseResult, folded: str) -> bool:
-    said: list[Any] = [row.case]
+    texts: list[Any] = [row.case]
     for result in row.metrics:
-        said += [result.reason, result.failure and (result.failure.message, result.failure.raw)]
-        said += [(step.reason, step.output, step.verdict) for step in result.steps]
-    return any(folded in part for part in _texts(said))
+        texts += [result.reason, result.failure and (result.failure.message, result.failure.raw)]
+        texts += [(step.reason, step.output, step.verdict) for step in result.steps]
+    return any(folded in part for part in _texts(texts))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -190,16 +197,18 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _answers(result: MetricResult) -> set[str]:
     """The nodes that ran, and what they answered."""
-    found = set[str]()
+    answers = set[str]()
     for step in result.steps:
-        given = [step.verdict] if step.verdict is not None else item_verdicts(step.output)
-        found |= {step.node, *(f"{step.node}={verdict}" for verdict in given)}
+        verdicts = [step.verdict] if step.verdict is not None else item_verdicts(step.output)
+        answers |= {step.node, *(f"{step.node}={verdict}" for verdict in verdicts)}
         outer = step.node.rpartition(_INSIDE)[0]
         while outer:  # the metrics under verdicts that it is in
-            found.add(outer)
+            answers.add(outer)
             outer = outer.rpartition(_INSIDE)[0]
     failure = result.failure
-    return found if failure is None else found | {failure.node, f"{failure.node}={failure.kind}"}
+    return (
+        answers if failure is None else answers | {failure.node, f"{failure.node}={failure.kind}"}
+    )
 
 
 def _require_answer(at: str, manifest: Manifest) -> None:
@@ -215,15 +224,17 @@ def _require_answer(at: str, manifest: Manifest) -> None:
             if edge.verdict is not None:
                 answers.setdefault(edge.source, {})[str(edge.verdict)] = None
     splits = [(at[:place], at[place + 1 :]) for place, sign in enumerate(at) if sign == "="]
-    told = [(node, said) for node, said in splits if node in names]
+    named = [(node, verdict) for node, verdict in splits if node in names]
     if at in names or any(
-        node not in answers or said in answers[node] or said in set(OutcomeKind)
-        for node, said in told
+        node not in answers or verdict in answers[node] or verdict in set(OutcomeKind)
+        for node, verdict in named
     ):
         return
-    node, said = told[0]
-    hint = did_you_mean(said, list(answers[node])) or f"its answers are {', '.join(answers[node])}"
-    raise InputError(f"{node!r:.80} has no answer {said!r:.80}; {hint}")
+    node, verdict = named[0]
+    hint = (
+        did_you_mean(verdict, list(answers[node])) or f"its answers are {', '.join(answers[node])}"
+    )
+    raise InputError(f"{node!r:.80} has no answer {verdict!r:.80}; {hint}")
 
 
 def _nodes(metric: MetricRecord) -> Iterator[str]:
@@ -234,8 +245,8 @@ def _nodes(metric: MetricRecord) -> Iterator[str]:
 
 
 def _index(line: bytes) -> int:
-    found = _INDEX.match(line)
-    return int(found[1]) if found else -1
+    match = _INDEX.match(line)
+    return int(match[1]) if match else -1
 
 
 def _quoted(text: str) -> bytes:

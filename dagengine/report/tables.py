@@ -85,14 +85,16 @@ def _summary_table(summary: Summary) -> Any:
 
     table = Table(title="Summary", title_justify="left")
     heads = ("mean", "median", "spread", "passed", "failed", "no score")
-    longest = max((len(one.metric) for one in summary), default=0)
+    longest = max((len(tally.metric) for tally in summary), default=0)
     table.add_column("metric", overflow="fold", min_width=min(longest, 15), max_width=40)
     for name in heads:
         table.add_column(name, justify="right")
-    for one in summary:
-        figures = ["-" if x is None else f"{x:.3f}" for x in (one.mean, one.median, one.spread)]
-        counts = (_passed(one), f"{one.failed:,}", f"{one.no_score:,}")
-        table.add_row(Text(one_line(one.metric, _NAME)), *figures, *counts)
+    for tally in summary:
+        figures = [
+            "-" if x is None else f"{x:.3f}" for x in (tally.mean, tally.median, tally.spread)
+        ]
+        counts = (_passed(tally), f"{tally.failed:,}", f"{tally.no_score:,}")
+        table.add_row(Text(one_line(tally.metric, _NAME)), *figures, *counts)
     return table
 
 
@@ -125,7 +127,7 @@ def _cases_table(
         ("time", 7, "right"),
         ("ended at, and why", max(rest, 10), "left"),
     ]
-    columns = [one for one in columns if one[0] not in _left_out(several, times)]
+    columns = [column for column in columns if column[0] not in _left_out(several, times)]
     for head, most, side in columns:
         table.add_column(head, justify=side, overflow="fold", max_width=most)
     for row in rows:
@@ -147,14 +149,16 @@ def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
         return [Text(SIGNS[row.state]), *label, *([Text("")] if several else []), "", *took, ""]
     style = _STYLES.get(worst.state, "")
     score = "none" if worst.score is None else f"{worst.score:.3f}"
-    said = " ".join(part for part in (f"{worst.end}:" if worst.why else str(worst.end), worst.why))
+    ending = " ".join(
+        part for part in (f"{worst.end}:" if worst.why else str(worst.end), worst.why)
+    )
     return [
         Text(SIGNS[worst.state], style=style),
         *label,
         *([Text(one_line(worst.metric, _NAME))] if several else []),
         Text(score, style=style),
         *took,
-        Text(one_line(said, _REASON)),
+        Text(one_line(ending, _REASON)),
     ]
 
 
@@ -201,6 +205,10 @@ def cost_line(totals: Totals) -> str:
     tokens = totals.usage.input_tokens + totals.usage.output_tokens
     if tokens:
         parts.append(f"{tokens:,} tokens")
+    if totals.usage.cached_tokens:
+        kept = totals.usage.cached_tokens / totals.usage.input_tokens
+        saved = f", ${totals.saved:.2f} saved" if totals.saved >= 0.005 else ""
+        parts.append(f"{kept:.0%} of prompt tokens came from caches{saved}")
     if totals.cost:
         parts.append(f"about ${totals.cost:.4f}")
     return ", ".join(parts)
@@ -221,7 +229,7 @@ def print_steps(result: MetricResult, console: Any = None, *, times: bool = Fals
         took = f", {seconds_words(step.seconds)}" if times and step.seconds is not None else ""
         kind = (f"({plain(step.kind)}{took})", "dim")
         out.print(Text.assemble(f"● {plain(step.node)} ", kind))
-        for line in _said(step):
+        for line in _step_lines(step):
             out.print(Padding(Text(plain(line)), (0, 0, 0, 4), expand=False))
 
 
@@ -232,7 +240,7 @@ def seconds_words(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
 
 
-def _said(step: Step) -> list[str]:
+def _step_lines(step: Step) -> list[str]:
     """What a step said, as numbered items where it is a list."""
     if step.outcome != "ok":
         return [f"{step.outcome}: {step.reason or 'no reason given'}"]
@@ -241,12 +249,12 @@ def _said(step: Step) -> list[str]:
         shown = score if step.verdict is None else str(step.verdict)
         mode = f" ({step.mode})" if step.mode else ""
         return [f"{shown}{mode}", *(step.reason or "").splitlines()]
-    found = step.output
-    if isinstance(found, dict) and len(found) == 1:
-        (found,) = found.values()
-    if isinstance(found, list):
-        return [f"{place}. {_plain(item)}" for place, item in enumerate(found, 1)]
-    return [] if found is None else _plain(found).splitlines()
+    output = step.output
+    if isinstance(output, dict) and len(output) == 1:
+        (output,) = output.values()
+    if isinstance(output, list):
+        return [f"{place}. {_plain(item)}" for place, item in enumerate(output, 1)]
+    return [] if output is None else _plain(output).splitlines()
 
 
 def _plain(value: Any) -> str:

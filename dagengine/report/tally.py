@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 from dagengine.prompts.masses import MassCount
+from dagengine.report.pictures.graphs import item_verdicts, words
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summing
+from dagengine.results.verdict import STATES, State
 from dagengine.results.worst import Places, Worst
+
+Place = str | tuple[str, Any]
+"""A node by its name, or an answer by its node and its verdict."""
 
 
 class MetricTally:
-    """One metric over a data set: scores, outcomes, and how often each edge was taken.
+    """One metric over a data set: outcomes, and how often each edge was taken.
 
-    `shown` is the result to draw, with the name of its case. It is the one with most steps (the
-    first of those) or that of the chosen case.
+    `states` counts the cases by how they ended. `came` does so for the cases that came by a node
+    (its name), or took an answer of it (its name and the verdict). `broke` counts the cases that a
+    node gave nothing for, `items` what it said of the items of its lists. `shown` is the result to
+    draw, with the name of its case. It is the one with most steps (the first of those) or that of
+    the chosen case.
     """
 
     def __init__(self) -> None:
         self.cases = 0
-        self.ran: Counter[str] = Counter()
+        self.states: Counter[State] = Counter()
+        self.came: dict[State, Counter[Place]] = {state: Counter() for state in STATES}
         self.broke: Counter[str] = Counter()
-        self.chose: Counter[tuple[str, Any]] = Counter()
+        self.items: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.kinds: Counter[OutcomeKind] = Counter()
         self.shown: tuple[str, MetricResult] | None = None
 
@@ -33,15 +42,30 @@ class MetricTally:
         """Cases without a score."""
         return sum(self.kinds.values())
 
+    @property
+    def chose(self) -> Counter[tuple[str, Any]]:
+        """How many cases took an answer: by the name of the node and the verdict."""
+        answers: Counter[tuple[str, Any]] = Counter()
+        for came in self.came.values():
+            for place, cases in came.items():
+                if isinstance(place, tuple):
+                    answers[place] += cases
+        return answers
+
     def add(self, result: MetricResult) -> None:
         """Count one case."""
         self.cases += 1
         if result.failure is not None:
             self.kinds[result.failure.kind] += 1
+        self.states[result.state] += 1
+        came = self.came[result.state]
         for step in result.steps:
-            (self.ran if step.outcome == OutcomeKind.OK else self.broke)[step.node] += 1
+            came[step.node] += 1
+            self.broke[step.node] += step.outcome != OutcomeKind.OK
             if step.verdict is not None:
-                self.chose[step.node, step.verdict] += 1
+                came[step.node, step.verdict] += 1
+            if isinstance(step.output, list):
+                self.items[step.node].update(map(words, item_verdicts(step.output)))
 
 
 class Tally:

@@ -119,6 +119,9 @@ class Step:
     verdicts per vote. None is an unparseable answer (in a list also an item that was settled
     before). `voters` names the judge of each vote.
 
+    `spans` are the ids of the spans that a node over a list of spans went over, in the order of its
+    items; of code those that it names as decisive.
+
     `seconds` is the duration of the node, including retries and time in the queue; a stored answer
     takes almost none.
     """
@@ -141,6 +144,7 @@ class Step:
     item_odds: tuple[Odds | None, ...] = ()
     seconds: float | None = field(default=None, compare=False, repr=False)
     mass: float | None = None
+    spans: tuple[str, ...] = ()
 
     @property
     def agreeing(self) -> int:
@@ -167,6 +171,8 @@ class Step:
             row |= {"votes": list(self.votes), "voters": list(self.voters)}
         if self.asked:
             row["asked"] = list(self.asked)
+        if self.spans:
+            row["spans"] = list(self.spans)
         return {**row, "outcome": str(self.outcome)}
 
 

@@ -28,6 +28,10 @@ _ELSEWHERE = {
 }
 
 
+# Keys of the metadata of a case that say where it was read from.
+TRACE_IDS = ("trace_id", "span_id", "session_id")
+
+
 def _absent(self: object, name: str) -> Any:
     """Refuse an attribute; of another library's, say where it is here."""
     hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
@@ -63,7 +67,7 @@ class MetricResult:
         __getattr__ = _absent
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
+        return f"<{type(self).__name__} {_quoted(self.metric)}: {self._summary_line()}>"
 
     @property
     def name(self) -> str:
@@ -75,7 +79,7 @@ class MetricResult:
         """Why there is no score; None if there is one."""
         return None if self.failure is None else self.failure.message
 
-    def _said(self) -> str:
+    def _summary_line(self) -> str:
         """The score, and whether that passes; or why there is none."""
         if self.failure is not None:
             return _quoted(str(self.failure), _REASON)
@@ -191,12 +195,13 @@ class CaseResult:
     test_case: Any = field(default=None, compare=False, repr=False)
     recorded_hash: str | None = field(default=None, compare=False, repr=False)
     seconds: float | None = field(default=None, compare=False, repr=False)
+    recorded_trace: dict[str, str] | None = field(default=None, compare=False, repr=False)
 
     if not TYPE_CHECKING:
         __getattr__ = _absent
 
     def __repr__(self) -> str:
-        states = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]
+        states = [f"{_quoted(metric.metric)} {metric._summary_line()}" for metric in self.metrics]
         more = [f"{len(states) - _LISTED} more"] if len(states) > _LISTED else []
         shown = "; ".join([*states[:_LISTED], *more]) or "no metric"
         return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {shown}>"
@@ -252,10 +257,25 @@ class CaseResult:
                 object.__setattr__(self, "recorded_hash", self.test_case.content_hash())
         return self.recorded_hash
 
+    @property
+    def trace(self) -> dict[str, str] | None:
+        """The ids of the trace, span and session that the case was read from; None if it was not.
+
+        They are `trace_id`, `span_id` and `session_id` of its `additional_metadata`.
+        """
+        if self.recorded_trace is not None:
+            return self.recorded_trace
+        metadata = getattr(self.test_case, "additional_metadata", None)
+        if not isinstance(metadata, dict):
+            return None
+        ids = {name: metadata[name] for name in TRACE_IDS if isinstance(metadata.get(name), str)}
+        return ids or None
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, one line of `results.jsonl`."""
         metrics = [metric.as_dict() for metric in self.metrics]
-        return {"index": self.index, "case": self.case, "hash": self.hash, "metrics": metrics}
+        row = {"index": self.index, "case": self.case, "hash": self.hash, "metrics": metrics}
+        return row if self.trace is None else {**row, "trace": self.trace}
 
 
 def _quoted(text: str, longest: int = 60) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
 from dagengine.results.rows import CaseResult
+from dagengine.terminal import counted
 
 BINS = 11
 """Bins of a distribution: centred at 0, 0.1, … 1."""
@@ -71,6 +72,9 @@ class MetricSummary:
     distribution: tuple[int, ...]
     pass_rate: Share | None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.metric!r}: {_figures(self)}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -89,6 +93,14 @@ class Summary:
     metrics: tuple[MetricSummary, ...]
     tags: dict[str, tuple[MetricSummary, ...]]
 
+    def __repr__(self) -> str:
+        lines = [f"{metric.metric}: {_figures(metric)}" for metric in self.metrics]
+        if self.tags:
+            lines.append(f"{counted(len(self.tags), 'tag')} in .tags")
+        return (
+            "\n  ".join([f"<{type(self).__name__} of {counted(self.cases, 'case')}", *lines]) + ">"
+        )
+
     def __getitem__(self, metric: str) -> MetricSummary:
         """The figures of one metric; raises InputError when there is none of this name."""
         for summary in self.metrics:
@@ -102,6 +114,17 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, as in `summary.json`."""
         return asdict(self)
+
+
+def _figures(metric: MetricSummary) -> str:
+    """What passed and failed, and the mean, in one line."""
+    outcomes = {"passed": metric.passed, "failed": metric.failed, "no score": metric.no_score}
+    parts = [counted(metric.cases, "case")]
+    parts += [f"{count:,} {outcome}" for outcome, count in outcomes.items() if count]
+    if (rate := metric.pass_rate) is not None:
+        low, high = 100 * rate.low, 100 * rate.high
+        parts.append(f"pass rate {100 * rate.value:.0f} % ({low:.0f} to {high:.0f})")
+    return ", ".join(parts if metric.mean is None else [*parts, f"mean {metric.mean:.2f}"])
 
 
 def unknown_metric(name: str, names: Iterable[str]) -> InputError:

@@ -59,7 +59,8 @@ class Totals:
     than calls if several calls share one. `speculated` counts questions that were asked ahead, and
     `unneeded` those of them that were not needed; a needed one counts as a call. `cost` is in US
     dollars by the known prices (see `dagengine.gateway.prices`); None if a judge has no known
-    price. `in_flight` are the calls in progress (0 when a run is over).
+    price. `saved` are US dollars that prompt tokens from caches cost less than others. `in_flight`
+    are the calls in progress (0 when a run is over).
     """
 
     asked: int = 0
@@ -75,6 +76,7 @@ class Totals:
     requests: int = 0
     speculated: int = 0
     unneeded: int = 0
+    saved: float = 0.0
 
     def __add__(self, other: Totals) -> Totals:
         """The sums over both ledgers."""
@@ -93,6 +95,7 @@ class Totals:
             requests=self.requests + other.requests,
             speculated=self.speculated + other.speculated,
             unneeded=self.unneeded + other.unneeded,
+            saved=self.saved + other.saved,
         )
 
 

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, closing, nul
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -178,10 +178,14 @@ class OpenStore:
                 if answer is not None:
                     return answer
                 if self._journal is None:
-                    raise self._recorded_failure(key, name or judge.identity, question)
+                    # How the question ended when it was asked; else that it was not.
+                    why = difference(self._reader, (name or judge.identity), question)
+                    raise self._failure(key) or RecordingMissError(
+                        f"{self._path} has no answer for the node {question.name!r}: {why}"
+                    )
             if name is None:
                 return await ask()
-            asked = partial(self._asked, self._journal, key, name, question, ask)
+            asked = partial(self._ask_and_store, self._journal, key, name, question, ask)
             if self._claims is None or judge.capabilities.batched:  # a batch may take a day
                 answer = await asked()
             else:
@@ -247,7 +251,7 @@ class OpenStore:
             return None
         return revive(question, fields, "cached" if self._journal else "replayed")
 
-    async def _asked(
+    async def _ask_and_store(
         self,
         journal: Journal,
         key: bytes,
@@ -283,20 +287,11 @@ class OpenStore:
                     return stored
         return answer
 
-    def _recorded_failure(self, key: bytes, name: str, question: Question[Any]) -> JudgeError:
-        """How the question ended when it was asked; else that it was not, and the difference."""
-        return self._failure(key) or RecordingMissError(self._missing(name, question))
-
     def _failure(self, key: bytes) -> JudgeError | None:
         with suppress(DamagedError):
             fields = find(self._reader, key)
             return failure_of(fields) if fields is not None else None
         return None
-
-    def _missing(self, name: str, question: Question[Any]) -> str:
-        """Which question has no answer, and how it differs from those that have one."""
-        why = difference(self._reader, name, question)
-        return f"{self._path} has no answer for the node {question.name!r}: {why}"
 
 
 class _Batch:
@@ -329,22 +324,19 @@ class Journal:
         batch.entries.append(entry)
         if len(batch.entries) == 1:
             with anyio.CancelScope(shield=True):  # others rely on it
-                await self._commit(batch)
+                async with self._turn:
+                    self._batch = _Batch()
+                    try:
+                        new = await anyio.to_thread.run_sync(
+                            insert, self._db, batch.entries, limiter=self._thread
+                        )
+                        batch.all_new = new == len(batch.entries)
+                    except sqlite3.Error as error:
+                        batch.error = error
+                    finally:
+                        batch.done.set()
         else:
             await batch.done.wait()
         if batch.error is not None:
             raise batch.error
         return batch.all_new
-
-    async def _commit(self, batch: _Batch) -> None:
-        async with self._turn:
-            self._batch = _Batch()
-            try:
-                new = await anyio.to_thread.run_sync(
-                    insert, self._db, batch.entries, limiter=self._thread
-                )
-                batch.all_new = new == len(batch.entries)
-            except sqlite3.Error as error:
-                batch.error = error
-            finally:
-                batch.done.set()

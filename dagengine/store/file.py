@@ -108,7 +108,24 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
     """The connection to a file that is a store; a new one is set up unless only read."""
     try:
         if patience is not None:
-            _set_up(db, patience)
+            import tenacity
+
+            # Where two processes change the journal at once, sqlite does not wait but gives up.
+            for attempt in tenacity.Retrying(
+                stop=tenacity.stop_after_delay(patience),
+                wait=tenacity.wait_random(0.01, 0.05),
+                retry=tenacity.retry_if_exception(_is_busy),
+                reraise=True,
+            ):
+                with attempt:
+                    with transaction(db):  # others may be making the same tables
+                        empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                        for statement in _TABLES if empty else ():
+                            db.execute(statement)
+                    # A file of another program stays as it is.
+                    if _number(db, "application_id") == _APPLICATION:
+                        db.execute("PRAGMA journal_mode = WAL")
+                        db.execute("PRAGMA synchronous = NORMAL")
         version = _number(db, "user_version")
         if _number(db, "application_id") != _APPLICATION:
             raise InputError(f"{path} is an sqlite file, but not a store of answers")
@@ -135,31 +152,6 @@ def _code(error: BaseException) -> str:
 
 def _is_busy(error: BaseException) -> bool:
     return _code(error).startswith("SQLITE_BUSY")
-
-
-def _set_up(db: sqlite3.Connection, patience: float) -> None:
-    """Make the tables of an empty file; others may be doing the same."""
-    import tenacity
-
-    # Where two processes change the journal at once, sqlite does not wait but gives up.
-    for attempt in tenacity.Retrying(
-        stop=tenacity.stop_after_delay(patience),
-        wait=tenacity.wait_random(0.01, 0.05),
-        retry=tenacity.retry_if_exception(_is_busy),
-        reraise=True,
-    ):
-        with attempt:
-            _make_tables(db)
-
-
-def _make_tables(db: sqlite3.Connection) -> None:
-    with transaction(db):
-        empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        for statement in _TABLES if empty else ():
-            db.execute(statement)
-    if _number(db, "application_id") == _APPLICATION:  # a file of another program stays as it is
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
 
 
 def _number(db: sqlite3.Connection, pragma: str) -> int:

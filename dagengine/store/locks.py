@@ -73,7 +73,7 @@ def one_writer(target: Path, *, folder: bool = False, wait: bool = False) -> Ite
     place = target / ".writing" if folder else target.with_name(f".{target.name}.writing")
     made = not place.parent.exists()
     place.parent.mkdir(parents=True, exist_ok=True)
-    file = _taken(place, target, wait)
+    file = _lock(place, target, wait)
     _held.add(file)
     try:
         yield
@@ -86,13 +86,18 @@ def one_writer(target: Path, *, folder: bool = False, wait: bool = False) -> Ite
                 place.parent.rmdir()
 
 
-def _taken(place: Path, target: Path, wait: bool) -> int:
+def _lock(place: Path, target: Path, wait: bool) -> int:
     """The open file of a lock that this process has now."""
     while True:
         file = descriptor(place, os.O_RDWR | os.O_CREAT)
         try:
             if not lock_file(file, wait=wait):
-                raise InputError(_refusal(target, os.read(file, 20)))
+                process = os.read(file, 20)
+                by = f" (process {int(process)})" if process.isdigit() else ""
+                raise InputError(
+                    f"{target} is being written by another run{by}; wait until it has ended, or "
+                    "choose another place for this one"
+                )
             if _is_at(place, file):
                 with suppress(OSError):  # the number only makes messages better
                     os.truncate(file, 0)
@@ -153,14 +158,6 @@ def _lock_far_byte(file: int, wait: bool) -> bool:  # pragma: no cover - Windows
             time.sleep(_PAUSE)
         finally:
             os.lseek(file, 0, os.SEEK_SET)
-
-
-def _refusal(target: Path, process: bytes) -> str:
-    by = f" (process {int(process)})" if process.isdigit() else ""
-    return (
-        f"{target} is being written by another run{by}; wait until it has ended, or choose another "
-        "place for this one"
-    )
 
 
 def _forget_held() -> None:

@@ -85,23 +85,20 @@ class Selection:
         terms, values = ["1"], list[Any]()
         for column, pattern in (("judge", self.judge), ("node", self.node)):
             if pattern is not None:
-                numbers = _matching(db, column, pattern)
+                rows = db.execute(f"SELECT id, name FROM {column}s").fetchall()
+                numbers = [number for number, name in rows if name == pattern]
+                numbers = numbers or [n for n, name in rows if fnmatchcase(name, pattern)]
+                if not numbers:
+                    listing = ", ".join(repr(name) for _, name in rows[:10])
+                    raise InputError(
+                        f"no {column} in the store is called {pattern!r}; there are: {listing}"
+                    )
                 terms.append(f"{column} IN ({', '.join('?' * len(numbers))})")
                 values += numbers
         if self.before is not None:
             terms.append("created < ?")
             values.append(self.before.timestamp())
         return " AND ".join(terms), values
-
-
-def _matching(db: sqlite3.Connection, column: str, pattern: str) -> list[int]:
-    rows = db.execute(f"SELECT id, name FROM {column}s").fetchall()
-    ids = [number for number, name in rows if name == pattern]
-    ids = ids or [number for number, name in rows if fnmatchcase(name, pattern)]
-    if not ids:
-        listing = ", ".join(repr(name) for _, name in rows[:10])
-        raise InputError(f"no {column} in the store is called {pattern!r}; there are: {listing}")
-    return ids
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from dagengine.prompts.evidence import parted
 from dagengine.question import Question
 from dagengine.store.file import names, printable, unpack
 from dagengine.store.rows import UNREADABLE, DamagedError, find, holds, key_of
@@ -37,33 +38,49 @@ def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> s
     judges = names(db, "judges")
     holders = [name for name in judges if holds(db, key_of(name, question))]
     if judge in holders:
-        return _unusable(db, judge, question)
+        try:
+            find(db, key_of(judge, question))
+        except DamagedError as error:
+            return f"{error}; run once without replay, and it is asked for again"
+        return "the stored answer no longer fits the question"
     if holders:
         return f"it was answered by {holders[0]!r}, but not by {judge!r}"
     if printable(judge) not in judges:
         return f"nothing of the judge {judge!r} is stored{_only('of', judges)}"
-    kept = _latest(db, judge, question.name)
-    if not kept:
-        return f"nothing is stored for this node{_only('for', names(db, 'nodes'))}"
-    return _changed(parts_of(question.canonical.decode(errors="surrogatepass")), kept)
-
-
-def _unusable(db: sqlite3.Connection, judge: str, question: Question[Any]) -> str:
-    """Why an answer that is there does not count."""
-    try:
-        find(db, key_of(judge, question))
-    except DamagedError as error:
-        return f"{error}; run once without replay, and it is asked for again"
-    return "the stored answer no longer fits the question"
-
-
-def _latest(db: sqlite3.Connection, judge: str, node: str) -> list[Parts]:
     rows = db.execute(
         "SELECT question FROM answers WHERE judge = (SELECT id FROM judges WHERE name = ?) "
         "AND node = (SELECT id FROM nodes WHERE name = ?) ORDER BY created DESC LIMIT ?",
-        (printable(judge), printable(node), _COMPARED),
+        (printable(judge), printable(question.name), _COMPARED),
     )
-    return list(_readable(packed for (packed,) in rows.fetchall()))
+    kept = list(_readable(packed for (packed,) in rows.fetchall()))
+    if not kept:
+        return f"nothing is stored for this node{_only('for', names(db, 'nodes'))}"
+    asked = parts_of(question.canonical.decode(errors="surrogatepass"))
+    _, shapes, options = zip(*kept, strict=True)
+    if asked.options not in options:
+        return f"asked with {asked.options}, stored with {options[0]}"
+    if asked.shape not in shapes:
+        return "its answer form (schema or parser) differs from the stored one"
+    instructions = _instructions(asked)
+    if instructions is None:
+        return "its prompt differs from the stored question"
+    if all(instructions != _instructions(parts) for parts in kept):
+        return "its instructions differ from those stored"
+    return (
+        "its evidence (the case, or the output of earlier nodes) differs from the stored question"
+    )
+
+
+def _instructions(parts: Parts) -> tuple[Any, str] | None:
+    """What a question says beside its evidence; None for a prompt that has no evidence."""
+    *before, last = parts.messages
+    if not before:
+        return None
+    try:
+        _, step = parted(last["content"])
+    except ValueError:  # a prompt of one's own
+        step = ""
+    return before, step
 
 
 def _readable(questions: Iterable[Any]) -> Iterator[Parts]:
@@ -71,19 +88,6 @@ def _readable(questions: Iterable[Any]) -> Iterator[Parts]:
     for packed in questions:
         with suppress(*UNREADABLE):
             yield parts_of(unpack(packed))
-
-
-def _changed(asked: Parts, kept: Sequence[Parts]) -> str:
-    """The first part that no stored question shares, beginning with the rarest to change."""
-    if asked.options not in {parts.options for parts in kept}:
-        return f"asked with {asked.options}, stored with {kept[0].options}"
-    if asked.shape not in {parts.shape for parts in kept}:
-        return "its answer form (schema or parser) differs from the stored one"
-    before = asked.messages[:-1]
-    if before and all(before != parts.messages[:-1] for parts in kept):
-        return "its instructions differ from those stored"
-    part = "evidence (the case, or the output of earlier nodes)" if before else "prompt"
-    return f"its {part} differs from the stored question"
 
 
 def _only(word: str, choices: Sequence[str]) -> str:

@@ -87,7 +87,17 @@ def short_key(key: bytes) -> str:
 
 def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
     """Put entries into the file, leaving alone what is there; returns how many are new."""
-    rows = [_row(entry) for entry in entries]
+    rows = [
+        (
+            entry.key,
+            printable(entry.judge),
+            printable(entry.question.name),
+            int(time.time()),
+            zlib.compress(entry.answer.encode(errors="surrogatepass"), 1),
+            zlib.compress(entry.question.canonical, 1),
+        )
+        for entry in entries
+    ]
     gone = [(entry.key,) for entry in entries if entry.over]
     with transaction(db):
         db.executemany("DELETE FROM answers WHERE key = ?", gone)
@@ -95,17 +105,6 @@ def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
             values = sorted({(row[place],) for row in rows})
             db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", values)
         return db.executemany(_INSERT, rows).rowcount
-
-
-def _row(entry: Entry) -> tuple[Any, ...]:
-    return (
-        entry.key,
-        printable(entry.judge),
-        printable(entry.question.name),
-        int(time.time()),
-        zlib.compress(entry.answer.encode(errors="surrogatepass"), 1),
-        zlib.compress(entry.question.canonical, 1),
-    )
 
 
 def holds(db: sqlite3.Connection, key: bytes) -> bool:
@@ -208,16 +207,14 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
         value = None
     if value is None or (question.check is not None and question.check(value) is not None):
         return None
-    choices = None if tokens is None else tuple(TokenChoice(t, _pairs(a)) for t, a in tokens)
+    choices = None
+    if tokens is not None:
+        choices = tuple(TokenChoice(t, tuple((token, p) for token, p in a)) for t, a in tokens)
     odds = fields.get("odds")
     chances = None if odds is None else tuple((verdict, chance) for verdict, chance in odds)
     usage = Usage(*fields["usage"])
     mode, mass = fields["mode"], fields.get("mass")
     return Answer(value, raw, choices, usage, mode, chances, origin, mass=mass)
-
-
-def _pairs(alternatives: Sequence[Sequence[Any]]) -> tuple[tuple[str, float], ...]:
-    return tuple((token, logprob) for token, logprob in alternatives)
 
 
 def _is_same(read: Answer[Any] | None, answer: Answer[Any]) -> bool:

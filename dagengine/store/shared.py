@@ -83,14 +83,17 @@ class SharedAnswers:
 
         It waits inside `waiting` for a process that asks the same.
         """
-        name = self._name(judge)
+        identity = judge.identity
+        if identity not in self._names:
+            self._names[identity] = durable_identity(judge)
+        name = self._names[identity]
         if name is None:
             return await ask()
         key, waited = key_of(name, question), 0.0
         for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
             place, mine = self._claimed(key)
             if mine:
-                return await self._asked(place, name, key, question, ask)
+                return await self._ask_for_all(place, name, key, question, ask)
             answer = self._read(place, question) if place.length else None
             if answer is not None:
                 return answer
@@ -101,7 +104,7 @@ class SharedAnswers:
             waited += wait
         raise AssertionError("unreachable")
 
-    async def _asked(
+    async def _ask_for_all(
         self,
         place: _Place,
         name: str,
@@ -129,30 +132,20 @@ class SharedAnswers:
         short = key[:16]
         bucket = int.from_bytes(key[16:20], "big") % _BUCKETS * _BUCKET
         with locked(self._table_file, bucket):
-            place = self._place(bucket, short)
+            places = self._table[bucket : bucket + _BUCKET]
+            at = places.find(short)
+            while at % _PLACE.size and at > 0:  # by chance, in the middle of other places
+                at = places.find(short, at + 1)
+            if at < 0:
+                begins = range(0, len(places), _PLACE.size)
+                empty = (at for at in begins if places.startswith(_EMPTY, at))
+                at = next(empty, short[0] * _PLACE.size % _BUCKET)
+            place = _Place(bucket + at, *_PLACE.unpack_from(places, at))
             if place.key == short and (place.length or not self._is_gone(place.process)):
                 return place, False
             mine = _Place(place.at, short, self._process, 0, 0)
             _PLACE.pack_into(self._table, place.at, *mine[1:])
             return mine, True
-
-    def _place(self, bucket: int, key: bytes) -> _Place:
-        """Where a question is in its bucket, or may be put."""
-        places = self._table[bucket : bucket + _BUCKET]
-        at = places.find(key)
-        while at % _PLACE.size and at > 0:  # by chance, in the middle of other places
-            at = places.find(key, at + 1)
-        if at < 0:
-            begins = range(0, len(places), _PLACE.size)
-            empty = (at for at in begins if places.startswith(_EMPTY, at))
-            at = next(empty, key[0] * _PLACE.size % _BUCKET)
-        return _Place(bucket + at, *_PLACE.unpack_from(places, at))
-
-    def _name(self, judge: Judge) -> str | None:
-        identity = judge.identity
-        if identity not in self._names:
-            self._names[identity] = durable_identity(judge)
-        return self._names[identity]
 
     def _is_gone(self, process: int) -> bool:
         """Whether a process has ended."""

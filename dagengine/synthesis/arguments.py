@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dagengine.configs import check_names, names_of
 from dagengine.errors import InputError
-from dagengine.execution.evaluation import sync
+from dagengine.execution.interrupts import sync
 from dagengine.synthesis.values import Quota
 
 P = ParamSpec("P")

@@ -46,7 +46,7 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     pages: dict[str, list[tuple[str, int | None]]] = {}
     for origin, source in zip(listed, files, strict=True):
         if isinstance(source, list):
-            documents += map(_found if Path(origin).is_dir() else _read, source)
+            documents += map(_read_in_folder if Path(origin).is_dir() else _read, source)
         else:
             name, text, page = _page(source, len(pages))
             pages.setdefault(name, []).append((text, page))
@@ -91,7 +91,7 @@ def _files(source: str | Path) -> list[Path]:
     return [path]
 
 
-def _found(path: Path) -> Read:
+def _read_in_folder(path: Path) -> Read:
     """A file of a folder: nobody named it, so it is read only if it is in the folder itself."""
     try:
         require_regular(path)
@@ -135,7 +135,8 @@ def _pdf(path: Path) -> Read:
         return Unreadable(name, "broken", f"it is not a readable PDF ({error})")
     blank = sum(not text.strip() for text, _ in pages)
     if blank == len(pages):
-        return Unreadable(name, "scanned", f"its {blank} pages have no text, only pictures")
+        has = "its only page has" if blank == 1 else f"its {blank} pages have"
+        return Unreadable(name, "scanned", f"{has} no text, only pictures")
     remark = f"{blank} of its {len(pages)} pages have no text" if blank else ""
     return _document(name, _in_a_row(pages), remark)
 

@@ -183,6 +183,10 @@ class GoldenTexts:
             self._texts.append(text)
         return self._places[evened]
 
+    def __getitem__(self, place: int) -> str:
+        """The text that came first to a place."""
+        return self._texts[place]
+
     def remove(self, place: int) -> None:
         """Let a text count no longer."""
         del self._places[_evened(self._texts[place])]

@@ -30,7 +30,7 @@ from dagengine.voting.wrappers import answered_by
 
 GOLDEN = "Golden"
 """The name of a generator's last node."""
-CHOOSE = "Choose draft"
+CHOOSE, REWRITE = "Choose draft", "Rewrite"
 EMBEDDING = "Embedding"
 """The name of the node that gives the vector of a golden's text."""
 DUPLICATES, LIKENESS, SAME = "Duplicates", "Alike", "Same answer"
@@ -221,7 +221,7 @@ def _evolved(draft: BaseNode, times: int, style: StylingConfig, read: Sequence[s
             words.evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
             options=_LONG, name=f"Evolve {number + 1}",
         )  # fmt: skip
-    return TaskNode(words.rewriting(style), "input", inputs=[draft], options=_LONG, name="Rewrite")
+    return TaskNode(words.rewriting(style), "input", inputs=[draft], options=_LONG, name=REWRITE)
 
 
 def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
@@ -284,9 +284,10 @@ def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
 def is_supported(context: list[str], answer: Supported) -> bool:
     """Whether there are supporting sentences and all are in the passages."""
     passages = [_even(passage) for passage in context]
-    sentences = [_even(one) for one in answer.supporting_sentences if one.strip()]
+    sentences = [_even(sentence) for sentence in answer.supporting_sentences if sentence.strip()]
     return bool(sentences) and all(
-        len(words_in(one)) > 1 and any(one in passage for passage in passages) for one in sentences
+        len(words_in(sentence)) > 1 and any(sentence in passage for passage in passages)
+        for sentence in sentences
     )
 
 
@@ -311,9 +312,9 @@ def answered_golden(text: str, answer: Supported, *more: bool | list[float]) -> 
         "expected_output": answer.answer,
         "supporting_sentences": answer.supporting_sentences,
     }
-    known = [one for one in more if isinstance(one, bool)]
-    if known:
-        value["answered_without_context"] = [sum(known), len(known)]
+    blind = [vote for vote in more if isinstance(vote, bool)]
+    if blind:
+        value["answered_without_context"] = [sum(blind), len(blind)]
     return NodeValue(value, score=1.0)
 
 

@@ -12,6 +12,7 @@ from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
 from dagengine.record.writer import RunWriter
 from dagengine.regular_files import write_whole
+from dagengine.report.page.drafts import DRAFTS, DraftRecord
 from dagengine.results import CaseResult
 from dagengine.synthesis.values import Report
 from dagengine.terminal import plain
@@ -38,6 +39,7 @@ class Folder:
     def __init__(self, record: RunWriter | None) -> None:
         self._record = record
         self._begun = False
+        self._drafts: list[DraftRecord] = []
 
     def add(self, row: CaseResult) -> None:
         """Write the row of a draft; the first one ends what an earlier run left."""
@@ -46,13 +48,16 @@ class Folder:
         self._record.add(row)
         if not self._begun:
             self._begun = True
-            for name in (LINES, PAGE, YIELD):
+            for name in (LINES, PAGE, YIELD, DRAFTS):
                 (self._record.folder / name).unlink(missing_ok=True)
 
-    def save(self, goldens: Sequence[AnyGolden], report: Report) -> None:
-        """Write the goldens so far, and what became of the drafts."""
+    def save(
+        self, goldens: Sequence[AnyGolden], report: Report, drafts: Iterable[DraftRecord]
+    ) -> None:
+        """Write the goldens so far, and what became of drafts; `drafts` are those of a round."""
         if self._record is None:
             return
+        self._drafts += drafts
         lines = [golden.model_dump(mode="json", exclude_none=True) for golden in goldens]
         folder = self._record.folder
         figures = json.dumps({"format": 1, **asdict(report)}, ensure_ascii=False, indent=1)
@@ -60,6 +65,7 @@ class Folder:
             LINES: b"".join(map(line_of, lines)).decode(),
             PAGE: page_of(goldens, report),
             YIELD: f"{figures}\n",
+            DRAFTS: b"".join(line_of(draft.model_dump()) for draft in self._drafts).decode(),
         }
         try:
             for name, text in texts.items():
@@ -89,10 +95,10 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
         yield f"- rests on: {_line(sentence)}"
     for passage, text in zip(origin.get("passages", ()), golden.context or (), strict=False):
         yield f"- from {_place(passage)}: {_line(text)}"
-    yield f"- {', '.join(_sort(origin))}"
+    yield f"- {sort_of(origin)}"
     shown = {_line(asked), _line(answer or "")}
     for node, reply in origin.get("answers", {}).items():
-        if _is_short(reply) and (line := _said(reply)) not in shown:
+        if _is_short(reply) and (line := _answer_line(reply)) not in shown:
             yield f"- {node}: {line}"
 
 
@@ -101,6 +107,11 @@ def _place(passage: dict[str, Any]) -> str:
     parts += [f"page {passage['page']}"] if "page" in passage else []
     parts += [f"at {passage['offset']:,}"] if "offset" in passage else []
     return f"{' '.join(parts)} (SHA-256 {passage['sha256'][:12]}…)"
+
+
+def sort_of(origin: dict[str, Any]) -> str:
+    """What a golden is made of: its evolutions, how hard it is, which draft, and the seed."""
+    return ", ".join(_sort(origin))
 
 
 def _sort(origin: dict[str, Any]) -> Iterator[str]:
@@ -118,9 +129,9 @@ def _is_short(value: Any) -> bool:
     return isinstance(value, str | bool) or (isinstance(value, dict) and "verdict" in value)
 
 
-def _said(value: Any) -> str:
+def _answer_line(value: Any) -> str:
     if isinstance(value, dict) and "verdict" in value:
-        verdict = _said(value["verdict"])
+        verdict = _answer_line(value["verdict"])
         return _line(f"{verdict}: {value['reason']}") if value.get("reason") else verdict
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -30,7 +30,9 @@ def passages_of(document: Document, config: ContextConstructionConfig) -> list[P
     cut = _cutter(config.chunk_size)
     passages: list[Passage] = []
     for section in document.sections:
-        texts, places = cut(section.text, offsets=True, overlap=_overlap(config))
+        # A text that is cut in halves that overlap by more than half never ends.
+        overlap = min(config.chunk_overlap, config.chunk_size // 2) or None
+        texts, places = cut(section.text, offsets=True, overlap=overlap)
         for text, (start, _) in zip(texts, places, strict=True):
             kept = text.strip()
             if kept:
@@ -39,22 +41,15 @@ def passages_of(document: Document, config: ContextConstructionConfig) -> list[P
     return passages
 
 
-def _overlap(config: ContextConstructionConfig) -> int | None:
-    # A text that is cut in halves that overlap by more than half never ends.
-    return min(config.chunk_overlap, config.chunk_size // 2) or None
-
-
 def _cutter(size: int) -> Any:
     try:
         import semchunk
     except ImportError:
-        raise _needs("semchunk") from None
+        raise MissingExtraError(
+            "documents need semchunk: pip install 'dagengine[documents]'"
+        ) from None
     make: Any = vars(semchunk)["chunkerify"]
     return make(lambda text: -(-len(text) // _CHARACTERS), size, memoize=False)
-
-
-def _needs(package: str) -> MissingExtraError:
-    return MissingExtraError(f"documents need {package}: pip install 'dagengine[documents]'")
 
 
 def flaw(text: str) -> str | None:
@@ -64,12 +59,18 @@ def flaw(text: str) -> str | None:
     holds hardly a letter or hardly a word.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) > 2 and (_leads_on(lines) or _counts_up(lines)):
+    # Contents are titles with dots and a page or with only a link, or titles whose pages never
+    # fall behind a first line.
+    leads = sum(_is_led(line) or bool(_LINK.fullmatch(line)) for line in lines)
+    matches = list(map(_PAGE.fullmatch, lines[1:]))
+    pages = [int(match[1]) for match in matches if match]
+    counts_up = len(pages) >= _LISTED and len(pages) == len(matches) and pages == sorted(pages)
+    if len(lines) > 2 and (leads * 2 > len(lines) or counts_up):
         return "tables of contents"
     if all(line.startswith("#") for line in lines):
         return "headings without a text"
-    signs = [sign for sign in text if not sign.isspace()]
-    if sum(sign.isalpha() for sign in signs) * 3 < len(signs):
+    signs = "".join(text.split())
+    if sum(map(str.isalpha, signs)) * 3 < len(signs):
         return "hardly a letter in them"
     words = words_in(text)
     if sum(len(word) for word in words if len(word) > _LONGEST) * 2 > sum(map(len, words)):
@@ -77,22 +78,10 @@ def flaw(text: str) -> str | None:
     return None
 
 
-def _leads_on(lines: Sequence[str]) -> bool:
-    """Whether most lines are a title with dots and a page, or with nothing but a link."""
-    return sum(_is_led(line) or bool(_LINK.fullmatch(line)) for line in lines) * 2 > len(lines)
-
-
 def _is_led(line: str) -> bool:
     title = line.rstrip("0123456789")
     before = title.rstrip()[-_LEADERS * 2 :]
     return title != line and "".join(before.split()).endswith("." * _LEADERS)
-
-
-def _counts_up(lines: Sequence[str]) -> bool:
-    """Whether all lines after a first one are titles whose pages never fall."""
-    matches = [_PAGE.fullmatch(line) for line in lines[1:]]
-    pages = [int(match[1]) for match in matches if match]
-    return len(pages) >= _LISTED and len(pages) == len(matches) and pages == sorted(pages)
 
 
 class Neighbours:
@@ -126,7 +115,9 @@ class Neighbours:
         scores: dict[int, float] = {}
         for word in telling:
             weight = self._weight(word)
-            for neighbour in self._near(word, place):
+            places = self._places[word]
+            first = max(0, bisect_left(places, place) - _NEAREST // 2)
+            for neighbour in places[first : first + _NEAREST + 1]:
                 scores[neighbour] = scores.get(neighbour, 0.0) + weight
         scores.pop(place, None)
         if not scores:
@@ -139,11 +130,6 @@ class Neighbours:
     def _weight(self, word: int) -> float:
         count = len(self._places[word])
         return math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
-
-    def _near(self, word: int, place: int) -> Sequence[int]:
-        places = self._places[word]
-        first = max(0, bisect_left(places, place) - _NEAREST // 2)
-        return places[first : first + _NEAREST + 1]
 
 
 def words_in(text: str) -> list[str]:

@@ -70,7 +70,7 @@ class Filling:
         """The drafts of the next round; empty when there is nothing to do, or nothing left."""
         seeds: list[Seed] = []
         for tally in self.yields:
-            wanted = self._wanted(tally)
+            wanted = self._drafts_needed(tally)
             if wanted <= 0 and tally.kept < tally.quota.count:
                 tally.ended = f"no more than {self._tries} for each golden"
             for _ in range(wanted):
@@ -82,7 +82,7 @@ class Filling:
                 tally.tried += 1
         return seeds
 
-    def _wanted(self, tally: QuotaYield) -> int:
+    def _drafts_needed(self, tally: QuotaYield) -> int:
         missing = tally.quota.count - tally.kept
         left = self._tries * tally.quota.count - tally.tried
         if not tally.tried or missing <= 0:

@@ -11,11 +11,14 @@ from typing import Any, Self
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.estimate.counting import estimate
 from dagengine.estimate.values import Estimate
+from dagengine.evaluation import write_page_or_warn
 from dagengine.execution.engine import Engine, Settings
+from dagengine.execution.executor import OnRow
 from dagengine.graph.graph import Metric
 from dagengine.record.recording import manifest_of
 from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
+from dagengine.report.page.drafts import DraftRecord
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals
 from dagengine.synthesis.duplicates import ALIKE, NEAREST, GoldenTexts, Pair
@@ -24,17 +27,18 @@ from dagengine.synthesis.generators import (
     EMBEDDING,
     GOLDEN,
     LIKENESS,
+    REWRITE,
     SAME,
     duplicates,
     pair_case,
 )
-from dagengine.synthesis.goldens import AnyGolden, Folder
+from dagengine.synthesis.goldens import AnyGolden, Folder, sort_of
 from dagengine.synthesis.instructions import CHANGES
 from dagengine.synthesis.quotas import Filling
 from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
 from dagengine.test_case import LLMTestCase
 
-DUPLICATE, UNNEEDED = "near duplicate", "not needed"
+DUPLICATE, UNNEEDED, UNWRITTEN = "near duplicate", "not needed", "not written"
 _NO_GOLDEN = "the generator, which gave no golden"
 _ANY_INPUT = "an input that nobody has written so far, about as long as they are: "
 # How many of the pairs that may be alike are so: with vectors it depends on the documents.
@@ -65,10 +69,47 @@ class _Draft:
         place = texts.add(text, vector)
         return cls(seed, result, value, place, texts.nearest(place, vector))
 
-    def repeats(self, same: set[tuple[int, int]], pending: set[int]) -> bool:
-        """Whether it asks for the same as a text that is not pending."""
-        return any(
-            pair.places in same and set(pair.places) - {self.place} - pending for pair in self.pairs
+    @property
+    def text(self) -> str:
+        """The input or the scenario, as far as it was written."""
+        value = self.value or {}
+        texts = value.get("input"), value.get("scenario"), _output(self.result, REWRITE)
+        return next(filter(None, texts), None) or _output(self.result, CHOOSE) or ""
+
+    def repeated(
+        self, same: set[tuple[int, int]], pending: set[int], texts: GoldenTexts
+    ) -> str | None:
+        """A text that is not pending and asks for the same, or is the same; None without one."""
+        if self.place not in pending:
+            return texts[self.place]
+        for pair in self.pairs:
+            for place, text in zip(pair.places, pair.texts, strict=True):
+                if pair.places in same and place != self.place and place not in pending:
+                    return text
+        return None
+
+    def record(
+        self, case: int, cause: str | None, repeats: str | None, golden: AnyGolden | None
+    ) -> DraftRecord:
+        """What a reviewer is shown of it."""
+        value = self.value or {}
+        origin = {} if golden is None else (golden.additional_metadata or {})["synthesis"]
+        failure = self.result.failure
+        reasons = {step.node: step.reason for step in self.result.steps}
+        why = failure.message if failure is not None else reasons.get(cause or "")
+        return DraftRecord(
+            case=case,
+            text=_whole(self.text),
+            source=_whole(source_of(self.seed)),
+            kind=sort_of(origin)
+            if origin
+            else " and ".join(self.seed.evolutions) or self.seed.kind,
+            cause=cause,
+            why=_whole(why) if why else None,
+            repeats=_whole(repeats) if repeats else None,
+            answer=_whole(value.get("expected_output") or value.get("expected_outcome") or "")
+            or None,
+            sentences=[_whole(sentence) for sentence in value.get("supporting_sentences") or ()],
         )
 
 
@@ -76,7 +117,7 @@ class _Draft:
 class Generation:
     """A generator, what it is given, and what it gave so far.
 
-    `note` is kept in the metadata of every golden. `known` are inputs that goldens must not
+    `note` is kept in the metadata of every golden. `existing` are inputs that goldens must not
     repeat, `alike` is the cosine from which on the judge is asked whether two inputs ask for the
     same. `case` makes what the generator reads.
     """
@@ -85,7 +126,7 @@ class Generation:
     filling: Filling
     note: dict[str, Any]
     report: Report
-    known: Sequence[str] = ()
+    existing: Sequence[str] = ()
     alike: float = ALIKE
     case: Callable[[Seed], LLMTestCase] | None = None
     engine: Engine | None = None
@@ -104,7 +145,7 @@ class Generation:
         if (judge := self._judge(engine)) is None:
             return drafts
         confirming = Engine([duplicates(self.alike, engine.judges[judge])], {}, at_once=at_once)
-        pairs = estimate(confirming.plan, _any_pairs(len(cases), len(self.known)))
+        pairs = estimate(confirming.plan, _any_pairs(len(cases), len(self.existing)))
         embedded = any(unit.name == EMBEDDING for unit in engine.plan.units)
         return drafts.besides(pairs, _BY_VECTOR if embedded else _BY_WORDS, judge)
 
@@ -124,7 +165,7 @@ class Generation:
         run, in which every draft has its row.
         """
         engine = self.engine = Engine([self.metric], settings, at_once=at_once)
-        texts, first = GoldenTexts(self.known), 0
+        texts, first = GoldenTexts(self.existing), 0
         with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
                 confirming = self._confirming(engine, at_once)
@@ -136,8 +177,7 @@ class Generation:
                         record.add(row)
 
                     cases = engine.cases([self._case(seed) for seed in seeds])
-                    await engine.run(cases, take, first, finished=finished)
-                    first += len(seeds)
+                    await engine.run(cases, OnRow(take, finished), first)
                     first_place = len(texts)
                     drafts = [
                         _Draft.of(seed, row.metrics[0], texts)
@@ -145,10 +185,14 @@ class Generation:
                     ]
                     pairs = [pair for draft in drafts for pair in draft.pairs]
                     same = await self._confirmed(pairs, confirming)
-                    for golden in self._settled(drafts, same, texts, first_place):
-                        self.goldens.append(golden)
-                        on_golden(golden)
-                    record.save(self.goldens, self.report)
+                    reviewed: list[DraftRecord] = []
+                    for golden, draft in self._settled(drafts, same, texts, first_place, first):
+                        reviewed.append(draft)
+                        if golden is not None:
+                            self.goldens.append(golden)
+                            on_golden(golden)
+                    first += len(seeds)
+                    record.save(self.goldens, self.report, reviewed)
 
     @contextmanager
     def _record(self, engine: Engine, out: str | Path | None) -> Iterator[Folder]:
@@ -159,6 +203,7 @@ class Generation:
         manifest = manifest_of(engine, DataRecord(), self.note)
         with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
             yield Folder(writer)
+        write_page_or_warn(out)
 
     def _case(self, seed: Seed) -> LLMTestCase:
         return self.case(seed) if self.case else self.case_of(seed, seed.draft, seed.source or "")
@@ -167,7 +212,7 @@ class Generation:
     def case_of(seed: Seed, draft: int, subject: str) -> LLMTestCase:
         """What a generator reads: `input` is the source, the metadata say which draft to take."""
         return LLMTestCase(
-            name=f"{seed.source or 'context'}{_place(seed)}, {seed.kind}, draft {seed.draft + 1}",
+            name=f"{source_of(seed)}, {seed.kind}, draft {seed.draft + 1}",
             input=subject,
             context=[passage.text for passage in seed.passages],
             additional_metadata={
@@ -204,11 +249,13 @@ class Generation:
             return set()
         rows: list[CaseResult] = []
         cases = confirming.cases([pair_case(pair) for pair in asked.values()])
-        await confirming.run(cases, rows.append)
+        await confirming.run(cases, OnRow(rows.append))
         results = {places: row.metrics[0] for places, row in zip(asked, rows, strict=True)}
         failures = [result.failure for result in results.values() if result.failure is not None]
         for failure in failures:
-            self._unconfirmed(failure)
+            problem = f"{failure.kind} at {failure.node}"
+            self.report.unconfirmed[problem] = self.report.unconfirmed.get(problem, 0) + 1
+            self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
         alike = sum((LIKENESS, True) in result.path for result in results.values())
         self.report.nominated += alike + len(failures)
         same = {places for places, result in results.items() if (SAME, True) in result.path}
@@ -221,9 +268,11 @@ class Generation:
         same: set[tuple[int, int]],
         texts: GoldenTexts,
         first_place: int,
-    ) -> Iterator[AnyGolden]:
-        """The goldens of a round, in the order of their drafts; the report says what became of
-        each.
+        first: int,
+    ) -> Iterator[tuple[AnyGolden | None, DraftRecord]]:
+        """The drafts of a round with their goldens, in their order; the report counts them.
+
+        `first` is the number of the first one.
 
         Texts from `first_place` on are those of this round. A draft falls if its text is that of a
         golden, or asks for the same. What asks for the same as a draft that fell for this asks for
@@ -231,44 +280,45 @@ class Generation:
         """
         pending = set(range(first_place, len(texts)))  # not the text of any golden so far
         repeating = set[int]()
-        for draft in drafts:
+        for case, draft in enumerate(drafts, first):
             self.report.tried += 1
+            golden: AnyGolden | None = None
+            cause: str | None = None
+            repeated: str | None = None
             if draft.result.failure is not None:
-                self._failed(draft.result.failure)
+                cause = self._failed(draft.result.failure)
             elif draft.value is None:
                 path = draft.result.path
-                self._fell(path[-1][0] if path else _NO_GOLDEN)
-            elif draft.place not in pending or draft.repeats(same, pending):
-                self._fell(DUPLICATE)
+                cause = self._fell(path[-1][0] if path else _NO_GOLDEN)
+            elif (repeated := draft.repeated(same, pending, texts)) is not None:
+                cause = self._fell(DUPLICATE)
                 repeating |= pending & {draft.place}
                 pending.discard(draft.place)
             elif not self.filling.keep(draft.seed, _difficulty(draft.value)):
-                self._fell(UNNEEDED)
+                cause = self._fell(UNNEEDED)
             else:
                 self.report.kept += 1
                 pending.discard(draft.place)
-                yield self._made(draft.seed, draft.value, draft.result)
+                golden = self._golden(draft.seed, draft.value, draft.result)
+            yield golden, draft.record(case, cause, repeated, golden)
         for place in pending | repeating:
             texts.remove(place)
 
-    def _fell(self, where: str) -> None:
+    def _fell(self, where: str) -> str:
         self.report.fell[where] = self.report.fell.get(where, 0) + 1
+        return where
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: Failure) -> str:
         report = self.report
         if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
             report.unwritten += 1
-            return
+            return UNWRITTEN
         problem = f"{failure.kind} at {failure.node}"
         report.failed[problem] = report.failed.get(problem, 0) + 1
         report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
+        return problem
 
-    def _unconfirmed(self, failure: Failure) -> None:
-        problem = f"{failure.kind} at {failure.node}"
-        self.report.unconfirmed[problem] = self.report.unconfirmed.get(problem, 0) + 1
-        self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
-
-    def _made(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
+    def _golden(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
         """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
         details = {name: value[name] for name in ("supporting_sentences",) if name in value}
         if (level := _difficulty(value)) is not None:
@@ -282,7 +332,12 @@ class Generation:
             "passages": [passage.provenance() for passage in seed.passages],
             **self.note,
             **details,
-            "answers": {step.node: _answer(step) for step in result.steps if _is_told(step)},
+            "answers": {
+                step.node: _answer(step)
+                for step in result.steps
+                # What these two say is elsewhere in the golden.
+                if step.node not in (GOLDEN, EMBEDDING) and step.kind != "field"
+            },
         }
         common: dict[str, Any] = {
             "context": [passage.text for passage in seed.passages] or None,
@@ -311,17 +366,19 @@ def _output(result: MetricResult, node: str) -> Any:
     return next((step.output for step in result.steps if step.node == node), None)
 
 
-def _place(seed: Seed) -> str:
-    """Where the first passage of a draft stands, as far as that is known."""
+def source_of(seed: Seed) -> str:
+    """What a draft is about, and where its first passage stands, as far as that is known."""
+    source = seed.source or "context"
     first = seed.passages[0] if seed.passages else None
     if first is None or (first.page is None and first.offset is None):
-        return ""
-    return f" page {first.page}" if first.page is not None else f" at {first.offset:,}"
+        return source
+    place = f"page {first.page}" if first.page is not None else f"at {first.offset:,}"
+    return f"{source} {place}"
 
 
-def _is_told(step: Step) -> bool:
-    """Whether a step says something that stands nowhere else in the golden."""
-    return step.node not in (GOLDEN, EMBEDDING) and step.kind != "field"
+def _whole(text: Any) -> str:
+    """A text that a page can hold: lone surrogates are escapes."""
+    return str(text).encode(errors="backslashreplace").decode()
 
 
 def _answer(step: Step) -> Any:

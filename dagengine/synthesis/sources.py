@@ -47,7 +47,7 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
         else:
             report.unreadable.append(document)
     report.passages = len(passages)
-    kept = _limited(_kept(passages, report), config)
+    kept = _limited(_distinct(passages, report), config)
     if not kept:
         raise NoTextError(report)
     near = Neighbours(kept)
@@ -56,7 +56,7 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
     )
 
 
-def _kept(passages: Iterable[Passage], report: Report) -> list[Passage]:
+def _distinct(passages: Iterable[Passage], report: Report) -> list[Passage]:
     new, kept = NearDuplicates(), list[Passage]()
     for passage in passages:
         why = flaw(passage.text) or (None if new.is_new(passage.text) else _REPEATED)
@@ -89,29 +89,28 @@ def _wider(passage: Passage, near: Neighbours) -> tuple[Passage, ...]:
     return () if neighbour is None else (passage, neighbour)
 
 
-def _are_texts(texts: Any) -> bool:
-    listed = isinstance(texts, Iterable) and not isinstance(texts, str)
-    return listed and all(isinstance(text, str) for text in texts)
-
-
 def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] | None) -> Sources:
     """Contexts that a caller gives, each a list of texts; raises InputError for anything else."""
-    if isinstance(contexts, str) or not isinstance(contexts, Iterable):
+    if not _is_listed(contexts):
         raise InputError(f"contexts must be lists of texts, got {contexts!r:.60}")
     lists = list(contexts)
     if not lists:
         raise InputError("contexts must have at least one list of texts")
-    names = list(source_files or [])
-    if names and len(names) != len(lists):
+    names: Sequence[str | None] = source_files or [None] * len(lists)
+    if len(names) != len(lists):
         raise InputError(f"{len(lists)} contexts need as many source_files, got {len(names)}")
     made: list[Context] = []
-    for place, texts in enumerate(lists):
-        if not _are_texts(texts):
-            raise InputError(f"context {place + 1} must be a list of texts, got {texts!r:.60}")
-        name = names[place] if names else None
+    for place, (texts, name) in enumerate(zip(lists, names, strict=True), 1):
+        if not (_is_listed(texts) and all(isinstance(text, str) for text in texts)):
+            raise InputError(f"context {place} must be a list of texts, got {texts!r:.60}")
         passages = tuple(Passage(text, name) for text in texts if text.strip())
         if not passages:
-            raise InputError(f"context {place + 1} holds no text")
-        source = name or f"context {place + 1}"
+            raise InputError(f"context {place} holds no text")
+        source = name or f"context {place}"
         made.append(Context(source, passages, passages if len(passages) > 1 else ()))
     return Sources(made, Report(passages=sum(len(context.passages) for context in made)))
+
+
+def _is_listed(value: Any) -> bool:
+    """Whether it has items; a text is no list of its characters."""
+    return isinstance(value, Iterable) and not isinstance(value, str)

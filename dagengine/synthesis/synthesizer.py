@@ -247,7 +247,7 @@ class Synthesizer:
             quotas = [Quota(count, document=text) for text in inputs]
             style = self.styling_config
             made = self._listed(inputs, quotas, style, include_expected_output, like=True)
-        made.known = inputs
+        made.existing = inputs
         return await self._run(made)
 
     @door

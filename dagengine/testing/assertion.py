@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dagengine.errors import DagengineError
+from dagengine.evaluation import names_first, print_verbose
 from dagengine.execution.engine import Engine, Settings, check_settings
-from dagengine.execution.evaluation import names_first, print_verbose, sync
+from dagengine.execution.executor import OnRow
+from dagengine.execution.interrupts import sync
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
@@ -89,7 +91,7 @@ def _verdict(
     """The verdict of its own run."""
     rows: list[CaseResult] = []
     engine = Engine(metrics, settings, at_once=at_once)
-    sync(lambda: engine.judge(engine.cases([test_case]), rows.append))
+    sync(lambda: engine.judge(engine.cases([test_case]), OnRow(rows.append)))
     print_verbose(metrics, rows[0])
     judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
     return Verdict(rows[0], engine.plan, judges)

@@ -43,6 +43,9 @@ class Verdicts(Protocol):
     def judged(self, item: pytest.Item, verdict: Verdict) -> None:
         """A verdict is reported."""
 
+    def still_waiting(self) -> None:
+        """A verdict does not come; called again and again."""
+
 
 class Held:
     """One test: what it has to report, and the verdicts that it waits for.
@@ -194,7 +197,7 @@ class Buffer:
     def _wait(self, head: Held) -> None:
         """Wait in a way that an interrupt ends."""
         for pending in head.verdicts:
-            wait_for(pending.future)
+            wait_for(pending.future, self._verdicts.still_waiting)
             if self._error(pending) is not None:
                 return
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # What few sessions need takes long to load: it is imported where it is used.
 
-Said = Iterator[tuple[bool, str]]
+Lines = Iterator[tuple[bool, str]]
 """Lines, and whether what they say is as it must be."""
 
 
@@ -31,10 +31,10 @@ class Ending:
     lines: list[str] = field(default_factory=list[str])
     failing: list[str] = field(default_factory=list[str])
 
-    def take(self, said: Iterable[tuple[bool, str]]) -> None:
+    def take(self, lines: Iterable[tuple[bool, str]]) -> None:
         """Add lines; what cannot be done is one, and keeps nothing else from being done."""
         try:
-            for holds, line in said:
+            for holds, line in lines:
                 self._add(line, holds)
         except DagengineError as error:
             self._add(f"error: {error}", False)
@@ -50,7 +50,7 @@ class Ending:
         pytest has written the file by then: gates come after the fixtures of the session.
         """
         plugins = config.pluginmanager.get_plugins()
-        junit: Any = next((one for one in plugins if type(one).__name__ == "LogXML"), None)
+        junit: Any = next((plugin for plugin in plugins if type(plugin).__name__ == "LogXML"), None)
         if junit is None or not self.failing:
             return
         for number, line in enumerate(self.failing, 1):
@@ -116,12 +116,14 @@ def end(
     return ending
 
 
-def _recorded(files: TestFiles, is_whole: bool) -> Said:
+def _recorded(files: TestFiles, is_whole: bool) -> Lines:
     for path, count in files.save(is_whole=is_whole):
-        yield True, f"recorded: {_shown(path)} ({count} new or changed answers)"
+        shown = os.path.relpath(path)
+        shown = str(path) if shown.startswith("..") else shown
+        yield True, f"recorded: {shown} ({count} new or changed answers)"
 
 
-def _written(run: SessionRun, out: Path, summary: Summary) -> Said:
+def _written(run: SessionRun, out: Path, summary: Summary) -> Lines:
     run.save(out, summary.totals)
     yield True, f"run folder: {out}"
 
@@ -143,8 +145,3 @@ def end_of_workers(
 
         run = SessionRun.gather(Path(out), tests)
     return end(config, summary, files, run, is_whole=whole)
-
-
-def _shown(path: Path) -> str:
-    shown = os.path.relpath(path)
-    return str(path) if shown.startswith("..") else shown

@@ -14,11 +14,16 @@ TIMEOUT = pytest.StashKey[Any]()
 _LOOK = 0.5  # seconds between two looks at whether the user has interrupted a wait
 
 
-def wait_for(future: Future[Any]) -> None:
-    """Return when a future is done, however; an interrupt ends the wait."""
+def wait_for(future: Future[Any], look: Callable[[], None] | None = None) -> None:
+    """Return when a future is done, however; an interrupt ends the wait.
+
+    `look` is called again and again in the meantime.
+    """
     while not future.done():
         with suppress(CancelledError, TimeoutError):
             future.exception(_LOOK)
+        if look is not None and not future.done():
+            look()
 
 
 @contextmanager
@@ -42,11 +47,11 @@ class FixtureGuard:
     from others. A function's fixture waits if its value is the judge, the app or a metric of the
     case. Otherwise `monkeypatch` or `capsys` would make the tests run one by one.
 
-    `running` gives the test that runs.
+    `running` gives the test that runs; `look` is called while a verdict does not come.
     """
 
-    def __init__(self, running: Callable[[], pytest.Item | None]) -> None:
-        self._running = running
+    def __init__(self, running: Callable[[], pytest.Item | None], look: Callable[[], None]) -> None:
+        self._running, self._look = running, look
         self._waiting: dict[Any, list[Future[Any]]] = {}
 
     def hold(self, item: pytest.Item, future: Future[Any], used: Sequence[Any]) -> None:
@@ -63,7 +68,7 @@ class FixtureGuard:
     def _wait(self, definition: Any) -> None:
         with untimed(self._running()):
             for future in self._waiting.pop(definition, ()):
-                wait_for(future)
+                wait_for(future, self._look)
 
 
 def _owns(definition: Any, used: Iterable[Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dagengine.compiler.plan import Plan, PlanMetric, Unit
 from dagengine.errors import RecordingMissError
-from dagengine.report.render import draw
+from dagengine.report.pictures.drawing import draw
 from dagengine.results import MetricResult, Step
 from dagengine.terminal import one_line, plain
 from dagengine.test_case import TestCase, read_field
@@ -104,7 +104,7 @@ def _has_failed(result: MetricResult) -> bool:
 
 def _votes(votes: Votes) -> str:
     p = "" if votes.p is None else f"p = {votes.p:.2f}, "
-    return f"{votes.said} ({p}{votes.failed} of {votes.failed + votes.passed} votes failed)"
+    return f"{votes.decision} ({p}{votes.failed} of {votes.failed + votes.passed} votes failed)"
 
 
 def _score(result: MetricResult) -> str:
@@ -136,7 +136,7 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
         yield "path", one_line(" > ".join([*turns, f"{result.score:.4g}"]), _TEXT)
     step = deciding(result)
     failed = result.failure
-    node = failed.node if failed else step.node if step else None
+    node: str | None = getattr(failed or step, "node", None)
     unit = unit_of(verdict.plan, result.metric, node)
     if unit is not None and unit.node.text:
         yield "question", one_line(unit.node.text, _TEXT) + _read(verdict.row.test_case, unit)

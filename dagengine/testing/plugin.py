@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,6 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     config.stash[_SESSION] = session
+    _hold_folder(config)
     _running.append(config)
     if config.pluginmanager.has_plugin("dsession"):
         from dagengine.testing.workers import Workers
@@ -130,6 +132,25 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
         items[0].config.stash[_DESELECTED] = True
 
 
+def _hold_folder(config: pytest.Config) -> None:
+    """Hold the folder of `--evals-out` from the start: what two sessions ask, one could not write.
+
+    Workers write in folders of their own inside of it.
+    """
+    out: Any = config.getoption("evals_out")
+    if out is None or hasattr(config, "workerinput"):
+        return
+    from dagengine.errors import InputError
+    from dagengine.record.writer import sole_writer
+
+    lock = ExitStack()
+    try:
+        lock.enter_context(sole_writer(out))
+    except InputError as error:
+        raise pytest.UsageError(f"--evals-out: {error}") from None
+    config.add_cleanup(lock.close)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if config in _running:
         _running.remove(config)
@@ -150,17 +171,15 @@ def _evaluations(config: pytest.Config) -> Evaluations | None:
     return evaluations
 
 
-def _is_immediate(config: pytest.Config) -> bool:
-    """Whether every test waits for its verdicts: somebody watches each of them."""
-    options = ("evals_immediate", "usepdb", "trace", "setupshow", "setuponly", "setupplan")
-    live = config.getoption("log_cli_level", None) is not None or config.getini("log_cli")
-    return bool(live) or any(config.getoption(name, False) for name in options)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     evaluations = _evaluations(item.config)
-    if evaluations is None or evaluations.buffer.runs_again or _is_immediate(item.config):
+    if evaluations is None or evaluations.buffer.runs_again:
+        return None
+    # What shows a test while it runs has no use for reports that wait for those before them.
+    options = ("evals_immediate", "usepdb", "trace", "setupshow", "setuponly", "setupplan")
+    live = item.config.getoption("log_cli_level", None) is not None or item.config.getini("log_cli")
+    if live or any(item.config.getoption(name, False) for name in options):
         return None
     evaluations.buffer.run(item, nextitem)
     return True

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dagengine.execution.engine import Engine
 from dagengine.question import Usage
@@ -68,11 +67,14 @@ class SessionRun:
             self.metrics.setdefault(metric.name, _renumbered(metric, places))
 
     def save(self, folder: Path, totals: Totals) -> None:
-        """Write the folder and its page; raises InputError if it cannot be written."""
-        self._write(folder, totals)
+        """Write the folder, which the session holds (`sole_writer`), and its page.
+
+        Raises InputError if it cannot be written.
+        """
+        self._write(folder, totals, held=True)
         write_run_page(load_run(folder))
 
-    def _write(self, folder: Path, totals: Totals) -> None:
+    def _write(self, folder: Path, totals: Totals, *, held: bool) -> None:
         manifest = Manifest(
             dagengine=importlib.metadata.version("dagengine"),
             python=platform.python_version(),
@@ -81,7 +83,7 @@ class SessionRun:
             metrics=tuple(self.metrics.values()),
             judges=tuple(self.judges.values()),
         )
-        with RunWriter(folder, manifest, lambda: (totals, self.spent)) as writer:
+        with RunWriter(folder, manifest, lambda: (totals, self.spent), held=held) as writer:
             for index, (label, row) in enumerate(self._labelled()):
                 writer.add(replace(row, index=index, case=label))
 
@@ -91,7 +93,7 @@ class SessionRun:
 
     def save_part(self, folder: Path, worker: str, totals: Totals) -> None:
         """Write what one worker judged, for `gather`."""
-        self._write(folder / _PARTS / worker, totals)
+        self._write(folder / _PARTS / worker, totals, held=False)
 
     @classmethod
     def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:
@@ -104,7 +106,15 @@ class SessionRun:
             whole.spent += _spent(run)
             for row, case in zip(run.rows(), run.cases(), strict=True):
                 test = _NUMBER.sub("", row.case)
-                rows.setdefault(test, []).append(replace(row, test_case=_case(case)))
+                kind = _CASES.get(case["type"])
+                fields = {
+                    name: value
+                    for name, value in case.items()
+                    if name not in ("index", "hash", "type")
+                }
+                rows.setdefault(test, []).append(
+                    replace(row, test_case=None if kind is None else kind.model_validate(fields))
+                )
         shutil.rmtree(folder / _PARTS, ignore_errors=True)
         whole.rows = rows
         whole.arrange(order)
@@ -145,13 +155,6 @@ def _spent(run: Run) -> Iterator[Spent]:
         judge = "" if row.judge is None else judges[row.judge].identity
         yield Spent(row.metric, row.node, judge, row.asked, row.calls, row.failed, usage, row.cost,
                     row.seconds)  # fmt: skip
-
-
-def _case(line: Mapping[str, Any]) -> Any:
-    """The case of a line of `cases.jsonl`; None if it was none."""
-    kind = _CASES.get(line["type"])
-    fields = {name: value for name, value in line.items() if name not in ("index", "hash", "type")}
-    return None if kind is None else kind.model_validate(fields)
 
 
 def require_run(folder: Path) -> None:

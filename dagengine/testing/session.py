@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -14,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dagengine.compiler.plan import Plan
+from dagengine.evaluation import print_verbose
 from dagengine.execution.engine import Asking, Engine, Settings
-from dagengine.execution.evaluation import print_verbose
-from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.execution.executor import OnRow
+from dagengine.gateway.gateway import Asks
+from dagengine.gateway.limits import DEFAULT_LIMITS
 from dagengine.graph.graph import Metric
-from dagengine.question import durable_identity
+from dagengine.question import Judge, durable_identity
 from dagengine.results import CaseResult
 from dagengine.store.answers import as_store
 from dagengine.test_case import CASE_TYPES
@@ -26,7 +30,7 @@ from dagengine.testing.buffer import Buffer
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.messages import message, raised_by
-from dagengine.testing.recorded.asking import Resampled
+from dagengine.testing.recorded.asking import Recorder, Resampled
 from dagengine.testing.recorded.files import TestFiles
 from dagengine.testing.shared import SharedRun
 from dagengine.testing.summary import Summary
@@ -36,6 +40,8 @@ from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
 if TYPE_CHECKING:
     from dagengine.testing.runs import SessionRun
 
+# Seconds between two lines on a judge that does not answer.
+_SAY_AGAIN = 15.0
 # Tests that may wait for verdicts, for each call that may be in progress.
 _WAITING = 4
 
@@ -46,16 +52,20 @@ class Evaluations:
     def __init__(self, session: pytest.Session) -> None:
         config = session.config
         self._session, self._config = session, config
-        limits = _share(DEFAULT_LIMITS, config)
+        processes: int = getattr(config, "workerinput", {}).get("workercount", 1)
+        limits = replace(
+            DEFAULT_LIMITS, max_in_flight=max(1, DEFAULT_LIMITS.max_in_flight // processes)
+        )
         store = config.getoption("evals_store")
         self.summary = Summary()
         kept = None if store is None else as_store(store)
         self._shared = SharedRun(Asking(limits, kept, self.summary.slowness))
-        self._guard = FixtureGuard(lambda: self.item)
+        self._guard = FixtureGuard(lambda: self.item, self.still_waiting)
         self.files = TestFiles(config)
         self.item: pytest.Item | None = None
         self.run = _new_run() if config.getoption("evals_out") else None
         self._handed_over = 0
+        self._say_from = 0.0
         self._cards: set[tuple[str, ...]] = set()
         self.is_cut = False
         self.buffer = Buffer(session, self, _WAITING * limits.max_in_flight)
@@ -95,11 +105,11 @@ class Evaluations:
     ) -> Verdict:
         """The verdict, for which the test waits."""
         __tracebackhide__ = True
-        verdict = self._known(case, metrics)
+        verdict = self._first_verdict(case, metrics)
         if verdict is None:
             future = self._begin(case, metrics, settings, at_once=at_once, ahead=True)
             try:
-                wait_for(future)
+                wait_for(future, self.still_waiting)
             finally:
                 future.cancel()
             verdict = future.result()
@@ -107,7 +117,7 @@ class Evaluations:
             self.judged(self.item, verdict)
         return verdict
 
-    def _known(self, case: Any, metrics: Sequence[Metric]) -> Verdict | None:
+    def _first_verdict(self, case: Any, metrics: Sequence[Metric]) -> Verdict | None:
         """What the first attempt at a test came to, for the same call of an attempt in its place.
 
         Later attempts ask again.
@@ -121,6 +131,24 @@ class Evaluations:
                     self.buffer.known.remove(pending)
                     return verdict
         return None
+
+    def still_waiting(self) -> None:
+        """Say in the terminal why a verdict takes long, where a judge has to be asked again."""
+        every, plugins = self._shared.waiting, self._config.pluginmanager
+        # A call that has just begun is no news.
+        waiting = [wait for wait in every if wait.silent is None or wait.silent > _SAY_AGAIN]
+        reporter: Any = plugins.getplugin("terminalreporter")
+        capture: Any = plugins.getplugin("capturemanager")
+        now = time.monotonic()
+        if not waiting or reporter is None or now < self._say_from:
+            return
+        from dagengine.report.progress import wait_words
+
+        self._say_from = now + _SAY_AGAIN
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            waits = " · ".join(map(wait_words, waiting))
+            reporter.write_line(f"dagengine still waits for verdicts: {waits}")
 
     def error_of(self, verdict: Verdict) -> BaseException | None:
         """What a verdict raises in the test; None when it passed."""
@@ -212,35 +240,11 @@ class Evaluations:
             self._say_of_card(metrics, [judges[place] for place in sorted(asked)])
         self._handed_over += 1
         place = 0 if ahead else self._handed_over
-
-        lacking: list[Verdict] = []
-
-        def verdict_of(row: CaseResult, plan: Plan, votes: Votes | None = None) -> Verdict:
-            missed = frozenset(recorder.missed if recorder else ())
-            replays = recorder is not None and recorder.replays
-            return Verdict(row, plan, judges, votes=votes, recorded=replays, missed=missed)
-
-        async def again(failed: Sequence[int], number: int) -> bool | None:
-            """Whether what failed passes as another sample."""
-            failing = [metrics[index] for index in failed]
-            own: Settings = {"model": settings.get("model")}
-            fresh = Resampled(asks, number * SAMPLES)
-            retried = Engine(failing, own, gateway=fresh, judge_of=self._shared.judge)
-            row = await judged(retried, retried.cases([case]), place)
-            verdict = verdict_of(row, retried.plan)
-            if verdict.is_missing:
-                lacking.append(verdict)
-            unscored = any(metric.failure is not None for metric in row.metrics)
-            return None if unscored else row.success
-
-        async def work() -> Verdict:
-            row, votes = await judged(engine, cases, place), None
-            failed = may_change(engine.plan, engine.judges, row) if mark.votes > 1 else []
-            if failed and isinstance(case, CASE_TYPES):
-                votes = await vote(partial(again, failed), mark)
-            return lacking[0] if lacking else verdict_of(row, engine.plan, votes)
-
-        return self._shared.start(desk, work, ahead=ahead)
+        judging = _Judging(
+            case, metrics, engine, judges, mark, place, asks, recorder, self._shared.judge,
+            settings.get("model"),
+        )  # fmt: skip
+        return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
 
     def _say_of_card(self, metrics: Sequence[Metric], judges: Sequence[str]) -> None:
         """Keep, once, the note on the judge card of these metrics."""
@@ -258,14 +262,55 @@ def _new_run() -> SessionRun:
     return SessionRun()
 
 
-def _share(limits: Limits, config: pytest.Config) -> Limits:
-    """What one of several processes may ask at once, so that all of them keep to the limits."""
-    processes: int = getattr(config, "workerinput", {}).get("workercount", 1)
-    return replace(limits, max_in_flight=max(1, limits.max_in_flight // processes))
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """The work on one case in the session's thread: judged once, and again where votes decide.
+
+    `place` is its turn among the cases, `judges` the identities of those of the engine.
+    """
+
+    case: Any
+    metrics: Sequence[Metric]
+    engine: Engine
+    judges: tuple[str, ...]
+    mark: Mark
+    place: int
+    asks: Asks
+    recorder: Recorder | None
+    judge_of: Callable[[Any], Judge]
+    model: Any
+    lacking: list[Verdict] = field(default_factory=list)
+
+    async def verdict(self, cases: Any) -> Verdict:
+        """The verdict on the case; that of a vote which a recording lacks, where there is one."""
+        plan, votes = self.engine.plan, None
+        row = await judged(self.engine, cases, self.place)
+        failed = may_change(plan, self.engine.judges, row) if self.mark.votes > 1 else []
+        if failed and isinstance(self.case, CASE_TYPES):
+            votes = await vote(partial(self._again, failed), self.mark)
+        return self.lacking[0] if self.lacking else self._verdict_of(row, plan, votes)
+
+    async def _again(self, failed: Sequence[int], number: int) -> bool | None:
+        """Whether what failed passes as another sample."""
+        failing = [self.metrics[index] for index in failed]
+        own: Settings = {"model": self.model}
+        fresh = Resampled(self.asks, number * SAMPLES)
+        engine = Engine(failing, own, gateway=fresh, judge_of=self.judge_of)
+        row = await judged(engine, engine.cases([self.case]), self.place)
+        verdict = self._verdict_of(row, engine.plan)
+        if verdict.is_missing:
+            self.lacking.append(verdict)
+        unscored = any(metric.failure is not None for metric in row.metrics)
+        return None if unscored else row.success
+
+    def _verdict_of(self, row: CaseResult, plan: Plan, votes: Votes | None = None) -> Verdict:
+        missed = frozenset(self.recorder.missed if self.recorder else ())
+        replays = self.recorder is not None and self.recorder.replays
+        return Verdict(row, plan, self.judges, votes=votes, recorded=replays, missed=missed)
 
 
 async def judged(engine: Engine, cases: Any, place: int) -> CaseResult:
     """The row of the only case; questions of cases with a smaller `place` go first."""
     rows: list[CaseResult] = []
-    await engine.run(cases, rows.append, first=place)
+    await engine.run(cases, OnRow(rows.append), first=place)
     return rows[0]

@@ -22,12 +22,12 @@ from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal
 
 from dagengine.execution.engine import Asking, Engine, Settings
-from dagengine.gateway.gateway import Gateway, Sink
-from dagengine.gateway.host import Asks
+from dagengine.gateway.gateway import Asks, Gateway
+from dagengine.gateway.pipeline import Sink
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.judges import as_judge
 from dagengine.question import Judge
-from dagengine.results import Attempt, Spent, Totals
+from dagengine.results import Attempt, Spent, Totals, Waiting
 
 R = TypeVar("R")
 
@@ -75,9 +75,20 @@ class SharedRun:
         """The same by metric, node and judge."""
         return [spent for desk in self._desks for spent in desk.gateway.spent]
 
+    @property
+    def waiting(self) -> list[Waiting]:
+        """The questions that wait to be asked again."""
+        return [wait for desk in self._desks for wait in desk.gateway.waiting]
+
     def desk(self, settings: Settings) -> Desk:
         """The gateway for these settings, opened when they are first seen; raises InputError."""
-        asking = self._asking_of(settings)
+        own, whole = Asking.of(settings), self._asking
+        asking = replace(
+            own,
+            limits=whole.limits if settings.get("limits") is None else own.limits,
+            store=own.store or whole.store,
+            sink=_Both(whole.sink, own.sink) if whole.sink and own.sink else whole.sink or own.sink,
+        )
         desk = next((desk for desk in self._desks if desk.asking == asking), None)
         if desk is None:
             gateway = self._started.start_task(self._keep_gateway, asking)[1]
@@ -173,16 +184,6 @@ class SharedRun:
             task_status.started()
             await self._closing.wait()
 
-    def _asking_of(self, settings: Settings) -> Asking:
-        """What a case asks through that has these settings: the session's where it has none."""
-        own, whole = Asking.of(settings), self._asking
-        return replace(
-            own,
-            limits=whole.limits if settings.get("limits") is None else own.limits,
-            store=own.store or whole.store,
-            sink=_both(whole.sink, own.sink),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Both:
@@ -194,10 +195,6 @@ class _Both:
     def __call__(self, attempt: Attempt) -> None:
         self.first(attempt)
         self.second(attempt)
-
-
-def _both(first: Sink | None, second: Sink | None) -> Sink | None:
-    return _Both(first, second) if first and second else first or second
 
 
 async def _turns(number: int) -> anyio.Semaphore:

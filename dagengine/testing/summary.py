@@ -35,12 +35,12 @@ class Outcome:
     score: float | None
     success: bool | None
     kind: str
-    said: str | None = None
+    decision: str | None = None
 
 
 def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
     """What the metrics of one verdict came to, which is one of several in its test."""
-    decision = verdict.votes.said if verdict.votes else None
+    decision = verdict.votes.decision if verdict.votes else None
     tags = tuple(getattr(verdict.row.test_case, "tags", None) or ())
     for result in verdict.row.metrics:
         success, kind = result.success, str(result.outcome)
@@ -147,22 +147,19 @@ class Summary:
         lines = [_line(name, [o for o in outcomes if o.metric == name]) for name in names]
         lines += _votes(outcomes)
         if names:
-            lines.append(self._cost())
+            recorded = self.replayed + self.missing
+            asked = self.totals.asked + recorded
+            parts = [cost_line(self.totals)] if self.totals.asked or not recorded else []
+            if recorded:
+                parts.append(f"{self.replayed} of {asked} answers recorded")
+            if slowest := self.slowness.line():
+                parts.append(slowest)
+            lines.append("; ".join(parts))
         if self.dropped:
             noun, pronoun = ("tests", "them") if self.dropped > 1 else ("test", "it")
             lines.append(f"{self.dropped} {noun} had begun, and nothing is reported of {pronoun}; "
                          "calls in progress are paid")  # fmt: skip
         return [*lines, *self.notes]
-
-    def _cost(self) -> str:
-        recorded = self.replayed + self.missing
-        asked = self.totals.asked + recorded
-        parts = [cost_line(self.totals)] if self.totals.asked or not recorded else []
-        if recorded:
-            parts.append(f"{self.replayed} of {asked} answers recorded")
-        if slowest := self.slowness.line():
-            parts.append(slowest)
-        return "; ".join(parts)
 
 
 def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
@@ -205,9 +202,9 @@ def _line(name: str, outcomes: list[Outcome]) -> str:
 
 def _votes(outcomes: list[Outcome]) -> list[str]:
     decisions = {
-        (outcome.test, outcome.number): outcome.said
+        (outcome.test, outcome.number): outcome.decision
         for outcome in outcomes
-        if outcome.said is not None
+        if outcome.decision is not None
     }
     if not decisions:
         return []

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from dagengine.compiler.plan import Plan
 from dagengine.results import CaseResult
 
-Said = Literal["failed", "passed", "unsure"]
+Decision = Literal["failed", "passed", "unsure"]
 """What votes say of a case that failed at first."""
 
 
@@ -24,7 +24,7 @@ class Votes:
 
     failed: int
     passed: int
-    said: Said
+    decision: Decision
     p: float | None = None
 
 
@@ -47,7 +47,7 @@ class Verdict:
     def passed(self) -> bool:
         """Whether every metric passed, or votes say so."""
         if self.votes is not None:
-            return self.votes.said == "passed"
+            return self.votes.decision == "passed"
         return all(m.failure is None and m.success is not False for m in self.row.metrics)
 
     @property

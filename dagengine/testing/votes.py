@@ -20,7 +20,7 @@ from dagengine.execution.node_run import together
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult
-from dagengine.testing.values import Said, Votes
+from dagengine.testing.values import Decision, Votes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt
 
 # Votes ask for samples so far apart that no rerun asks for the same.
@@ -119,7 +119,7 @@ def decided(ballots: Sequence[bool | None], rule: Rule) -> Votes:
     """What votes say under a rule."""
     failed, passed = ballots.count(False), ballots.count(True)
     lead = abs(failed - passed)
-    verdict: Said = "failed" if failed > passed else "passed"
+    verdict: Decision = "failed" if failed > passed else "passed"
     if not isinstance(rule, Sprt):
         return Votes(failed, passed, verdict if lead else "unsure")
     # The odds that a lead is right, where each vote is wrong with the rule's `noise`.

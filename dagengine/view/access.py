@@ -70,7 +70,7 @@ class Access:
             return "requests from other sites are rejected"
         if scope["method"] not in ("GET", "HEAD") and origin is None:
             return "a request that writes needs an Origin header"
-        given = scope["path"][: len(self._prefix)].encode()
-        if not secrets.compare_digest(given, self._prefix.encode()):
+        prefix = scope["path"][: len(self._prefix)].encode()
+        if not secrets.compare_digest(prefix, self._prefix.encode()):
             return "open the address that `dagengine view` printed: it contains a token"
         return None

@@ -22,7 +22,7 @@ from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue
 
 _GROWN = 1.1  # an index is made again for so many times the rows: it takes seconds to minutes
-Chosen = Literal["fail", "none", "pass", "all", "unsure", "any", "every", "passed"]
+Chosen = Literal["fail", "none", "pass", "all", "unsure", "any", "missing", "passed"]
 
 
 class Asked(BaseModel):
@@ -45,10 +45,10 @@ class LargeRun:
     All methods are safe to call from several threads.
     """
 
-    def __init__(self, folder: Path, said: Callable[[int], None] | None = None) -> None:
-        """Makes the index when there is none; `said` is called with the number of rows."""
+    def __init__(self, folder: Path, announce: Callable[[int], None] | None = None) -> None:
+        """Makes the index when there is none; `announce` is called with the number of rows."""
         self._growing, self._asking = threading.Lock(), threading.Lock()
-        self._known = _Known(load_run(folder), said)
+        self._known = _Known(load_run(folder), announce)
 
     @property
     def rows(self) -> int:
@@ -68,12 +68,12 @@ class LargeRun:
         if self.finished or not self._growing.acquire(blocking=False):
             return
         try:
-            now, known = load_run(self._known.record.folder), self._known
-            if now.finished or _size(now) >= _GROWN * known.size:
+            now, state = load_run(self._known.record.folder), self._known
+            if now.finished or _size(now) >= _GROWN * state.size:
                 more = _Known(now)
                 with self._asking:
                     self._known = more
-                    known.close()
+                    state.close()
         finally:
             self._growing.release()
 
@@ -84,11 +84,11 @@ class LargeRun:
     def page(self, server: dict[str, Any]) -> str:
         """The page without data; `server` is what the server tells it of itself."""
         with self._asking:
-            known = self._known
-        record = run_record(known.record, known.rows, kept=known.rows, served=True)
-        record["metrics"] = known.index.graphs
+            state = self._known
+        record = run_record(state.record, state.rows, kept=state.rows, served=True)
+        record["metrics"] = state.index.graphs
         head = {"format": FORMAT, "run": record, "blocks": [], "server": {**server, "asks": True}}
-        return "".join(page_of(json.dumps(head), "", title=known.run.name, connect="'self'"))
+        return "".join(page_of(json.dumps(head), "", title=state.run.name, connect="'self'"))
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
         """The places of the cases that failed or have no score, or are unsure."""
@@ -108,12 +108,12 @@ class LargeRun:
 class _Known:
     """A run and its index as they stood at one time."""
 
-    def __init__(self, record: Run, said: Callable[[int], None] | None = None) -> None:
+    def __init__(self, record: Run, announce: Callable[[int], None] | None = None) -> None:
         self.record = record
         self.size = _size(record)
         self.run = OpenRun(record.folder)
         try:
-            database = open_index(record, said)
+            database = open_index(record, announce)
         except BaseException:
             self.run.close()
             raise
@@ -131,21 +131,21 @@ class _Known:
         """What was asked of these rows."""
         if asked.filter.metric >= len(self.index.graphs):
             return None
-        given = asked.filter
+        chosen = asked.filter
         match asked.ask:
             case "counts" | "ends" | "many":
-                return getattr(self._figures, asked.ask)(given)
+                return getattr(self._figures, asked.ask)(chosen)
             case "rows":
-                return self._cases.rows(given, asked.chosen, asked.order, asked.start, asked.stop)
+                return self._cases.rows(chosen, asked.chosen, asked.order, asked.start, asked.stop)
             case "place":
-                return self._cases.place(given, asked.chosen, asked.order, asked.index)
+                return self._cases.place(chosen, asked.chosen, asked.order, asked.index)
             case "one":
                 return self._cases.one(asked.index)
             case "find":
                 return self._cases.find(asked.name)
             case "lines":
-                found = self._cases.lines(given, asked.chosen)
-                return None if found is None else "".join(found)
+                lines = self._cases.lines(chosen, asked.chosen)
+                return None if lines is None else "".join(lines)
 
 
 def _size(run: Run) -> int:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dagengine.report.page.graphs import words
 from dagengine.report.page.people import People
 from dagengine.report.page.texts import odds_of, result_odds, three_digits
-from dagengine.results import MetricResult, Step
+from dagengine.report.pictures.graphs import Contest, words
+from dagengine.results import CaseResult, MetricResult, Step
+from dagengine.results.worst import worst_result
 from dagengine.view.index import STATES, utf8
 from dagengine.view.indexed import Filter, Indexed, Order
 
@@ -46,30 +47,38 @@ class Cases:
         """The place of a case in an order; -1 when it is not among those chosen."""
         where = self._index.where(chosen, which)
         wanted = self._index.run.place_of(index)
-        found = self._index.all(self._index.ordered(where, order), *where.values)
-        return next((n for n, (place,) in enumerate(found) if place == wanted), -1)
+        places = self._index.all(self._index.ordered(where, order), *where.values)
+        return next((n for n, (place,) in enumerate(places) if place == wanted), -1)
 
     def why(self, place: int, metric: int) -> str | None:
         """The reason of the case at a place."""
-        found: str | None = self._row(place, metric)["why"]
-        return found
+        way = self._index.of(place, "way")[metric][0]
+        name = self._index.graphs[metric]["name"]
+        return self._why(metric, way, _result(self._index.run.row(place), name))
 
-    def _row(self, place: int, metric: int, people: People = _NOBODY) -> dict[str, Any]:
+    def _row(self, place: int, front: int, people: People = _NOBODY) -> dict[str, Any]:
+        """A row of the table; where there are several metrics it tells of the worst."""
         row = self._index.run.row(place)
-        known = self._index.of(place, "way, state, score, tokens, questions, split, cost, seconds")
-        way, state, score, tokens, questions, split, cost, seconds = known[metric]
-        fields = self._index.run.fields(place) or {}
-        first = _first_text(fields)
-        path = ", ".join(
-            self._index.answer(metric, one) for one in self._index.ways[metric][way][0]
+        metric = self._front_metric(row, front)
+        results = self._index.of(
+            place, "way, state, score, tokens, questions, split, cost, seconds"
         )
-        result = next(
-            (o for o in row.metrics if o.metric == self._index.graphs[metric]["name"]), None
+        way, state, score, tokens, questions, split, cost, seconds = results[metric]
+        fields = self._index.run.fields(place) or {}
+        first = first_text(fields)
+        path = ", ".join(
+            self._index.answer(metric, answer) for answer in self._index.ways[metric][way][0]
+        )
+        result = _result(row, self._index.graphs[metric]["name"])
+        votes = self._index.all(
+            "SELECT answer, count FROM items WHERE metric = ? AND place = ?", metric, place
         )
         return {
+            "about": metric,
+            "votes": votes,
             "index": row.index,
             "name": row.case,
-            "scores": [self._score(number, known[number]) for number in sorted(known)],
+            "scores": [self._score(number, results[number]) for number in sorted(results)],
             "end": self._ended(metric, way, STATES[state], score),
             "why": self._why(metric, way, result),
             "first": None if first is None else _cut(first.lstrip().split("\n", 1)[0]),
@@ -83,18 +92,24 @@ class Cases:
             "tags": list(fields.get("tags") or []),
         }
 
-    def _score(self, metric: int, known: Sequence[Any]) -> dict[str, Any]:
-        way, state, score = known[:3]
+    def _front_metric(self, row: CaseResult, front: int) -> int:
+        """The metric that a row tells of: that in front, or of several the worst."""
+        names = [graph["name"] for graph in self._index.graphs]
+        worst = worst_result(row)
+        return front if len(names) == 1 or worst is None else names.index(worst.metric)
+
+    def _score(self, metric: int, columns: Sequence[Any]) -> dict[str, Any]:
+        way, state, score = columns[:3]
         failure = self._index.ways[metric][way][3]
         kind = failure[0] if failure else None
         return {"state": _STATE[STATES[state]], "score": score, "kind": kind}
 
     def _ended(self, metric: int, way: int, state: str, score: float | None) -> str:
         """Where one case ended: a leaf with the score that it gave."""
-        found = self._index.ways[metric][way]
-        if state == "n" or found[2][1] is not None or score is None:
-            return self._index.end(metric, found, state)
-        return f"{self._index.leaf(metric, found)} → {score:.2f}"
+        course = self._index.ways[metric][way]
+        if state == "n" or course[2][1] is not None or score is None:
+            return self._index.end(metric, course, state)
+        return f"{self._index.leaf(metric, course)} → {score:.2f}"
 
     def _why(self, metric: int, way: int, result: MetricResult | None) -> str | None:
         """The reason at the end of the path."""
@@ -104,8 +119,9 @@ class Cases:
             return _cut(result.failure.message)
         node = self._index.ways[metric][way][2][0]
         name = None if node is None else self._index.graphs[metric]["nodes"][node]["name"]
-        step = next((one for one in result.steps if one.node == name), None)
-        why = step.reason if step is not None else None
+        step = next((candidate for candidate in result.steps if candidate.node == name), None)
+        contest = None if step is None else Contest.of(step.output)
+        why = contest.reason if contest else step.reason if step is not None else None
         if why is None:
             by_code = step is not None and step.kind == "code" and step.verdict is not None
             why = "decided by code" if by_code else result.reason
@@ -127,7 +143,7 @@ class Cases:
             return None
         (place,) = rows[0]
         row = self._index.run.row(place)
-        known = self._index.of(place, "way, state, score")
+        columns = self._index.of(place, "way, state, score")
         results = {result.metric: result for result in row.metrics}
         return {
             "index": index,
@@ -137,7 +153,7 @@ class Cases:
             "said": self._index.run.people().of(row.hash),
             "seconds": three_digits(row.seconds),
             "metrics": [
-                self._case_metric(number, known[number], results.get(graph["name"]))
+                self._case_metric(number, columns[number], results.get(graph["name"]))
                 for number, graph in enumerate(self._index.graphs)
             ],
         }
@@ -147,13 +163,13 @@ class Cases:
     ) -> dict[str, Any]:
         way, state, score = known
         answers, _, end, failure = self._index.ways[metric][way]
-        told = result.failure.as_dict() if result is not None and result.failure else None
+        breakage = result.failure.as_dict() if result is not None and result.failure else None
         return {
             **self._score(metric, known),
             "end": self._ended(metric, way, STATES[state], score),
             "endNode": failure[1] if failure else end[0],
             "reason": None if result is None else result.reason,
-            "failure": None if told is None else {"raw": None, **told},
+            "failure": None if breakage is None else {"raw": None, **breakage},
             "answers": answers,
             "steps": [self._step(metric, step) for step in (result.steps if result else ())],
             "odds": None if result is None or result.odds is None else result_odds(result.odds),
@@ -194,19 +210,23 @@ class Cases:
             yield json.dumps(self._index.run.fields(place), ensure_ascii=False) + "\n"
 
 
-def _first_text(value: Any) -> str | None:
+def _result(row: CaseResult, metric: str) -> MetricResult | None:
+    return next((result for result in row.metrics if result.metric == metric), None)
+
+
+def first_text(value: Any) -> str | None:
     """The text that tells a case apart at a glance: its input, or the first of its texts."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
         parts: Iterable[Any] = value
     elif isinstance(value, Mapping):
-        told = {name: part for name, part in value.items() if name not in _UNTOLD}
-        main = next((told[name] for name in ("input", "scenario") if name in told), None)
-        parts = told.values() if main is None else (main,)
+        shown = {name: part for name, part in value.items() if name not in _UNTOLD}
+        main = next((shown[name] for name in ("input", "scenario") if name in shown), None)
+        parts = shown.values() if main is None else (main,)
     else:
         return None
-    return next((found for found in map(_first_text, parts) if found is not None), None)
+    return next((text for text in map(first_text, parts) if text is not None), None)
 
 
 def _cut(text: str) -> str:

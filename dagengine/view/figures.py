@@ -88,8 +88,8 @@ class Figures:
                 _count(counts[answer], STATES[state], cases)
                 counts[answer]["items"] += items
         names = ("cases", "failed", "none", "split", "items")
-        known = self._index.graphs[chosen.metric]["answers"]
-        return [{name: counts[number][name] for name in names} for number in range(len(known))]
+        answers = self._index.graphs[chosen.metric]["answers"]
+        return [{name: counts[number][name] for name in names} for number in range(len(answers))]
 
     def _per_answer(self, chosen: Filter) -> list[Any]:
         """Split votes and items by answer: (answer, split or items, state, cases, items)."""
@@ -123,13 +123,13 @@ class Figures:
 
     def ends(self, chosen: Filter) -> list[dict[str, Any]]:
         """Where cases failed or broke off, the most first, with the reason of the first case."""
-        found: dict[str, dict[str, Any]] = {}
+        by_label: dict[str, dict[str, Any]] = {}
         for group in self._groups(chosen):
             if group.state not in "fn":
                 continue
             way = self._index.ways[chosen.metric][group.way]
             key = self._index.end(chosen.metric, way, group.state)
-            end = found.setdefault(
+            end = by_label.setdefault(
                 key,
                 {
                     "key": key, "label": key, "state": _STATE[group.state], "node": way[2][0],
@@ -138,7 +138,7 @@ class Figures:
             )  # fmt: skip
             end["cases"] += group.cases
             end["first"] = min(end["first"], group.first)
-        ends = sorted(found.values(), key=lambda one: (one["state"] == "none", -one["cases"]))
+        ends = sorted(by_label.values(), key=lambda row: (row["state"] == "none", -row["cases"]))
         for end in ends[:_WHYS]:
             end["why"] = self._why(end["first"], chosen.metric) or ""
         return ends
@@ -150,10 +150,13 @@ class Figures:
             f"c.place IN (SELECT r.place FROM results r WHERE {where.sql})"
         )  # fmt: skip
         values = () if inside == "TRUE" else where.values
-        sets = self._index.all(
-            f"SELECT failing, missing, count(*) FROM cases c WHERE {inside} GROUP BY 1, 2", *values
-        )
-        every = (1 << len(self._index.graphs)) - 1
+        sets = [
+            (int(failing, 16), int(missing, 16), cases)
+            for failing, missing, cases in self._index.all(
+                f"SELECT failing, missing, count(*) FROM cases c WHERE {inside} GROUP BY 1, 2",
+                *values,
+            )
+        ]
         together = Counter[int]()
         for failing, _, cases in sets:
             together[failing] += cases
@@ -167,9 +170,8 @@ class Figures:
                 if failing
             ],
             "any": sum(cases for failing, _, cases in sets if failing),
-            "every": together[every],
+            "missing": sum(cases for failing, missing, cases in sets if missing and not failing),
             "passed": sum(cases for failing, missing, cases in sets if not failing | missing),
-            "none": sum(cases for _, missing, cases in sets if missing),
         }
 
     def _strip(self, metric: int, inside: str, values: tuple[Any, ...]) -> dict[str, Any]:
@@ -187,8 +189,8 @@ class Figures:
         return {
             "failed": sum(group.cases for group in groups if group.state == "f"),
             "none": sum(group.cases for group in groups if group.state == "n"),
+            "passed": sum(group.cases for group in groups if group.state == "p"),
             "mean": None if scores is None else scores["mean"],
-            "bins": _bins(groups),
         }
 
 

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
@@ -27,20 +27,20 @@ from dagengine.record.run import Run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
 from dagengine.report.page.columns import MetricColumns
-from dagengine.report.page.graphs import PageGraph
 from dagengine.report.page.layouts import layouts, nested_layouts
+from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.results import CaseResult
 from dagengine.results.verdict import LETTERS
 
 STATES = "".join(LETTERS.values())
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 6
+_FORMAT = 8
 _NAMES = "view-{}.sqlite"
 _CHUNK = 5_000  # rows that are held while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-    CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing INT,
-        missing INT);
+    CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing TEXT,
+        missing TEXT);
     CREATE TABLE results (metric INT, place INT, way INT, state INT, score REAL, bin INT,
         tokens INT, questions INT, split INT, cost REAL, seconds REAL,
         PRIMARY KEY (metric, place)) WITHOUT ROWID;
@@ -64,10 +64,10 @@ _SUMS = """
 """
 
 
-def open_index(run: Run, said: Callable[[int], None] | None = None) -> sqlite3.Connection:
+def open_index(run: Run, announce: Callable[[int], None] | None = None) -> sqlite3.Connection:
     """The index of a run, made first when there is none or the run has changed since.
 
-    `said` is called with the number of rows while it is made. Raises InputError for a damaged run,
+    `announce` hears the number of rows while it is made. Raises InputError for a damaged run,
     and where no private folder has room.
     """
     mark, failure = _mark(run), None
@@ -76,7 +76,7 @@ def open_index(run: Run, said: Callable[[int], None] | None = None) -> sqlite3.C
         try:
             if not _fits(path, mark):
                 _forget_old(folder)
-                _make(path, run, mark, said or (lambda rows: None))
+                _make(path, run, mark, announce or (lambda rows: None))
             return _connect(path)
         except (OSError, sqlite3.OperationalError) as error:
             failure = error
@@ -87,8 +87,8 @@ def _forget_old(folder: Path) -> None:
     """Remove the indexes of runs that are no more."""
     for path in folder.glob(_NAMES.format("*")):
         with suppress(OSError, sqlite3.Error), closing(_connect(path)) as db:
-            found = db.execute("SELECT value FROM meta WHERE name = 'folder'").fetchone()
-            if found is not None and not Path(found[0]).exists():
+            entry = db.execute("SELECT value FROM meta WHERE name = 'folder'").fetchone()
+            if entry is not None and not Path(entry[0]).exists():
                 path.unlink()
 
 
@@ -104,8 +104,8 @@ def _mark(run: Run) -> str:
     When the system last changed a file (`st_ctime`) nobody can set.
     """
     files = [run.folder / MANIFEST, run.results, run.folder / CASES]
-    stats = [one.lstat() for one in files if is_there(one)]
-    marks = [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in stats]
+    stats = [file.lstat() for file in files if is_there(file)]
+    marks = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
     return json.dumps([_FORMAT, marks])
 
 
@@ -114,19 +114,19 @@ def _fits(path: Path, mark: str) -> bool:
         return False
     try:
         with closing(_connect(path)) as db:
-            found = db.execute("SELECT value FROM meta WHERE name = 'mark'").fetchone()
+            entry = db.execute("SELECT value FROM meta WHERE name = 'mark'").fetchone()
     except sqlite3.Error:
         return False
-    return found is not None and found[0] == mark
+    return entry is not None and entry[0] == mark
 
 
-def _make(path: Path, run: Run, mark: str, said: Callable[[int], None]) -> None:
+def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> None:
     making = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         with closing(sqlite3.connect(making, isolation_level=None)) as db:
             db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
             db.execute("BEGIN")
-            graphs = _Rows(db, run).fill(said)
+            graphs = _Rows(db, run).fill(announce)
             db.execute("COMMIT")
             db.executescript(_SUMS)
             db.execute("INSERT INTO meta VALUES ('mark', ?)", (mark,))
@@ -139,15 +139,15 @@ def _make(path: Path, run: Run, mark: str, said: Callable[[int], None]) -> None:
             making.unlink(missing_ok=True)
 
 
-def _describe(db: sqlite3.Connection, found: list[tuple[PageGraph, dict[Any, int]]]) -> None:
+def _describe(db: sqlite3.Connection, numbered: list[tuple[MetricGraph, dict[Any, int]]]) -> None:
     """Keep the graphs with their drawings, and the ways."""
     (rows,) = db.execute("SELECT count(*) FROM cases").fetchone()
     graphs, ways = [], []
-    for metric, (graph, known) in enumerate(found):
-        counted = [(way, *_cases(db, metric, number)) for way, number in known.items()]
+    for metric, (graph, numbers) in enumerate(numbered):
+        counted = [(way, *_cases(db, metric, number)) for way, number in numbers.items()]
         drawn = {"layouts": layouts(graph, counted, rows), "nested": nested_layouts(graph, rows)}
         graphs.append({**graph.as_dict(), **drawn})
-        ways.append(list(known))
+        ways.append(list(numbers))
     db.execute("INSERT INTO meta VALUES ('graphs', ?)", (json.dumps(graphs),))
     db.execute("INSERT INTO meta VALUES ('ways', ?)", (json.dumps(ways),))
 
@@ -159,6 +159,11 @@ def _cases(db: sqlite3.Connection, metric: int, way: int) -> tuple[int, int]:
     return cases or 0, failed or 0
 
 
+def mask_of(metrics: Iterable[int]) -> str:
+    """A set of metrics by their numbers, as a text: numbers of SQLite have 63 bits."""
+    return format(sum(1 << number for number in metrics), "x")
+
+
 class _Rows:
     """Puts the rows of a run into the tables, some thousand at a time."""
 
@@ -166,15 +171,15 @@ class _Rows:
         self._db = db
         self._run = run
         self._costs = StepCosts(run.manifest)
-        self._graphs = [PageGraph.of(metric) for metric in run.manifest.metrics]
+        self._graphs = [MetricGraph.of(metric) for metric in run.manifest.metrics]
         self._ways: list[dict[Any, int]] = [{} for _ in self._graphs]
 
-    def fill(self, said: Callable[[int], None]) -> list[tuple[PageGraph, dict[Any, int]]]:
+    def fill(self, announce: Callable[[int], None]) -> list[tuple[MetricGraph, dict[Any, int]]]:
         rows, start = self._with_texts(), 0
         while chunk := list(islice(rows, _CHUNK)):
             self._add(chunk, start)
             start += len(chunk)
-            said(start)
+            announce(start)
         return list(zip(self._graphs, self._ways, strict=True))
 
     def _with_texts(self) -> Iterator[tuple[CaseResult, Mapping[str, Any]]]:
@@ -192,10 +197,10 @@ class _Rows:
         ]
         cases, texts = [], []
         for place, (row, case) in enumerate(chunk, start):
-            found = {result.metric: result for result in row.metrics}
-            states = [one.add(found.get(one.graph.metric.name)) for one in columns]
+            results = {result.metric: result for result in row.metrics}
+            states = [column.add(results.get(column.graph.metric.name)) for column in columns]
             failing, missing = (
-                sum(1 << number for number, state in enumerate(states) if state == sign)
+                mask_of(number for number, state in enumerate(states) if state == sign)
                 for sign in "fn"
             )
             name = utf8(row.case)
@@ -203,8 +208,8 @@ class _Rows:
             texts.append((place, utf8("\n".join(_words(row, case)))))
         self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?)", cases)
         self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
-        for metric, one in enumerate(columns):
-            self._add_results(metric, one, start)
+        for metric, column in enumerate(columns):
+            self._add_results(metric, column, start)
 
     def _add_results(self, metric: int, one: MetricColumns, start: int) -> None:
         split = [0] * len(one.state)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.errors import InputError
 from dagengine.record.costs import StepCosts
-from dagengine.view.index import STATES, utf8
+from dagengine.view.index import STATES, mask_of, utf8
 from dagengine.view.opened import OpenRun
 
 _ORDERS = {
@@ -21,7 +21,9 @@ _ORDERS = {
     "cost": "r.cost IS NULL, r.cost {}", "time": "r.seconds IS NULL, r.seconds {}",
     "state": "r.state {}", "split": "r.split {}", "data": "r.place {}", "end": "r.way {}",
     "case": "(SELECT sorted FROM cases c WHERE c.place = r.place) {}",
-    "failed": "(SELECT count(*) FROM results f WHERE f.place = r.place AND f.state = 0) {}",
+    # As `results.worst`: failed by score, without a score, then the lowest.
+    "worst": "(SELECT min(min(w.state, 2) * 2 + ifnull(w.score, 0)) FROM results w "
+    "WHERE w.place = r.place) {}",
 }  # fmt: skip
 
 
@@ -110,39 +112,42 @@ class Indexed:
     def answer(self, metric: int, answer: int) -> str:
         """What an answer is called: `Tone → rude`."""
         graph = self.graphs[metric]
-        one = graph["answers"][answer]
-        return f"{graph['nodes'][one['node']]['name']} → {one['verdict']}"
+        edge = graph["answers"][answer]
+        return f"{graph['nodes'][edge['node']]['name']} → {edge['verdict']}"
 
     # Conditions.
 
     def where(self, chosen: Filter, which: str = "all") -> Where:
         """The condition of a filter, and of the rows of it that are shown (`which`)."""
-        found = [Where("r.metric = ?", (chosen.metric,))]
-        found += [self._part(chosen.metric, part) for part in chosen.parts]
+        conditions = [Where("r.metric = ?", (chosen.metric,))]
+        conditions += [self._part(chosen.metric, part) for part in chosen.parts]
         if chosen.text:
             match = " ".join(f'"{word}"*' for word in _words(chosen.text))
             sql = "r.place IN (SELECT rowid FROM texts WHERE texts MATCH ?)"
-            found.append(Where(sql, (match,), True) if match else Where("TRUE"))
-        found.append(self._which(which))
-        sql = " AND ".join(f"({one.sql})" if len(found) > 2 else one.sql for one in found)
-        values = tuple(value for one in found for value in one.values)
+            conditions.append(Where(sql, (match,), True) if match else Where("TRUE"))
+        conditions.append(self._which(which))
+        sql = " AND ".join(
+            f"({condition.sql})" if len(conditions) > 2 else condition.sql
+            for condition in conditions
+        )
+        values = tuple(value for condition in conditions for value in condition.values)
         return Where(
-            "r.metric = ?" if len(found) == 2 and which == "all" else sql,
+            "r.metric = ?" if len(conditions) == 2 and which == "all" else sql,
             values,
-            any(one.rows for one in found),
+            any(condition.rows for condition in conditions),
         )
 
     def _part(self, metric: int, part: Part) -> Where:
-        one = self._positive(metric, part)
-        return one._replace(sql=f"NOT ({one.sql})") if part.inverted else one
+        condition = self._positive(metric, part)
+        return condition._replace(sql=f"NOT ({condition.sql})") if part.inverted else condition
 
     def _positive(self, metric: int, part: Part) -> Where:
         graph, key = self.graphs[metric], part.key
         if part.kind == "b":
             return Where("r.bin IS ?", (_bin(key),))
         if part.kind == "set":
-            names = [one["name"] for one in self.graphs]
-            mask = sum(1 << names.index(name) for name in key.split(" + ") if name in names)
+            names = [each["name"] for each in self.graphs]
+            mask = mask_of(names.index(name) for name in key.split(" + ") if name in names)
             return Where("r.place IN (SELECT place FROM cases WHERE failing = ?)", (mask,), True)
         if part.kind == "n":
             number = next((i for i, n in enumerate(graph["nodes"]) if n["name"] == key), -1)
@@ -158,7 +163,7 @@ class Indexed:
     def _edge(self, metric: int, key: str) -> Where:
         graph = self.graphs[metric]
         names = [node["name"] for node in graph["nodes"]]
-        keys = [f"{names[one['node']]}:{one['verdict']}" for one in graph["answers"]]
+        keys = [f"{names[answer['node']]}:{answer['verdict']}" for answer in graph["answers"]]
         number = keys.index(key) if key in keys else -1
         ways = self._ways_in(metric, lambda way: number in way[0])
         sql = "SELECT 1 FROM whole WHERE metric = ? AND answer = ? AND what = 'items'"
@@ -173,13 +178,14 @@ class Indexed:
 
     def _which(self, which: str) -> Where:
         """Which rows of a filter the table shows."""
-        every = (1 << len(self.graphs)) - 1
         simple = {
             "all": Where("TRUE"), "fail": Where("r.state = 0"), "none": Where("r.state = 1"),
             "pass": Where("r.state = 2"), "unsure": Where("r.split > 0", (), True),
         }  # fmt: skip
-        masks = {"any": "failing <> 0", "every": f"failing = {every}"}
-        masks["passed"] = "failing = 0 AND missing = 0"
+        masks = {
+            "any": "failing <> '0'", "missing": "failing = '0' AND missing <> '0'",
+            "passed": "failing = '0' AND missing = '0'",
+        }  # fmt: skip
         if which in simple:
             return simple[which]
         return Where(f"r.place IN (SELECT place FROM cases WHERE {masks[which]})", (), True)
@@ -188,9 +194,9 @@ class Indexed:
         """The query for the places of rows in an order."""
         way = "DESC" if order.down else "ASC"
         by = _ORDERS.get(order.by, f"r.state {way}, r.score {way}, r.way {way}").format(way)
-        other = order.by.removeprefix("score")
-        if order.by.startswith("score") and other.isdecimal():
-            score = f"(SELECT score FROM results s WHERE s.metric = {int(other)}"
+        number = order.by.removeprefix("score")
+        if order.by.startswith("score") and number.isdecimal():
+            score = f"(SELECT score FROM results s WHERE s.metric = {int(number)}"
             score += " AND s.place = r.place)"
             by = f"{score} IS NULL, {score} {way}"
         return f"SELECT r.place FROM results r WHERE {where.sql} ORDER BY {by}, r.place"

@@ -69,9 +69,9 @@ class Labelling:
     def _candidates(self, metric: str, kind: Queue) -> Sequence[int]:
         if kind == "random":
             return range(len(self._run))
-        known = self._known(metric, kind)
-        if known is not None:
-            return known
+        places = self._known(metric, kind)
+        if places is not None:
+            return places
         wanted = is_failed if kind == "failed" else is_unsure
         return [
             place
@@ -92,7 +92,7 @@ class Labelling:
         choice that there is not, and when the file cannot be written.
         """
         with self._lock:
-            asked = self._position(at, self._said(at)).asked
+            asked = self._position(at, self._answers(at)).asked
             if asked is None or asked.node != node:
                 raise MovedError
             self._file.add(self._labels(at, asked, _chosen(asked, choice), note))
@@ -102,11 +102,11 @@ class Labelling:
         """Take back the last answer on the case, or all from that of a node on."""
         with self._lock:
             mine = self._mine(at)
-            places = [place for place, one in enumerate(mine) if not one.ends]
+            places = [place for place, label in enumerate(mine) if not label.ends]
             named = [place for place in places if mine[place].node == back_to]
             start = named[0] if named else places[-1] if places else len(mine)
             when = self._when()
-            gone = [Retraction(who=at.who, when=when, retracts=one.id) for one in mine[start:]]
+            gone = [Retraction(who=at.who, when=when, retracts=label.id) for label in mine[start:]]
             if gone:
                 self._file.add(gone)
             return self._shown(at)
@@ -114,10 +114,12 @@ class Labelling:
     # What is known.
 
     def _record(self, metric: str) -> MetricRecord:
-        found = next((one for one in self._run.metrics if one.name == metric), None)
-        if found is None:
+        record = next(
+            (candidate for candidate in self._run.metrics if candidate.name == metric), None
+        )
+        if record is None:
             raise InputError(f"the run has no metric {metric!r:.80}")
-        return found
+        return record
 
     def _row(self, at: At) -> CaseResult:
         if not 0 <= at.place < len(self._run):
@@ -128,19 +130,19 @@ class Labelling:
         """The person's labels of the case, in their order."""
         case = _key(self._row(at))
         return [
-            one
-            for one in self._file.labels()
-            if (one.who, one.metric, one.case) == (at.who, at.metric, case)
+            label
+            for label in self._file.labels()
+            if (label.who, label.metric, label.case) == (at.who, at.metric, case)
         ]
 
-    def _said(self, at: At) -> dict[str, Said]:
+    def _answers(self, at: At) -> dict[str, Said]:
         """The person's answers by node, except for those to nodes that are no longer the same."""
         record = self._record(at.metric)
-        known = {node.name: node.hash for node in every_node(record)} | {WHOLE: record.hash}
+        definitions = {node.name: node.hash for node in every_node(record)} | {WHOLE: record.hash}
         return {
-            one.node: one.answer
-            for one in self._mine(at)
-            if not one.ends and known.get(one.node) == one.definition
+            label.node: label.answer
+            for label in self._mine(at)
+            if not label.ends and definitions.get(label.node) == label.definition
         }
 
     def _position(self, at: At, said: Mapping[str, Said]) -> Position:
@@ -165,7 +167,7 @@ class Labelling:
             answer=said,
             note=note or None,
         )
-        after = self._position(at, {**self._said(at), asked.node: said})
+        after = self._position(at, {**self._answers(at), asked.node: said})
         outcome = _outcome(after)
         if outcome is None:
             return [label]
@@ -184,14 +186,14 @@ class Labelling:
 
     def _shown(self, at: At) -> dict[str, Any]:
         """The position as the page has it: the judge's answers only when the case is done."""
-        said = self._said(at)
-        position = self._position(at, said)
+        answers = self._answers(at)
+        position = self._position(at, answers)
         row = self._row(at)
         return {
             "place": at.place,
             "name": row.case,
             "fields": self._run.fields(at.place),
-            "steps": [_step(one) for one in position.steps],
+            "steps": [_step(passed) for passed in position.steps],
             "asked": None if position.asked is None else _asked(position.asked),
             "answered": sum(step.by == "person" for step in position.steps),
             "done": position.done,
@@ -205,8 +207,8 @@ class Labelling:
         """What the judge said, beside what the person said; only for a case that is done."""
         result = _result(self._row(at), at.metric)
         steps = {} if result is None else {step.node: step for step in result.steps}
-        mine = {one.node: one for one in position.steps if one.by == "person" and one.node}
-        names = [*mine, *(name for name, one in steps.items() if name not in mine and _says(one))]
+        mine = {step.node: step for step in position.steps if step.by == "person" and step.node}
+        names = [*mine, *(name for name, step in steps.items() if name not in mine and _says(step))]
         return {
             "score": None if result is None else result.score,
             "success": None if result is None else result.success,
@@ -216,7 +218,7 @@ class Labelling:
 
 
 def _result(row: CaseResult, metric: str) -> MetricResult | None:
-    return next((one for one in row.metrics if one.metric == metric), None)
+    return next((result for result in row.metrics if result.metric == metric), None)
 
 
 def _key(row: CaseResult) -> str:
@@ -265,13 +267,13 @@ def _beside(name: str, mine: Passed | None, step: Step | None) -> dict[str, Any]
     judge: Said = None
     if step is not None and step.outcome == OutcomeKind.OK:
         judge = step.score if step.verdict is None else step.verdict
-    told = mine is not None and mine.answer is not None and judge is not None
+    comparable = mine is not None and mine.answer is not None and judge is not None
     return {
         "node": name,
         "you": None if mine is None else _words(mine.answer),
         "judge": None if step is None else _words(judge),
         "reason": None if step is None else step.reason,
-        "same": (mine.answer == judge) if mine is not None and told else None,
+        "same": (mine.answer == judge) if mine is not None and comparable else None,
     }
 
 

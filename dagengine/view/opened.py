@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,17 @@ from dagengine.record.values import Manifest, MetricRecord
 from dagengine.report.page.people import People
 from dagengine.report.page.writing import served_page
 from dagengine.results import CaseResult
+from dagengine.results.summary import MetricSummary, Summing
+
+_READ = 30_000  # rows that are read for what a list of runs says of each
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What a list of runs says of one: figures by metric, and the contents of its cases."""
+
+    metrics: tuple[MetricSummary, ...] = ()
+    contents: frozenset[str] = frozenset()
 
 
 class OpenRun:
@@ -27,6 +39,7 @@ class OpenRun:
         self._run = load_run(folder)
         self._files = RunFiles(self._run)
         self._lock = threading.Lock()
+        self._glance: tuple[int, Glance] | None = None
 
     @property
     def name(self) -> str:
@@ -86,6 +99,17 @@ class OpenRun:
     def rows(self) -> Iterator[CaseResult]:
         """All rows, lazily."""
         return self._run.rows()
+
+    def glance(self) -> Glance:
+        """Its figures and contents; nothing of a run that is too long to be read for a list."""
+        rows = len(self)
+        if self._glance is None or self._glance[0] != rows:
+            summing, contents = Summing(), set[str]()
+            for row in self.rows() if rows <= _READ else ():
+                summing.add(row)
+                contents.update([row.hash] if row.hash else ())
+            self._glance = rows, Glance(summing.result().metrics, frozenset(contents))
+        return self._glance[1]
 
     def prompts(self, index: int) -> list[list[list[Prompt]]] | None:
         """What was asked in the case with a number, by metric and step; None without a store.

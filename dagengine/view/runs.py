@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
@@ -11,18 +12,35 @@ from dagengine.record.run import load_run
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.changes.report import change_report
 from dagengine.report.page.about import judge_name
+from dagengine.results.summary import Share
+from dagengine.view.cases import first_text
 from dagengine.view.opened import OpenRun
 
-_KEPT = 8  # comparisons that stay in memory
+_KEPT = 64  # comparisons that stay in memory
+_FIRST = 2_000  # changes of a metric whose first line is read
+_LINE = 160  # characters of it
 
 
 def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
     """A line for each run, the oldest first."""
-    return [_line(number, run) for number, run in enumerate(runs)]
+    for run in runs:
+        run.refresh()
+    return [_line(number, runs) for number in range(len(runs))]
 
 
-def _line(number: int, run: OpenRun) -> dict[str, Any]:
-    run.refresh()
+def comparable(one: OpenRun, two: OpenRun) -> bool:
+    """Whether two runs have a metric and a case in common: then they can be compared."""
+    names = [{metric.name for metric in run.metrics} for run in (one, two)]
+    if names[0].isdisjoint(names[1]):
+        return False
+    files = [run.manifest.data.sha256 for run in (one, two)]
+    if files[0] is not None and files[0] == files[1]:
+        return True
+    return not one.glance().contents.isdisjoint(two.glance().contents)
+
+
+def _line(number: int, runs: Sequence[OpenRun]) -> dict[str, Any]:
+    run = runs[number]
     manifest, counts, totals = run.manifest, run.manifest.counts, run.manifest.totals
     ended = manifest.ended
     return {
@@ -33,6 +51,12 @@ def _line(number: int, run: OpenRun) -> dict[str, Any]:
         "seconds": None if ended is None else (ended - manifest.started).total_seconds(),
         "finished": run.finished,
         "metrics": [metric.name for metric in run.metrics],
+        "rates": _rates(run),
+        "data": None if manifest.data.file is None else Path(manifest.data.file).name,
+        "comparable": [
+            at for at, _ in enumerate(runs) if at != number and comparable(run, runs[at])
+        ],
+        "planned": manifest.data.cases,
         "cases": len(run),
         "passed": None if counts is None else counts.passed,
         "failed": None if counts is None else counts.failed,
@@ -40,6 +64,25 @@ def _line(number: int, run: OpenRun) -> dict[str, Any]:
         "cost": None if totals is None else totals.cost,
         "judges": [judge_name(judge) for judge in manifest.judges],
     }
+
+
+def _rates(run: OpenRun) -> list[dict[str, Any]]:
+    """By metric: what passed, of how many, with its 95 % interval; None where nothing can pass."""
+    hashes = {metric.name: metric.hash for metric in run.metrics}
+    return [
+        {
+            "metric": summary.metric,
+            "hash": hashes.get(summary.metric),
+            "passed": summary.passed,
+            "of": summary.passed + summary.failed,
+            "share": _three(summary.pass_rate),
+        }
+        for summary in run.glance().metrics
+    ]
+
+
+def _three(share: Share | None) -> tuple[float, float, float] | None:
+    return None if share is None else (share.value, share.low, share.high)
 
 
 class Comparisons:
@@ -52,14 +95,17 @@ class Comparisons:
     def changes(self, old: OpenRun, new: OpenRun) -> dict[str, Any]:
         """What changed from one run to another; see `change_report`."""
         key = tuple((run.folder, len(run), run.finished) for run in (old, new))
-        found = self._kept.pop(key, None)
-        if found is None:
+        report = self._kept.pop(key, None)
+        if report is None:
             runs = load_run(old.folder), load_run(new.folder)
-            found = change_report(compare_runs(*runs), self._card)
-        self._kept[key] = found
+            report = change_report(compare_runs(*runs), self._card)
+            for metric in report["metrics"]:
+                for change in metric["changes"][:_FIRST]:
+                    change["first"] = _first_line(new, change["index"][1])
+        self._kept[key] = report
         for oldest in list(self._kept)[:-_KEPT]:
             self._kept.pop(oldest, None)
-        return found
+        return report
 
 
 def walks(
@@ -75,7 +121,17 @@ def walks(
 def _walk(run: OpenRun, metric: str, index: int) -> dict[str, Any]:
     place = run.place_of(index)
     row = run.row(place)
-    result = next((one for one in row.metrics if one.metric == metric), None)
+    result = next((candidate for candidate in row.metrics if candidate.metric == metric), None)
     if result is None:
         raise InputError(f"{run.name} has no result of {metric!r:.80} on case {index}")
-    return {**result.as_dict(), "case": row.case, "fields": run.fields(place)}
+    record = next(candidate for candidate in run.metrics if candidate.name == metric)
+    questions = {node.name: node.question for node in record.nodes}
+    more = {"case": row.case, "fields": run.fields(place), "questions": questions}
+    return {**result.as_dict(), **more}
+
+
+def _first_line(run: OpenRun, index: int) -> str | None:
+    """The line that tells a case apart; None without texts."""
+    fields: Mapping[str, Any] | None = run.fields(run.place_of(index))
+    text = None if fields is None else first_text(fields)
+    return None if text is None else text.lstrip().split("\n", 1)[0][:_LINE]

@@ -25,6 +25,7 @@ from starlette.routing import Mount, Route
 
 from dagengine.errors import DagengineError, InputError
 from dagengine.record.labels import LABELS, LabelFile
+from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.report.page.writing import ROWS
 from dagengine.view.access import Access
@@ -46,7 +47,7 @@ _BROKEN = (
 )  # fmt: skip
 
 
-def _unsaid(text: str) -> None:
+def _silent(text: str) -> None:
     """Says nothing."""
 
 
@@ -55,15 +56,16 @@ class Served:
     """What the server shows: runs, the newest last, and a card of their judge if there is one.
 
     `who` is the name under which labels are saved until the person gives another. A run of more
-    than `rows` rows gets an index, and its page asks the index for what it shows. `said` is told of
-    it while it is made.
+    than `rows` rows gets an index, and its page asks the index for what it shows. `announce` hears
+    of it while it is made. `broken` are folders that cannot be read, each with the reason.
     """
 
     runs: Sequence[OpenRun]
     who: str
     card: JudgeCard | None = None
     rows: int = ROWS
-    said: Callable[[str], None] = _unsaid
+    announce: Callable[[str], None] = _silent
+    broken: Sequence[tuple[str, str]] = ()
     _indexed: dict[int, LargeRun] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -79,7 +81,7 @@ class Served:
             return self._indexed.get(number)
 
     def _say(self, name: str, done: int) -> None:
-        self.said(f"{name}: {done:,} rows indexed")
+        self.announce(f"{name}: {done:,} rows indexed")
 
     def places(self, number: int, metric: str, kind: Queue) -> Sequence[int] | None:
         """Where cases to label are in a run (see `LargeRun`); None if no index knows."""
@@ -158,8 +160,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _damaged(request: Request, error: Exception) -> Response:
-    said = f"the folder of the run holds what cannot be shown ({type(error).__name__}: {error})"
-    return _Json({"error": f"{said:.500}; make the run again, or restore a copy"}, 400)
+    message = f"the folder of the run holds what cannot be shown ({type(error).__name__}: {error})"
+    return _Json({"error": f"{message:.500}; make the run again, or restore a copy"}, 400)
 
 
 async def _moved(request: Request, error: Exception) -> Response:
@@ -182,10 +184,14 @@ class _Pages:
         ]
 
     async def start(self, request: Request) -> Response:
-        return RedirectResponse(f"run/{len(self._served.runs) - 1}/")
+        # Several runs begin with their list.
+        several = len(self._served.runs) + len(self._served.broken) > 1
+        return RedirectResponse(f"run/{len(self._served.runs) - 1}/{'#v=runs' * several}")
 
     async def runs(self, request: Request) -> Response:
-        return _Json(await run_in_threadpool(history, self._served.runs))
+        runs = await run_in_threadpool(history, self._served.runs)
+        broken = [{"name": name, "why": why} for name, why in self._served.broken]
+        return _Json({"runs": runs, "broken": broken})
 
     async def page(self, request: Request) -> Response:
         number = self._number(_whole(request.path_params, "run"))
@@ -210,8 +216,8 @@ class _Pages:
         number = self._number(_whole(request.path_params, "run"))
         run, large = self._served.runs[number], await run_in_threadpool(self._served.large, number)
         await run_in_threadpool(run.refresh if large is None else large.refresh)
-        rows, known = (len(run), run) if large is None else (large.rows, large)
-        return _Json({"rows": rows, "finished": known.finished})
+        rows, state = (len(run), run) if large is None else (large.rows, large)
+        return _Json({"rows": rows, "finished": state.finished})
 
     async def prompts(self, request: Request) -> Response:
         run, index = self._run(request), _whole(request.query_params, "index")
@@ -222,22 +228,22 @@ class _Pages:
         return _Json(await run_in_threadpool(self._comparisons.changes, old, new))
 
     async def walks(self, request: Request) -> Response:
-        given = request.query_params
-        indices = (_whole(given, "old_index"), _whole(given, "new_index"))
-        old, new = self._both(given)
-        found = await run_in_threadpool(walks, old, new, given.get("metric", ""), indices)
-        return _Json(found)
+        query = request.query_params
+        indices = (_whole(query, "old_index"), _whole(query, "new_index"))
+        old, new = self._both(query)
+        both = await run_in_threadpool(walks, old, new, query.get("metric", ""), indices)
+        return _Json(both)
 
     async def queue(self, request: Request) -> Response:
-        labels, given = self._labelling(request), request.query_params
-        kind, metric = given.get("kind", ""), given.get("metric", "")
-        count, seed = _whole(given, "count"), given.get("seed", "")
+        labels, query = self._labelling(request), request.query_params
+        kind, metric = query.get("kind", ""), query.get("metric", "")
+        count, seed = _whole(query, "count"), query.get("seed", "")
         places = await run_in_threadpool(labels.queue, metric, kind, count, seed)
         return _Json({"places": places})
 
     async def position(self, request: Request) -> Response:
-        labels, given = self._labelling(request), request.query_params
-        at = At(given.get("who", ""), given.get("metric", ""), _whole(given, "place"))
+        labels, query = self._labelling(request), request.query_params
+        at = At(query.get("who", ""), query.get("metric", ""), _whole(query, "place"))
         return _Json(await run_in_threadpool(labels.position, at))
 
     async def answer(self, request: Request) -> Response:
@@ -245,8 +251,8 @@ class _Pages:
         if sent.node is None or sent.choice is None:
             raise InputError("an answer needs `node` and `choice`")
         at = At(sent.who, sent.metric, sent.place)
-        found = await run_in_threadpool(labels.answer, at, sent.node, sent.choice, sent.note)
-        return _Json(found)
+        position = await run_in_threadpool(labels.answer, at, sent.node, sent.choice, sent.note)
+        return _Json(position)
 
     async def undo(self, request: Request) -> Response:
         labels, sent = self._labelling(request), await _sent(request, _Answer)
@@ -320,22 +326,41 @@ def serve(served: Served, port: int, ready: Callable[[str], None]) -> None:
         uvicorn.Server(config).run(sockets=[listener])
 
 
+def _runs_inside(folder: Path) -> list[Path]:
+    """The folders of runs in a folder that is none itself."""
+    if (folder / MANIFEST).exists() or not folder.is_dir():
+        return []
+    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+
+
 def open_runs(
     folders: Sequence[Path],
     who: str,
     card: JudgeCard | None = None,
     *,
     rows: int = ROWS,
-    said: Callable[[str], None] | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> Served:
     """The runs of some folders, the oldest first; raises InputError for a folder without one.
 
-    Runs of more than `rows` rows get an index, which `said` tells of while it is made.
+    A folder may hold the folders of runs: those that cannot be read are named in the list of runs.
+    Runs of more than `rows` rows get an index, which `announce` tells of while it is made.
     """
     with ExitStack() as failed:
-        runs = [failed.enter_context(OpenRun(folder)) for folder in folders]
+        runs, broken = list[OpenRun](), list[tuple[str, str]]()
+        for folder in folders:
+            inside = _runs_inside(folder)
+            for path in inside or [folder]:
+                try:
+                    runs.append(failed.enter_context(OpenRun(path)))
+                except DagengineError as error:
+                    if not inside:
+                        raise
+                    broken.append((path.name, str(error)))
+        if not runs:
+            raise InputError(f"no run in {folders[0]} can be read: {broken[0][1]}")
         runs.sort(key=lambda run: run.manifest.started)
-        served = Served(runs, who, card, rows, said or _unsaid)
+        served = Served(runs, who, card, rows, announce or _silent, broken)
         failed.callback(served.close)
         for number in range(len(runs)):
             served.large(number)

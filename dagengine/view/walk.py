@@ -106,13 +106,13 @@ class Walk:
         The tree may have no question for a person, or lead to code that the run did not compute.
         Then the person is asked about the case as a whole.
         """
-        found = self._through_tree()
-        told = any(step.by == "person" for step in found.steps)
-        if not found.done or (told and not found.why) or found.why.startswith(UNSURE):
-            return found
-        return self._whole(found)
+        reached = self._through_tree()
+        answered = any(step.by == "person" for step in reached.steps)
+        if not reached.done or (answered and not reached.why) or reached.why.startswith(UNSURE):
+            return reached
+        return self._whole(reached)
 
-    def _whole(self, found: Position) -> Position:
+    def _whole(self, position: Position) -> Position:
         """The position with the last question: does the case pass?"""
         if WHOLE not in self._answers:
             reads = sorted({path for node in self._nodes.values() for path in node.reads})
@@ -122,11 +122,11 @@ class Walk:
                 WHOLE, "metric", f"Does this case pass {name}?", yes_no, tuple(reads), (),
                 self._metric.hash,
             )  # fmt: skip
-            return replace(found, asked=asked, score=None, success=None)
-        said = self._answers[WHOLE]
-        steps = (*found.steps, Passed(WHOLE, said, "person"))
-        why = f"{UNSURE} about the case" if said is None else ""
-        return Position(steps, None, None, None if said is None else bool(said), why)
+            return replace(position, asked=asked, score=None, success=None)
+        answer = self._answers[WHOLE]
+        steps = (*position.steps, Passed(WHOLE, answer, "person"))
+        why = f"{UNSURE} about the case" if answer is None else ""
+        return Position(steps, None, None, None if answer is None else bool(answer), why)
 
     def _through_tree(self) -> Position:
         """Where the answers lead, as the engine goes: its own state of the case says what runs."""
@@ -189,7 +189,7 @@ class Walk:
             node, step = self._nodes.get(name), self._steps.get(name)
             same = node is not None and step is not None
             if name in self._values:
-                same = same and self._values[name] == (None if step is None else _said(step))
+                same = same and self._values[name] == (None if step is None else _answer_of(step))
             elif node is not None and node.judges:
                 same = same and node.kind == "task"
             inputs = node.inputs if node is not None else ()
@@ -213,8 +213,10 @@ class Walk:
 
     def _choices(self, node: NodeRecord) -> tuple[Choice, ...]:
         if node.kind in _DECIDES:
-            verdicts = dict.fromkeys(one.verdict for one in self._leads(node.name))
-            return tuple(Choice(str(one), one) for one in verdicts if one is not None)
+            verdicts = dict.fromkeys(verdict.verdict for verdict in self._leads(node.name))
+            return tuple(
+                Choice(str(verdict), verdict) for verdict in verdicts if verdict is not None
+            )
         if node.kind in _LISTS or not node.scale:
             return ()
         low, high = min(node.scale.values()), max(node.scale.values())
@@ -234,5 +236,5 @@ def _answer_in(value: NodeValue) -> Said:
     return value.score if value.verdict is None else value.verdict
 
 
-def _said(step: Step) -> Said:
+def _answer_of(step: Step) -> Said:
     return step.score if step.verdict is None else step.verdict

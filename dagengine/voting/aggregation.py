@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, compress
+from operator import mul
 from typing import Any
 
 from dagengine.graph.values import Judgement, NodeValue
@@ -67,13 +69,28 @@ def aggregated(
     if values[0].verdict is not None:
         winner, votes = _value(outcomes[leading(columns[0], weights)]), columns[0]
     elif isinstance(values[0].value, list):
-        winner = _by_item(outcomes, columns, weights)
+        # Odds of one ballot are not those of the vote.
+        items: list[Judgement] = [
+            _value(outcomes[leading(column, weights)]).value[item].model_copy(update={"odds": None})
+            for item, column in enumerate(columns)
+        ]
+        winner = NodeValue(items, spans=values[0].spans)
         votes = [_row(columns, cast, outcome) for cast, outcome in enumerate(outcomes)]
     else:
-        winner = _mean(outcomes, weights)
+        shares = list(compress(weights, [isinstance(outcome, NodeValue) for outcome in outcomes]))
+        total = math.fsum(shares)
+        score = math.fsum(map(mul, shares, [value.score or 0.0 for value in values])) / total
+        rating = math.fsum(map(mul, shares, [value.value for value in values])) / total
+        nearest = min(values, key=lambda value: abs(value.value - rating))
+        winner = replace(
+            nearest,
+            value=rating,
+            score=min(max(score, 0.0), 1.0),
+            mode=f"mean of {len(values)} ({nearest.mode})",
+        )
         votes = [outcome.value if isinstance(outcome, NodeValue) else None for outcome in outcomes]
     usage = sum((value.usage for value in values), NO_USAGE)
-    asked = tuple(key for outcome in outcomes for key in outcome.asked)
+    asked = tuple(chain.from_iterable(outcome.asked for outcome in outcomes))
     return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage, asked=asked)
 
 
@@ -94,34 +111,8 @@ def _value(outcome: NodeValue | Failure) -> NodeValue:
     return outcome
 
 
-def _by_item(outcomes: Outcomes, columns: Sequence[Column], weights: Sequence[float]) -> NodeValue:
-    chosen = [_value(outcomes[leading(column, weights)]) for column in columns]
-    judgements: list[Judgement] = [value.value[item] for item, value in enumerate(chosen)]
-    # Odds of one ballot are not those of the vote.
-    items = [judgement.model_copy(update={"odds": None}) for judgement in judgements]
-    return NodeValue(items)
-
-
 def _row(columns: Sequence[Column], cast: int, outcome: NodeValue | Failure) -> Column | None:
     """One vote over all items, as far as it counts."""
     if isinstance(outcome, Failure):
         return None
     return [column[cast] if cast < len(column) else None for column in columns]
-
-
-def _mean(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
-    pairs = [
-        (outcome, weight)
-        for outcome, weight in zip(outcomes, weights, strict=True)
-        if isinstance(outcome, NodeValue)
-    ]
-    total = math.fsum(weight for _, weight in pairs)
-    score = math.fsum(weight * (value.score or 0.0) for value, weight in pairs) / total
-    rating = math.fsum(weight * value.value for value, weight in pairs) / total
-    nearest = min((value for value, _ in pairs), key=lambda value: abs(value.value - rating))
-    return replace(
-        nearest,
-        value=rating,
-        score=min(max(score, 0.0), 1.0),
-        mode=f"mean of {len(pairs)} ({nearest.mode})",
-    )

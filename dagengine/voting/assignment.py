@@ -47,7 +47,8 @@ class AssignPanels(Rewriting):
         nodes = graph.nodes()
         needless = _needless(nodes, strict)
         for node in nodes:
-            panel = self._choose(node) if self._concerns(node) else None
+            concerned = self._names is None or any(_is(node, name) for name in self._names)
+            panel = self._choose(node) if concerned else None
             if panel is None:
                 continue
             if node.panel is not None:
@@ -69,9 +70,6 @@ class AssignPanels(Rewriting):
                 )
         if not self._seated:
             raise InputError(f"{name!r} has no node that asks a judge")
-
-    def _concerns(self, node: BaseNode) -> bool:
-        return self._names is None or any(_is(node, name) for name in self._names)
 
 
 def _is(node: BaseNode, name: str | BaseNode) -> bool:

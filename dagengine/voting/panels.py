@@ -68,7 +68,7 @@ class RepeatVotes:
             if (failure := final(outcomes)) is not None:
                 return failure
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
-            wanted = [self._wanted(column, len(outcomes)) for column in columns]
+            wanted = [self._votes_needed(column, len(outcomes)) for column in columns]
         winner = aggregated(outcomes, columns, [0] * len(outcomes))
         return winner if winner.verdict is not None else self._with_error(winner, columns)
 
@@ -86,7 +86,7 @@ class RepeatVotes:
                 return votes[:count]
         return votes
 
-    def _wanted(self, votes: Column, cast: int) -> int:
+    def _votes_needed(self, votes: Column, cast: int) -> int:
         return self.rule.more(votes, self.most - cast) if len(votes) == cast else 0
 
 
@@ -164,7 +164,7 @@ class Escalation:
         signs = [f"probability below {self.below:g}"] if self.below is not None else []
         signs += [f"{self.votes} votes differ"] if self.votes > 1 else []
         signs += [str(verdict) for verdict in self.unsure]
-        return f"unsure ({' or '.join(signs)}) → {_named(self.to)}"
+        return f"unsure ({' or '.join(signs)}) → {_name_of(self.to)}"
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -219,7 +219,7 @@ class Delegate:
 
     @property
     def label(self) -> str:
-        return _named(self.to)
+        return _name_of(self.to)
 
     def asked(self, asked: QuestionCount) -> QuestionCount:
         return asked
@@ -234,7 +234,7 @@ def _check_count(votes: int) -> None:
         raise InputError(f"votes must be a whole number from 1 on, got {votes!r}")
 
 
-def _named(model: Any) -> str:
+def _name_of(model: Any) -> str:
     return model if isinstance(model, str) else getattr(model, "identity", type(model).__name__)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages of runs and the judge cards of the gallery, made now: they are never old."""
+    """Add what is made now, and so never old: runs and cards of the gallery, and all commands."""
+    files.append(File.generated(config, "api/commands.md", content="\n".join(_commands())))
     for name, content in _left_by_the_gallery().items():
         files.append(File.generated(config, f"gallery/{name}", content=content))
     return files
@@ -44,6 +46,28 @@ def _left_by_the_gallery() -> dict[str, bytes]:
             file.relative_to(home).as_posix(): file.read_bytes()
             for file in Path(home).glob("*/*.html")
         }
+
+
+def _commands() -> Iterator[str]:
+    """A page of every command and option, from the help that the commands show."""
+    import typer
+
+    from dagengine.cli import app
+
+    yield "# Commands\n\nA list of all command line options, as `--help` shows them."
+    root = typer.main.get_command(app)
+    yield from _of_command("dagengine", root, typer.Context(root, info_name="dagengine"))
+
+
+def _of_command(name: str, command: Any, context: Any) -> Iterator[str]:
+    inner = {key: one for key, one in getattr(command, "commands", {}).items() if not one.hidden}
+    formatter = context.make_formatter()
+    formatter.width = 80
+    command.format_help(context, formatter)
+    yield f"\n## {name}\n\n```text\n{formatter.getvalue().strip()}\n```"
+    for key in sorted(inner):
+        below = type(context)(inner[key], info_name=key, parent=context)
+        yield from _of_command(f"{name} {key}", inner[key], below)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

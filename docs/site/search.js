@@ -7,8 +7,12 @@
   Worker.prototype.postMessage = function (message, ...others) {
     if (message?.type === QUERY && !/["+~^*]/.test(message.data)) {
       const words = message.data.trim().split(/\s+/)
-      const whole = words.map((word, n) => (n < words.length - 1 || /\W$/.test(word) ? `${word}^1` : word))
-      message = {...message, data: whole.join(" ")}
+      const asked = words.map((word, n) => {
+        // Ctrl-C is one word of the index, but its dash would part the word of a question.
+        if (/^ctrl-./i.test(word)) return "ctrl*"
+        return n < words.length - 1 || /\W$/.test(word) ? `${word}^1` : word
+      })
+      message = {...message, data: asked.join(" ")}
     }
     return send.call(this, message, ...others)
   }

@@ -211,7 +211,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             failure = self._hidden(self._failure(openai, error))
         else:
             if self.version is not None and reply.model != self.version:
-                raise self._hidden(_other(self.version, reply.model))
+                raise self._hidden(_wrong_version(self.version, reply.model))
             used = shares(reply.usage, len(questions))
             mode = f"{self.form.name} {reply.model}"
             return [
@@ -325,6 +325,6 @@ def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:
         )
 
 
-def _other(wanted: str, version: str) -> ProviderError:
+def _wrong_version(wanted: str, version: str) -> ProviderError:
     message = f"the version {version!r} answered, but version= asks for {wanted!r}"
     return ProviderError(message, transient=False)

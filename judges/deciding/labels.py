@@ -37,10 +37,11 @@ from dagengine.judges.wire.connection import CHAT, Connection, Send, sender
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
-from dagengine.prompts.evidence import Evidence, fenced
+from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.masses import Masses
 from dagengine.prompts.parsing import validated
-from dagengine.question import Answer, Capabilities, Judge, Question
+from dagengine.question import Answer, Capabilities, Judge, Message, Question
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -52,13 +53,13 @@ T = TypeVar("T", bound=BaseModel)
 LABELS: Final = string.ascii_uppercase
 _ALTERNATIVES = 20
 _DECIDE = (
-    "You decide one question of an evaluation. The user message shows what it is about, between "
-    "BEGIN and END lines.\n\nQuestion: {instructions}\n\nOptions:\n{options}\n\n"
+    "Decide one question of the evaluation.\n\n"
+    "Question: {instructions}\n\nOptions:\n{options}\n\n"
     "Answer with the letter of one option and nothing else."
 )
 
 
-def chat_of(asked: Asked, state: str) -> list[dict[str, str]]:
+def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:
     """The messages that ask a chat for the label of an option; the state is JSON.
 
     Raises UnsupportedError for more options than there are labels.
@@ -74,8 +75,8 @@ def chat_of(asked: Asked, state: str) -> list[dict[str, str]]:
     shown = [Evidence("state", state)]
     if asked.material:
         shown.append(Evidence("material", json.dumps(asked.material, ensure_ascii=False)))
-    system = _DECIDE.format(instructions=asked.instructions, options=options)
-    return [{"role": "system", "content": system}, {"role": "user", "content": fenced(shown)}]
+    step = _DECIDE.format(instructions=asked.instructions, options=options)
+    return messages_for(step, shown)
 
 
 def _option(asked: Asked, value: str | bool) -> str:

@@ -50,6 +50,11 @@ class GGUFJudge(OpenAIJudge):
         self._server = server_of(self.file, size_for(self.file, *self._wanted))
 
     @property
+    def hosted(self) -> bool:
+        """It never asks a provider."""
+        return False
+
+    @property
     def window(self) -> int:
         """The tokens that the prompt and the answer of one call may have together."""
         return self._server.size.window

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from email.utils import parsedate_to_datetime
@@ -259,6 +260,18 @@ def usage_of(completion: Completion) -> Usage:
     asked, details = counts.prompt_tokens, counts.prompt_tokens_details
     cached = 0 if details is None else min(details.cached_tokens, asked)
     return Usage(asked, counts.completion_tokens, cached)
+
+
+def message_usage(counts: Mapping[str, Any]) -> Usage:
+    """What a message of Anthropic used; it counts what it keeps, or has kept, apart."""
+    asked, written, kept, answered = (
+        _count(counts.get(name))
+        for name in (
+            "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
+            "output_tokens",
+        )
+    )  # fmt: skip
+    return Usage(asked + written + kept, answered, kept)
 
 
 ACCESS = {401: "; check the API key", 404: "; check the model's name and the address"}

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
 from dagengine.prompts.parsing import without_surrogates
-from dagengine.question import Message, Question
+from dagengine.question import Message, Question, Warmth
 
 Body = dict[str, Any]
 Write = Callable[[list[Message]], Body]
@@ -25,29 +26,56 @@ class RequestForm:
     """How questions of one kind are asked: everything in a request but its messages.
 
     `write` makes the whole body around a list of messages; it may change them. `shape` is what
-    reads the answers, where structure was asked for.
+    reads the answers, where structure was asked for. `route` gives what a request says of where the
+    beginning of its prompt is warm.
     """
 
-    __slots__ = ("_around", "_write", "shape")
+    __slots__ = ("_around", "_route", "_write", "shape")
 
-    def __init__(self, write: Write, shape: Any = None) -> None:
+    def __init__(
+        self, write: Write, shape: Any = None, route: Callable[[Warmth], Body] | None = None
+    ) -> None:
         self.shape = shape
+        self._route = route
         self._write = write
         self._around = _around(write)
 
     def body(self, question: Question[Any]) -> Body:
         """The body of a question's request, to be written as JSON."""
-        return self._write(list(question.messages))
+        return {**self._write(list(question.messages)), **self._more(question)}
+
+    def _more(self, question: Question[Any]) -> Body:
+        """What a request says of where the question's beginning is warm."""
+        return (
+            {} if self._route is None or question.warmth is None else self._route(question.warmth)
+        )
 
     def encoded(self, question: Question[Any]) -> bytes:
         """The body as the openai client writes it, byte for byte."""
         if self._around is None:
             return encoded(self.body(question))
         before, after = self._around
+        for name, value in self._more(question).items():
+            after = f'{after[:-1]},"{name}":{_JSON.encode(value)}}}'
         try:
             return f"{before}{question.prompt}{after}".encode()
         except UnicodeEncodeError:
             return encoded(self.body(question))
+
+
+def with_cache_mark(question: Question[Any]) -> list[Any]:
+    """The messages for Anthropic, with a mark where the material that others begin with ends.
+
+    The provider keeps what is before the mark. It has nothing to gain from a short beginning.
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+    """
+    messages: list[Any] = list(question.messages)
+    end = shared_end(question, KEPT_CHARACTERS)
+    if end:
+        content = messages[1]["content"]
+        shared = {"type": "text", "text": content[:end], "cache_control": {"type": "ephemeral"}}
+        messages[1] = {"role": "user", "content": [shared, {"type": "text", "text": content[end:]}]}
+    return messages
 
 
 def encoded(body: Body) -> bytes:

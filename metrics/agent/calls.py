@@ -41,6 +41,7 @@ class CallsMetric(PrebuiltMetric):
             evaluation_params=read,
             wording=self.wording(self.template, "generate_verdicts", *read, "calls"),
             per_call=self.verdicts_per_call,
+            items_of="tools_called",
         )
         score = CodeNode(
             self.right_share, evaluation_params=["tools_called"], inputs=[verdicts], name="score"

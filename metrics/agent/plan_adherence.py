@@ -48,8 +48,12 @@ class PlanAdherenceTemplate:
         steps: list[str], plan: list[str], actual_output: str, tools_called: list[ToolCall]
     ) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per step."""
-        shown = {"actual_output": actual_output, "tools_called": tools_called}
-        return verdicts_prompt(CARRIED_OUT, VERDICTS, ITEM, steps, plan=plan, **shown)
+        return verdicts_prompt(
+            *(CARRIED_OUT, VERDICTS, ITEM, steps),
+            actual_output=actual_output,
+            tools_called=tools_called,
+            plan=plan,
+        )
 
 
 class PlanAdherenceMetric(PrebuiltMetric):
@@ -65,7 +69,7 @@ class PlanAdherenceMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         read, template = ["actual_output", "tools_called"], PlanAdherenceTemplate
-        found = PlanNode(
+        extracted = PlanNode(
             PLAN,
             "plan of the agent",
             read[0],
@@ -74,7 +78,7 @@ class PlanAdherenceMetric(PrebuiltMetric):
             empty=True,
             beside=read[1:],
         )
-        plan = the_list(found, "plan")
+        plan = the_list(extracted, "plan")
         steps = CodeNode(as_they_are, inputs=[plan], output_label="steps")
         verdicts = VerdictListNode(
             CARRIED_OUT,

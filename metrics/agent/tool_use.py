@@ -136,10 +136,10 @@ def active(turns: Sequence[Turn]) -> list[int]:
 def names_of_active(turns: list[Turn]) -> list[str]:
     """What the turns to judge are called; raises NotApplicableError without any."""
     names = turn_names(turns)
-    found = [names[place] for place in active(turns)]
-    if not found:
+    acting = [names[place] for place in active(turns)]
+    if not acting:
         raise NotApplicableError("nothing to judge: the assistant neither says nor calls anything")
-    return found
+    return acting
 
 
 def names_of_calls(turns: list[Turn]) -> list[str]:

@@ -19,12 +19,13 @@ from dagengine.errors import (
     MissingExtraError,
     metric_failed,
 )
-from dagengine.execution.evaluation import judged_case, sync
+from dagengine.evaluation import judged_case
+from dagengine.execution.interrupts import sync
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
-from dagengine.report.render import Picture, draw
+from dagengine.report.pictures.drawing import Picture, draw
 from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
 from dagengine.results.html import cell
@@ -147,8 +148,8 @@ class BaseMetric:
         """
         if self.error is not None or self.score is None:
             return False
-        given = self.result
-        moved = given is not None and given.score != self.score and given.success is self.success
+        result = self.result
+        moved = result is not None and result.score != self.score and result.success is self.success
         if self.threshold is None or (self.success is not None and not moved):
             return self.success
         return passes(self.score, 1.0 if self.strict_mode else self.threshold)
@@ -167,7 +168,9 @@ class _Graph:
     def spec(self) -> MetricSpec:
         specs = (vars(kind).get("spec", BaseMetric.spec) for kind in type(self.metric).__mro__)
         of_graph: Callable[[BaseMetric], MetricSpec]
-        of_graph = next((one for one in specs if one is not BaseMetric.spec), BaseMetric.spec)
+        of_graph = next(
+            (method for method in specs if method is not BaseMetric.spec), BaseMetric.spec
+        )
         return of_graph(self.metric)
 
 
@@ -175,8 +178,8 @@ def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
     """Raise TypeError for anything but names that begin with an underscore."""
     if args:
         raise TypeError(f"measure() takes one test case, got {1 + len(args)} arguments")
-    others = (name for name in given if not name.startswith("_"))
-    check_names("measure() has no argument", others, ["test_case"])
+    names = (name for name in given if not name.startswith("_"))
+    check_names("measure() has no argument", names, ["test_case"])
 
 
 class DrawnMetric(BaseMetric):
@@ -212,10 +215,10 @@ class DrawnMetric(BaseMetric):
         except GraphError as error:
             return f"{head}<pre>{escape(plain(str(error)))}</pre>"
         try:
-            return f"{head}{picture.layout('svg').decode()}"
+            return f"{head}{picture.html()}"
         except MissingExtraError as error:
-            said = plain("\n\n".join((str(error), picture.mermaid)))
-            return f"{head}<pre>{escape(said)}</pre>"
+            text = plain("\n\n".join((str(error), picture.mermaid)))
+            return f"{head}<pre>{escape(text)}</pre>"
 
     def picture(self) -> Picture:
         """The metric's graph as designed; the picture can also show results."""
@@ -245,8 +248,10 @@ def settings_of(kind: type[Any]) -> list[str]:
             continue
         parameters = arguments_of(owner)
         variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        names.update((one.name, None) for one in parameters if one.kind not in variable)
-        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+        names.update(
+            (parameter.name, None) for parameter in parameters if parameter.kind not in variable
+        )
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
     return list(names)
 

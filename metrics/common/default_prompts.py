@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from dagengine.graph.list_nodes import numbered
 from dagengine.prompts.answer_types import list_type, rating_type
-from dagengine.prompts.evidence import Evidence, evidence_of
+from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of
 from dagengine.prompts.instructions import (
     list_instructions,
     messages_for,
@@ -30,30 +30,42 @@ def task_prompt(instructions: str, answer_type: type[BaseModel], /, **evidence: 
 
 
 def verdicts_prompt(
-    criteria: str, verdicts: Sequence[str], label: str, items: Sequence[Any], **evidence: Any
+    criteria: str,
+    verdicts: Sequence[str],
+    label: str,
+    items: Sequence[Any],
+    /,
+    field: str | None = None,
+    **evidence: Any,
 ) -> str:
-    """One verdict per item, called "`label` 1", "`label` 2", …, in view of some evidence."""
-    system = list_instructions(criteria, verdicts, label, len(items))
+    """One verdict per item, called "`label` 1", "`label` 2", …, in view of some evidence.
+
+    The items of a `field` of the case have its name, as in the prompts of others.
+    """
+    step = list_instructions(criteria, verdicts, label, len(items), field)
     answer_type = list_type(tuple(verdicts), len(items))
-    return whole_prompt(system, [*numbered(label, items), *pieces(evidence)], answer_type)
+    own = [] if field else numbered(label, items)
+    shown = {**evidence, field: items} if field else evidence
+    return whole_prompt(step, [*pieces(shown), *own], answer_type)
 
 
 def rating_prompt(criteria: str, scale: tuple[int, int], **evidence: Any) -> str:
     """A rating of some evidence on a scale of whole numbers."""
-    system = rating_instructions(criteria, *scale)
-    return whole_prompt(system, pieces(evidence), rating_type(*scale))
+    step = rating_instructions(criteria, *scale)
+    return whole_prompt(step, pieces(evidence), rating_type(*scale))
 
 
 def pieces(evidence: dict[str, Any]) -> list[Evidence]:
-    """Values as fenced prompts show them, by name."""
-    return [piece for label, value in evidence.items() for piece in evidence_of(label, value)]
+    """Values as fenced prompts show them, by name: first those that are fields of a case."""
+    labels = sorted(evidence, key=lambda label: canonical_place(label)[0])
+    return [piece for label in labels for piece in evidence_of(label, evidence[label])]
 
 
 def whole_prompt(
-    system: str, evidence: Sequence[Evidence], answer_type: type[BaseModel] | None = None
+    step: str, evidence: Sequence[Evidence], answer_type: type[BaseModel] | None = None
 ) -> str:
     """What the judge would get as two messages, as one text; the type says how long answers are."""
-    messages = messages_for(system, evidence)
+    messages = messages_for(step, evidence)
     if answer_type is not None:
         messages = with_bounds(messages, answer_type, DEFAULT_OPTIONS)
     return "\n\n".join(message["content"] for message in messages)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.execution.evaluation import sync
+from dagengine.execution.interrupts import sync
 from dagengine.gateway.gateway import Gateway
 from dagengine.graph.nodes import TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue

@@ -16,7 +16,7 @@ from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.echo import echoed_instruction, fence_check, texts_of
 from dagengine.prompts.evidence import as_text
-from dagengine.prompts.instructions import on_material, task_instructions
+from dagengine.prompts.instructions import around_material, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Answer, Check, Message, Question
 
@@ -119,8 +119,8 @@ def item_check(instructions: str, messages: Sequence[Message], source: str) -> C
 
     These are copies of the marks around the material, and of the instructions.
     """
-    known = on_material(task_instructions(instructions))
-    return partial(_copied, known, fence_check(messages), source)
+    around = around_material(task_instructions(instructions))
+    return partial(_copied, around, fence_check(messages), source)
 
 
 def _copied(instructions: str, fences: Check, source: str, answer: BaseModel) -> str | None:

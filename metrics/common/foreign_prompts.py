@@ -19,15 +19,18 @@ def as_template(prompt: Any) -> Any:
         return PromptTemplate(user=prompt)
     if isinstance(prompt, PromptTemplate):
         return prompt
-    known = getattr(prompt, "partial_variables", None) or {}
+    values = getattr(prompt, "partial_variables", None) or {}
     messages = getattr(prompt, "messages", None)
     if messages is not None:
-        texts = [(_role(one), _text(getattr(one, "prompt", one), known)) for one in messages]
+        texts = [
+            (_role(message), _text(getattr(message, "prompt", message), values))
+            for message in messages
+        ]
         system = "\n\n".join(text for role, text in texts if role == "system")
         user = "\n\n".join(text for role, text in texts if role == "user")
         return PromptTemplate(user, system or None)
     if hasattr(prompt, "template"):
-        return PromptTemplate(_text(prompt, known))
+        return PromptTemplate(_text(prompt, values))
     return prompt
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from dagengine.metrics.common.rubric import FULL_SCALE
+from dagengine.prompts.instructions import in_one_text
 
 _WRITE_STEPS = (
     "You write the steps by which somebody else will judge {work}. You see none of it now. "
@@ -15,7 +16,7 @@ _WRITE_STEPS = (
     "will have this material, to be called by these names: {parameters}."
 )
 _RATE = (
-    "You rate {work} by the evaluation steps below, using only the material. Take the steps in "
+    "Rate {work} by the evaluation steps below, using only the material. Take the steps in "
     "their order and see what each of them finds. First give your reason: in a few sentences, "
     "the findings that decided, and what in the material shows them. Then give your score, {scale}."
 )
@@ -40,7 +41,7 @@ def steps_instructions(work: str, parameters: str) -> str:
 def rating_instructions(
     work: str, evaluation_steps: str, rubric: str | None, score_range: tuple[int, int]
 ) -> str:
-    """The system text of a rating."""
+    """The step of a rating."""
     low, high = score_range
     scale = f"a whole number from {low} (worst) to {high} (best)"
     meaning = f"\n\nWhat the scores stand for:\n{rubric}" if rubric else ""
@@ -48,7 +49,7 @@ def rating_instructions(
 
 
 def strict_instructions(work: str, evaluation_steps: str, best: str | None = None) -> str:
-    """The system text of a rating in strict mode; `best` says what 1 stands for."""
+    """The step of a rating in strict mode; `best` says what 1 stands for."""
     meaning = f"\n\n1 stands for: {best}" if best else ""
     return f"{_RATE.format(work=work, scale=_ALL_OR_NOTHING)}{_LISTED}{evaluation_steps}{meaning}"
 
@@ -78,11 +79,11 @@ class GEvalTemplate:
     ) -> str:
         """Asks for `{"reason", "score"}`, the score in the range."""
         text = rating_instructions(cls.work, evaluation_steps, rubric, score_range)
-        return f"{text}\n\n{test_case_content}"
+        return in_one_text(test_case_content, text)
 
     @classmethod
     def generate_strict_evaluation_results(
         cls, evaluation_steps: str, test_case_content: str, parameters: str
     ) -> str:
         """Asks for `{"reason", "score"}` in strict mode: the score is 0 or 1."""
-        return f"{strict_instructions(cls.work, evaluation_steps)}\n\n{test_case_content}"
+        return in_one_text(test_case_content, strict_instructions(cls.work, evaluation_steps))

@@ -27,10 +27,10 @@ def share_odds(judgements: Sequence[Judgement], good: Collection[Verdict]) -> Od
 
     The number of good items is Poisson-binomial: worked out exactly, one item after another.
     """
-    if not _known(judgements):
+    if not _any_odds(judgements):
         return None
     counts = [1.0]
-    for chance, miss in (_chances(one, good) for one in judgements):
+    for chance, miss in (_chances(judgement, good) for judgement in judgements):
         pairs = zip([*counts, 0.0], [0.0, *counts], strict=True)
         counts = [same * miss + fewer * chance for same, fewer in pairs]
     return tuple(
@@ -48,21 +48,21 @@ def order_odds(
     `score` takes, in the order of the items, whether each one is good. None without any odds,
     and for more than `MOST_ENUMERATED` items, whose combinations are too many.
     """
-    if not _known(judgements) or len(judgements) > MOST_ENUMERATED:
+    if not _any_odds(judgements) or len(judgements) > MOST_ENUMERATED:
         return None
-    chances = [_chances(one, good) for one in judgements]
-    found: dict[float, float] = {}
+    chances = [_chances(judgement, good) for judgement in judgements]
+    odds: dict[float, float] = {}
     for combination in itertools.product((True, False), repeat=len(chances)):
         pairs = zip(chances, combination, strict=True)
         mass = math.prod(chance if hit else miss for (chance, miss), hit in pairs)
         if mass > _LEAST:
             number = score(combination)
-            found[number] = found.get(number, 0.0) + mass
-    return tuple(sorted(found.items()))
+            odds[number] = odds.get(number, 0.0) + mass
+    return tuple(sorted(odds.items()))
 
 
-def _known(judgements: Sequence[Judgement]) -> bool:
-    return any(one.odds is not None for one in judgements)
+def _any_odds(judgements: Sequence[Judgement]) -> bool:
+    return any(judgement.odds is not None for judgement in judgements)
 
 
 def _chances(judgement: Judgement, good: Collection[Verdict]) -> tuple[float, float]:

@@ -141,10 +141,10 @@ def texts(name: str, given: Any) -> list[str]:
     """A setting that has to be a list of texts, of one at least; raises TypeError, InputError."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list of texts, got {given!r:.80}")
-    found = [a_text(f"{name}[{place}]", text) for place, text in enumerate(given)]
-    if not found:
+    checked = [a_text(f"{name}[{place}]", text) for place, text in enumerate(given)]
+    if not checked:
         raise InputError(f"{name} is an empty list: name at least one")
-    return found
+    return checked
 
 
 def share(
@@ -187,10 +187,10 @@ def least_of(parts: Mapping[str, float | None], empty: str) -> NodeValue:
 
     Raises NotApplicableError, which says `empty`, if there is nothing to judge in any.
     """
-    known = [score for score in parts.values() if score is not None]
-    if not known:
+    scores = [score for score in parts.values() if score is not None]
+    if not scores:
         raise NotApplicableError(f"nothing to judge: {empty}")
-    score = min(known)
+    score = min(scores)
     terms = ", ".join(
         f"{name} nothing to judge" if part is None else f"{name} {part:.4g}"
         for name, part in parts.items()

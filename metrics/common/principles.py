@@ -104,29 +104,29 @@ def supported_default_criteria() -> dict[Criteria, str]:
     return dict(_DESCRIPTIONS)
 
 
-def criteria_of(given: GivenCriteria | None) -> tuple[Criterion, ...]:
-    """Every criterion that `given` means; helpfulness if nothing is named.
+def criteria_of(meant: GivenCriteria | None) -> tuple[Criterion, ...]:
+    """Every criterion that `meant` means; helpfulness if nothing is named.
 
     Principles of other libraries are known by what they have, a name and a critique. Raises
     InputError when there is no criterion.
     """
-    if given is None:
-        given = Criteria.HELPFULNESS
-    if isinstance(given, Mapping):
-        found = [Criterion(str(name), text) for name, text in given.items()]
-    elif isinstance(given, OneCriterion) or _is_principle(given):
-        found = [_criterion(given)]
-    elif isinstance(given, Iterable):
-        found = [_criterion(one) for one in given]
+    if meant is None:
+        meant = Criteria.HELPFULNESS
+    if isinstance(meant, Mapping):
+        criteria = [Criterion(str(name), text) for name, text in meant.items()]
+    elif isinstance(meant, OneCriterion) or _is_principle(meant):
+        criteria = [_criterion(meant)]
+    elif isinstance(meant, Iterable):
+        criteria = [_criterion(each) for each in meant]
     else:
-        raise _no_criterion(given)
-    if not found:
+        raise _no_criterion(meant)
+    if not criteria:
         raise InputError("there is no criterion; name at least one")
-    names = [criterion.name for criterion in found]
+    names = [criterion.name for criterion in criteria]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"the criterion {name!r} is given twice")
-    return tuple(_described(criterion) for criterion in found)
+    return tuple(_described(criterion) for criterion in criteria)
 
 
 def _is_principle(given: object) -> bool:

@@ -15,7 +15,7 @@ from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import pieces, whole_prompt
 from dagengine.metrics.common.prebuilt import share
-from dagengine.prompts.evidence import Evidence, as_text, evidence_of, turn_names
+from dagengine.prompts.evidence import Evidence, as_text, turn_names
 from dagengine.question import Message
 from dagengine.test_case import Turn
 
@@ -57,28 +57,28 @@ def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:
         [Evidence(name, turn.content)]
         for name, turn in zip(turn_names(turns), turns, strict=True)
     ]  # fmt: skip
-    for found, turn in zip(blocks, turns, strict=True):
+    for block, turn in zip(blocks, turns, strict=True):
         if turn.tools_called:
             tools = as_text(turn.tools_called)
-            found.append(Evidence(f"{found[0].label}, tools called", tools))
+            block.append(Evidence(f"{block[0].label}, tools called", tools))
     return blocks
 
 
 def flat(blocks: Iterable[list[Evidence]]) -> list[Evidence]:
     """The evidence of several turns as one list."""
-    return [piece for found in blocks for piece in found]
+    return [piece for block in blocks for piece in block]
 
 
 def conversation_prompt(
-    instructions: str,
+    step: str,
     turns: Sequence[Turn],
     *more: Evidence,
     answer_type: type[BaseModel] | None = None,
     **evidence: Any,
 ) -> str:
-    """Instructions, turns and more evidence as one text, for templates that build on a default."""
-    blocks = [*flat(turn_blocks(turns)), *more, *pieces(evidence)]
-    return whole_prompt(instructions, blocks, answer_type)
+    """Turns, more evidence and the step as one text, for templates that build on a default."""
+    blocks = [*flat(turn_blocks(turns)), *pieces(evidence), *more]
+    return whole_prompt(step, blocks, answer_type)
 
 
 class _ByRole(AskingNode):
@@ -87,9 +87,8 @@ class _ByRole(AskingNode):
     def messages(
         self, given: Given, instructions: str, evidence: Sequence[Evidence]
     ) -> tuple[Message, ...]:
-        turns = dict(given.fields)["turns"]
-        blocks = flat(turn_blocks(turns))
-        shown = {piece.label for piece in (*blocks, *evidence_of("turns", turns))}
+        blocks = flat(turn_blocks(dict(given.fields)["turns"]))
+        shown = {piece.label for piece in blocks}
         rest = [piece for piece in evidence if piece.label not in shown]
         return super().messages(given, instructions, [*blocks, *rest])
 

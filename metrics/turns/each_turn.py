@@ -202,9 +202,9 @@ async def _in_step(works: Sequence[Coroutine[Any, Any, NodeValue]], ask: Ask) ->
     try:
         while answers:
             asked: dict[int, Questions] = {}
-            for place, known in answers.items():
+            for place, replies in answers.items():
                 try:
-                    asked[place] = works[place].send(known)
+                    asked[place] = works[place].send(replies)
                 except StopIteration as done:
                     values[place] = done.value
             coming = iter(await ask.each(itertools.chain.from_iterable(asked.values())))

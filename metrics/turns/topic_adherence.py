@@ -119,9 +119,11 @@ def _odds_of_both(topic: Judgement, answer: Judgement) -> Odds | None:
     """The odds that both verdicts are the same, taken to be independent."""
     if topic.odds is None and answer.odds is None:
         return None
-    one, other = (judgement.odds or ((judgement.verdict, 1.0),) for judgement in (topic, answer))
+    topic_odds, answer_odds = (
+        judgement.odds or ((judgement.verdict, 1.0),) for judgement in (topic, answer)
+    )
     masses = {"yes": 0.0, "no": 0.0}
-    for verdict, mass in one:
-        for second, chance in other:
+    for verdict, mass in topic_odds:
+        for second, chance in answer_odds:
             masses["yes" if verdict == second else "no"] += mass * chance
     return tuple(masses.items())

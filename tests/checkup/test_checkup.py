@@ -178,7 +178,7 @@ async def test_a_longest_case_beyond_the_window_is_advice_before_it_is_a_problem
     """The server took it, but with the words of a metric around it, it will not."""
     with TellingServer(LLAMA, CheckedModel()) as server:
         judge = OpenAIJudge("m", base_url=server.base_url)
-        checkup = await check_judge(judge, text="word " * 3_500)
+        checkup = await check_judge(judge, text="word " * 2_300)
     assert checkup.usable
     assert checkup.advice.window == 5_120
 

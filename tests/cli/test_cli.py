@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from commands import run_command
 from openai_server import OpenAIServer, Reply, valid_reply
 from typer.testing import CliRunner
 
@@ -35,9 +36,9 @@ JUDGE = """
 from dagengine.judges import ScriptedJudge
 
 def answer(question):
-    text = question.messages[-1]["content"]
+    text = question.messages[-1]["content"].splitlines()[1]
     if question.name == "words":
-        return text.splitlines()[1]
+        return text
     return {"reason": "I looked.", "verdict": question.name in text}
 
 judge = ScriptedJudge(answer)
@@ -53,7 +54,7 @@ import anyio
 from dagengine.judges import ScriptedJudge
 
 async def answer(question):
-    text = question.messages[-1]["content"]
+    text = question.messages[-1]["content"].splitlines()[1]
     if "long" in text:
         for _ in range(100_000):
             if Path("out/results.jsonl").exists():
@@ -111,15 +112,9 @@ def dagengine(
     folder: Path, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m dagengine` in a folder, without any key of whoever runs the tests."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("OPENAI_")}
-    return subprocess.run(
-        [sys.executable, "-W", "error::SyntaxWarning", "-m", "dagengine", *arguments],
-        cwd=folder,
-        env={**kept, "PYTHONIOENCODING": "utf-8", "COLUMNS": "200", **environment},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("OPENAI_")}
+    return run_command(
+        folder, *arguments, environment={**variables, "COLUMNS": "200", **environment}
     )
 
 
@@ -172,12 +167,10 @@ def test_a_run_leaves_three_pictures(done: Done) -> None:
     pictures = sorted(done.folder.glob("out/*.svg"))
     assert [picture.name for picture in pictures] == names
     counts, path, tree = ("".join(ElementTree.parse(p).getroot().itertext()) for p in pictures)
-    assert "Good manners (passes at 0.5)" in tree
-    assert "Good manners: 3 cases" in counts
-    assert (
-        "Good manners on 'first': score 1, passed" in path
-    )  # the longest path, the first of those
-    assert "✓" in path
+    assert "Good mannerspasses at 0.5 · 3 nodes" in tree
+    assert "passes at 0.5 · 3 cases, ✕ 2 failed, 67% of them" in counts
+    # The longest path, the first of those.
+    assert "passes at 0.5 · first: ✓ score 1, passed" in path
 
 
 @pytest.mark.usefixtures("without_graphviz")
@@ -189,7 +182,7 @@ def test_without_graphviz_a_run_leaves_text_for_its_pictures_and_says_so_once(
     assert code == 0
     for view in ("counts", "path", "tree"):
         text = Path("out", f"good-manners-{view}.mmd").read_text(encoding="utf-8")
-        assert text.startswith("flowchart TD\n")
+        assert text.splitlines()[3] == "flowchart TD"
     assert not [*Path("out").glob("*.svg"), *Path("out").glob("*.dot")]
     assert (
         shown.count("the pictures are written as Mermaid text: a picture as svg needs Graphviz")
@@ -204,7 +197,7 @@ def test_assert_turns_a_case_below_its_threshold_into_exit_code_one(tmp_path: Pa
     assert done.returncode == 1
     assert len(rows_of(tmp_path / "deep" / "er" / "results.jsonl")) == 3
     path = (tmp_path / "deep" / "er" / "good-manners-path.svg").read_text(encoding="utf-8")
-    assert "score 0, failed" in path
+    assert "✕ score 0, failed" in path
     assert "Traceback" not in done.stderr
 
 
@@ -592,6 +585,33 @@ def test_check_prints_code_node_and_hint_of_every_problem(tmp_path: Path) -> Non
     assert "hint: did you mean 'actual_output'?" in shown
 
 
+def test_check_says_as_json_and_csv_how_prompts_show_a_case(tmp_path: Path) -> None:
+    questions = "".join(
+        f"BinaryJudgementNode('{name}?', evaluation_params={fields}, then={{True: 1, False: 0}}),"
+        for name, fields in (
+            ("Good", ["input", "actual_output"]), ("Kind", ["actual_output"]),
+            ("Grounded", ["input", "retrieval_context"]),
+        )
+    )  # fmt: skip
+    folder = write(tmp_path, {"metrics.py": (
+        "from dagengine.metrics import DAGMetric\n"
+        "from dagengine.metrics.dag import DAG, BinaryJudgementNode\n"
+        f"metric = DAGMetric('m', DAG(root_nodes=[{questions}]))\n"
+    )})  # fmt: skip
+    path = str(folder / "metrics.py")
+    done = CliRunner().invoke(app, ["check", path, "--format", "json"])
+    *_, note = json.loads(done.stdout)
+    assert (done.exit_code, note["severity"], note["code"]) == (0, "note", "reading-order")
+    assert note["message"] == (
+        "prompts show retrieval_context, actual_output, input, in this order; "
+        "2 of 3 nodes share a beginning"
+    )
+    assert (
+        "note,reading-order," in CliRunner().invoke(app, ["check", path, "--format", "csv"]).stdout
+    )
+    assert "reading-order" not in invoke("check", path)[1]
+
+
 def test_warnings_fail_a_check_only_when_it_is_strict(tmp_path: Path) -> None:
     folder = write(tmp_path, {"metrics.py": WARNS})
     code, shown = invoke("check", str(folder / "metrics.py"))
@@ -613,7 +633,7 @@ def test_a_graph_without_a_metric_is_checked_under_the_name_of_its_file(tmp_path
         ("svg", b"<?xml"),
         ("png", b"\x89PNG"),
         ("dot", b"digraph"),
-        ("mmd", b"flowchart TD"),
+        ("mmd", b"---\ntitle: "),
         ("md", b"```mermaid"),
     ],
 )
@@ -643,9 +663,9 @@ def test_render_draws_counts_and_one_case_of_earlier_results(done: Done) -> None
     target = done.folder / "again.mmd"
     given = ("render", metrics, "--out", str(target), "--results", str(results))
     assert invoke(*given)[0] == 0
-    assert "True<br/>2x (67%)" in target.read_text(encoding="utf-8").replace(" 2x", "<br/>2x")
+    assert "(passes at 0.5 · 3 cases, ✕ 2 failed, 67% of them)" in target.read_text("utf-8")
     assert invoke(*given, "--case", "2")[0] == 0
-    assert target.read_text(encoding="utf-8").count("✓") == 2
+    assert target.read_text(encoding="utf-8").count('" ==>') == 2
     drawn = target.read_bytes()
     target.unlink()
     (name,) = (row.case for row in read_rows(results) if row.index == 2)

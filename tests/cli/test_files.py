@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from commands import run_command
 from typer.testing import CliRunner
 
 from dagengine.cli import app
@@ -33,6 +35,23 @@ kind = BinaryJudgementNode(
     "Is it kind?", evaluation_params=["actual_output"], then={True: 10, False: 4}, name="kind"
 )
 metric = DAGMetric("Good manners", DAG(kind), model=judge)
+"""
+MAKER = """
+from dagengine.judges import ScriptedJudge
+
+def answer(question):
+    match question.name:
+        case "Draft":
+            return ["How many masts has a ship of the line?"]
+        case "Rewrite":
+            return "How many masts has a ship of the line?"
+        case "Expected output":
+            return {"answer": "three", "supporting_sentences": ["Ships have three masts."]}
+        case "Blind answer":
+            return "three"
+    return question.name not in ("Answerable without context", "Leaks the answer")
+
+judge = ScriptedJudge(answer, name="maker")
 """
 CASE = '{"input": "a", "actual_output": "kind"}\n'
 
@@ -241,7 +260,7 @@ def process(
 def test_a_full_disk_is_named_with_its_file(
     folder: Path, arguments: tuple[str, ...], link: str
 ) -> None:
-    filled = process(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
+    filled = run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
     assert filled.returncode == 0, filled.stderr
     (folder / link).unlink(missing_ok=True)
     (folder / link).symlink_to("/dev/full")
@@ -278,6 +297,21 @@ def test_a_reader_who_leaves_costs_no_page_and_no_picture(folder: Path) -> None:
     assert {"report.html", "good-manners-tree.svg", "good-manners-counts.svg"} <= names
 
 
+def test_a_reader_who_leaves_costs_no_card_and_no_goldens(folder: Path) -> None:
+    """Whoever looks at the first lines has paid for the rest, which comes last."""
+    (folder / "ships.md").write_text("Ships have three masts. They carry sails and guns.")
+    (folder / "maker.py").write_text(MAKER)
+    for command in (
+        "benchmark m.py --data cases.jsonl --times 2 --out card",
+        "synthesize ships.md --count 1 --evolutions 0 --judge maker.py:judge --out goldens.jsonl",
+    ):
+        done = process(folder, *command.split(), shell="| true")
+        assert "Traceback" not in done.stderr
+        assert "Broken pipe" not in done.stderr
+    assert (folder / "card" / "card.json").stat().st_size > 0
+    assert (folder / "goldens.jsonl").read_text().count("\n") >= 1
+
+
 def test_an_output_that_has_not_every_character_gets_escapes(folder: Path) -> None:
     (folder / "m.py").write_text(METRICS.replace("Good manners", "Good \u2192 manners"), "utf-8")
     done = process(folder, "run", "m.py", "--data", "cases.jsonl", PYTHONIOENCODING="cp1252")
@@ -309,21 +343,34 @@ def test_output_that_cannot_be_written_is_an_error(folder: Path) -> None:
     assert "error: standard output: No space left on device" in done.stderr
 
 
-PIPED = ["--data <(cat cases.jsonl)", "--data /dev/stdin < <(cat cases.jsonl)", "--data fifo.jsonl"]
-
-
-@pytest.mark.parametrize("data", PIPED)
+@pytest.mark.parametrize("data", ["/dev/fd/{}", "fifo.jsonl"])
 @pytest.mark.parametrize(
     "command", ["run m.py", "plan m.py", "plan m.py --store answers.db", "check m.py"]
 )
 def test_a_pipe_is_data(folder: Path, command: str, data: str) -> None:
-    process(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
-    os.mkfifo(folder / "fifo.jsonl")
-    feed = "cat cases.jsonl > fifo.jsonl & " if "fifo" in data else ""
-    line = f'{feed}timeout 60 "{sys.executable}" -m dagengine {command} {data}'
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    if "--store" in command:
+        run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
+    os.mkfifo("fifo.jsonl")
+    reader, writer = os.pipe()
+    if "fifo" in data:
+        os.close(writer)
+    feeder = threading.Thread(target=feed, args=["fifo.jsonl" if "fifo" in data else writer])
+    feeder.start()
+    done = CliRunner().invoke(app, [*command.split(), "--data", data.format(reader)])
+    feeder.join()
+    os.close(reader)
+    assert done.exit_code == 0, done.output
     if command.startswith("run"):
-        assert len((folder / "out" / "results.jsonl").read_text().splitlines()) == 3
+        assert len(Path("out/results.jsonl").read_text().splitlines()) == 3
+
+
+def feed(target: str | int) -> None:
+    """Write the cases into a pipe, and end it."""
+    with open(target, "wb") as pipe:
+        pipe.write(Path("cases.jsonl").read_bytes())
+
+
+def test_standard_input_is_data(folder: Path) -> None:
+    done = process(folder, "run", "m.py", "--data", "/dev/stdin", shell="< <(cat cases.jsonl)")
+    assert done.returncode == 0, done.stderr
+    assert len((folder / "out" / "results.jsonl").read_text().splitlines()) == 3

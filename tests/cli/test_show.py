@@ -179,8 +179,9 @@ def test_what_a_check_finds_is_printed_for_machines(tmp_path: Path) -> None:
     command = ["check", str(metrics), "--data", str(data), "--format"]
     done = CliRunner().invoke(app, [*command, "json"])
     assert done.exit_code == 0
-    (found,) = json.loads(done.output)
+    found, order = json.loads(done.output)
+    assert (order["severity"], order["code"]) == ("note", "reading-order")
     assert (found["severity"], found["code"]) == ("warning", "missing-field")
     assert found["message"] == "1 of 1 cases have no `expected_output` (first: case 0)"
-    (line,) = csv.DictReader(io.StringIO(CliRunner().invoke(app, [*command, "csv"]).output))
-    assert line == found
+    lines = csv.DictReader(io.StringIO(CliRunner().invoke(app, [*command, "csv"]).output))
+    assert list(lines) == [found, order]

@@ -151,8 +151,14 @@ def test_export_writes_every_answer_as_json(path: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in out.read_bytes().decode().split("\n") if line]
     assert invoke("export", path).stdout_bytes == out.read_bytes()
     assert len(rows) == len({row["key"] for row in rows}) == 8
-    evidence = {row["question"]["messages"][1]["content"]: row for row in rows}
-    row = evidence["<<<BEGIN input>>>\n\ud800\x1b\n<<<END input>>>"]
+    (row,) = [
+        row
+        for row in rows
+        if (row["node"], row["judge"]) == ("kind", "scripted one")
+        and row["question"]["messages"][1]["content"].startswith(
+            "<<<BEGIN input>>>\n\ud800\x1b\n<<<END"
+        )
+    ]
     assert json.loads(row["raw"]) == {"reason": "one says \ud800\x1b[31m", "verdict": True}
     assert (row["node"], row["judge"], row["usage"]) == ("kind", "scripted one", [0, 0, 0])
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dagengine.data.early_rows import beside
 from dagengine.data.result_rows import RowWriter, read_rows
+from dagengine.execution.executor import OnRow
 from dagengine.execution.sources import RowsInOrder
 from dagengine.results import CaseResult, MetricResult
 
@@ -33,7 +34,7 @@ def test_at_any_moment_every_finished_row_can_be_read_and_in_the_end_all_are_in_
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "results.jsonl"
     with RowWriter(path) as writer:
-        rows = RowsInOrder(writer.add, finished=writer.keep)
+        rows = RowsInOrder(OnRow(writer.add, writer.keep))
         for number, index in enumerate(order, 1):
             rows.add(row(index))
             if number == killed:  # what a process would leave that ended here

@@ -400,6 +400,25 @@ def test_money_is_tokens_by_their_price() -> None:
     assert cost("other", 1, 1, prices) is None
 
 
+def test_money_is_less_for_tokens_from_caches() -> None:
+    prices = {"flat": (2.0, 8.0)}
+    assert cost("flat", 1_000_000, 500_000, prices, 400_000) == 6.0
+    listed = cost("gpt-4o", 1_000_000, 500_000, prices, 400_000)
+    assert listed == pytest.approx(0.6 * 2.5 + 0.4 * 1.25 + 0.5 * 10)
+
+
+def test_all_questions_but_the_first_of_a_case_have_its_texts_from_caches() -> None:
+    tree = DAGMetric("m", DAG(root_nodes=[yes_no(f"{number}") for number in range(8)]))
+    cases = [LLMTestCase(input="a", actual_output=f"{n}" * 8_000) for n in range(3)]
+    (found,) = foretold(cases, tree).judges
+    assert found.cached_tokens == 3 * 7 * 2_000
+    assert found.cached_tokens < found.input_tokens
+    (short,) = foretold([ANSWER], tree).judges
+    assert short.cached_tokens == 0
+    (alone,) = foretold(cases, DAGMetric("m", DAG(yes_no("kind")))).judges
+    assert alone.cached_tokens == 0
+
+
 def test_time_is_the_longer_of_the_row_and_the_whole() -> None:
     found = foretold([LLMTestCase(input="a", actual_output=f"{n}") for n in range(100)],
                      DAGMetric("m", deep_chain(2)))  # fmt: skip
@@ -469,7 +488,7 @@ def test_the_command_shows_questions_paths_money_and_time_in_80_columns(folder: 
     assert ["Good", "manners", "1–2", "4", "6", "8"] in [line[:6] for line in lines]  # noqa: RUF001
     assert "Faithfulness (0 of 4" in shown
     assert "worst path of Good manners: kind → short (2 questions, 2 in a row)" in shown
-    assert "price unknown: --price IN,OUT" in shown
+    assert " unknown: --price IN,OUT" in shown
     assert "about 4 s with 64 calls at a time, up to 2 in a row" in shown
     assert "verdicts are equally likely" in shown
     assert "can detect a difference" not in shown
@@ -492,6 +511,27 @@ def paid(*arguments: str) -> str:
     """The last cell of the judge's line."""
     (line,) = (one for one in command(*arguments).splitlines() if one.lstrip().startswith("never"))
     return line.split()[-1]
+
+
+def test_the_command_shows_what_may_come_from_caches_and_what_that_saves(folder: Path) -> None:
+    rows = [{"input": "a", "actual_output": f"{n}" * 80_000} for n in range(4)]
+    (folder / "long.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    plan = ("metrics.py", "--data", "long.jsonl", "--judge", "gpt-4o")
+    (judge,) = json.loads(command(*plan, "--json"))["judges"]
+    # The second question of a tree of two is as likely as not, and begins as the first does.
+    assert judge["cached_tokens"] == 4 * 20_000 / 2
+    (line,) = (line for line in command(*plan).splitlines() if line.lstrip().startswith("gpt-4o"))
+    *_, from_caches, _, least, to, most = line.split()
+    assert (from_caches, to) == ("40k", "to")
+    saved = 40_000 * (2.5 - 1.25) / 1e6
+    assert float(most) == pytest.approx(judge["usd"], abs=0.01)
+    assert float(least) == pytest.approx(judge["usd"] - saved, abs=0.01)
+    assert "From caches: at most so many tokens" in command(*plan)
+    (own,) = (
+        line for line in command(*plan, "--price", "2,8").splitlines()
+        if line.lstrip().startswith("gpt-4o")
+    )  # fmt: skip
+    assert " to " not in own  # a price of one's own says nothing of cached tokens
 
 
 def test_the_least_calls_are_left_out_where_no_run_comes_near_them(folder: Path) -> None:

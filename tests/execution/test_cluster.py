@@ -27,9 +27,11 @@ from dagengine.data.early_rows import beside
 from dagengine.data.golden import Golden
 from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError, MissingExtraError, ProviderError
-from dagengine.execution import Workers, a_evaluate, evaluate, stream, sync
+from dagengine.evaluation import a_evaluate, evaluate, stream
+from dagengine.execution import Workers, sync
 from dagengine.execution.cluster import coordinator as cluster
 from dagengine.execution.cluster import dask_workers, processes
+from dagengine.execution.executor import OnRow
 from dagengine.execution.sources import RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
@@ -432,7 +434,7 @@ async def seen_while_all_questions_wait(address: str) -> tuple[Totals, list[Wait
     run, rows = cluster.cluster_of([manners()], settings, Workers(address, 2)), list[CaseResult]()
     seen = list[tuple[Totals, list[Waiting]]]()
     async with anyio.create_task_group() as group:
-        group.start_soon(run.judge, run.cases(TEXTS), rows.append)
+        group.start_soon(run.judge, run.cases(TEXTS), OnRow(rows.append))
         while not (run.waiting and run.totals.calls):
             await anyio.sleep(0.01)
         seen.append((run.totals, list(run.waiting)))
@@ -453,7 +455,9 @@ def test_what_workers_wait_for_is_known_before_the_first_row(
 
 def test_a_judge_that_cannot_be_sent_is_made_in_every_process(address: str) -> None:
     def make() -> dict[str, Any]:
-        judge = ScriptedJudge(lambda question: "kind" in question.messages[-1]["content"])
+        judge = ScriptedJudge(
+            lambda question: "kind" in question.messages[-1]["content"].split("\n")[1]
+        )
         judge.connection = threading.Lock()  # type: ignore[attr-defined]
         return {"model": judge}
 
@@ -675,7 +679,7 @@ def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:
 def test_rows_come_out_in_order_once_and_the_rest_is_kept_after_an_interrupt() -> None:
     out: list[str] = []
     done: list[str] = []
-    rows = RowsInOrder(lambda row: out.append(row.case), finished=lambda row: done.append(row.case))
+    rows = RowsInOrder(OnRow(lambda row: out.append(row.case), lambda row: done.append(row.case)))
 
     def add(text: str, said: str) -> None:
         for index in text:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from evaluations import UNUSED, without
 
 from dagengine import Limits, assert_test, evaluate
 from dagengine.dataset import EvaluationDataset
@@ -242,7 +243,7 @@ def test_verbose_metrics_print_their_steps_at_every_door(
     assert capsys.readouterr().out == shown
 
 
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n", "2"]])
+@pytest.mark.parametrize("workers", [without("xdist"), ["-n", "2"]], ids=["alone", "workers"])
 def test_what_follows_a_test_run_is_called_once(workers: list[str], tmp_path: Path) -> None:
     code = """
 import pathlib
@@ -260,7 +261,8 @@ def test_nothing(number):
 """
     (tmp_path / "test_run.py").write_text(code)
     outer = {name: value for name, value in os.environ.items() if "XDIST" not in name}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers]
+    plugins = without(*UNUSED, but=["xdist"])
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *workers]
     done = subprocess.run(command, cwd=tmp_path, env=outer, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "called.txt").read_text() == "called\n"

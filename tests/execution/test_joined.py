@@ -31,7 +31,7 @@ from dagengine.question import Question
 from dagengine.reliability import repeat
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
-from dagengine.threads import Home, LoopCall
+from dagengine.threads import EventLoop, LoopCall
 
 CASES = [
     LLMTestCase(
@@ -558,9 +558,9 @@ async def test_a_call_that_ends_before_the_loop_begins_it_is_never_made() -> Non
         made.append("made")
         return make()
 
-    home = Home.here()
-    call = LoopCall[None](home, coroutine, lambda: InputError("over"))
-    home.soon(call.start)
+    loop = EventLoop.here()
+    call = LoopCall[None](loop, coroutine, lambda: InputError("over"))
+    loop.soon(call.start)
     call.end()
     for _ in range(3):
         await anyio.lowlevel.checkpoint()

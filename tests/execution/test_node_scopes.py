@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dagengine.execution.workers import Seat
+from dagengine.execution.workers import WorkerScope
 
 pytestmark = pytest.mark.anyio
 
@@ -21,28 +21,28 @@ async def waiting(cancel: anyio.CancelScope | None = None) -> int:
     return 1
 
 
-async def under(seat: Seat, work: Awaitable[int]) -> int | None:
-    """What some work gives under the scope of a seat; None when it was cancelled."""
-    seat.scope(math.inf)
+async def under(worker: WorkerScope, work: Awaitable[int]) -> int | None:
+    """What some work gives under the scope of a worker; None when it was cancelled."""
+    worker.scope(math.inf)
     try:
         result = await work
     except BaseException as error:
-        if seat.stopped(error):
+        if worker.stopped(error):
             return None
         raise
-    seat.left()
+    worker.ended()
     return result
 
 
 async def test_one_scope_serves_nodes_until_it_is_cancelled() -> None:
-    with Seat() as seat:
-        first = seat.scope(math.inf)
-        assert await under(seat, waiting()) == 1
-        assert seat.scope(math.inf) is first
-        assert await under(seat, waiting(first)) is None
-        second = seat.scope(math.inf)
+    with WorkerScope() as worker:
+        first = worker.scope(math.inf)
+        assert await under(worker, waiting()) == 1
+        assert worker.scope(math.inf) is first
+        assert await under(worker, waiting(first)) is None
+        second = worker.scope(math.inf)
         assert second is not first
-        assert await under(seat, waiting()) == 1
+        assert await under(worker, waiting()) == 1
 
 
 async def test_what_a_node_gives_after_it_was_cancelled_counts_and_its_scope_serves_no_other() -> (
@@ -52,33 +52,33 @@ async def test_what_a_node_gives_after_it_was_cancelled_counts_and_its_scope_ser
         scope.cancel()
         return 1
 
-    with Seat() as seat:
-        scope = seat.scope(math.inf)
-        assert await under(seat, given()) == 1
+    with WorkerScope() as worker:
+        scope = worker.scope(math.inf)
+        assert await under(worker, given()) == 1
         await anyio.lowlevel.checkpoint()  # not cancelled: the scope has ended
-        assert seat.scope(math.inf) is not scope
+        assert worker.scope(math.inf) is not scope
 
 
 async def test_a_deadline_holds_for_one_node() -> None:
-    with Seat() as seat:
-        kept = seat.scope(math.inf)
-        assert await under(seat, waiting()) == 1
-        late = seat.scope(anyio.current_time() + 1000)
+    with WorkerScope() as worker:
+        kept = worker.scope(math.inf)
+        assert await under(worker, waiting()) == 1
+        late = worker.scope(anyio.current_time() + 1000)
         assert late is kept
-        assert await under(seat, waiting()) == 1
-        assert seat.scope(math.inf).deadline == math.inf
-        seat.scope(anyio.current_time() - 1)
-        assert await under(seat, waiting()) is None
-        assert await under(seat, waiting()) == 1
+        assert await under(worker, waiting()) == 1
+        assert worker.scope(math.inf).deadline == math.inf
+        worker.scope(anyio.current_time() - 1)
+        assert await under(worker, waiting()) is None
+        assert await under(worker, waiting()) == 1
 
 
 async def test_an_error_and_a_cancellation_from_outside_go_on() -> None:
     async def broken() -> int:
         raise ValueError("broken")
 
-    with anyio.CancelScope() as outer, Seat() as seat:
+    with anyio.CancelScope() as outer, WorkerScope() as worker:
         with pytest.raises(ValueError, match="broken"):
-            await under(seat, broken())
-        await under(seat, waiting(outer))
+            await under(worker, broken())
+        await under(worker, waiting(outer))
         raise AssertionError("it was cancelled")
     assert outer.cancelled_caught

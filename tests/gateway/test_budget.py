@@ -21,6 +21,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Capabilities, Options, Question, Usage
+from dagengine.report.tables import cost_line
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -188,6 +189,21 @@ async def test_what_a_run_cost_is_told_where_prices_are_known() -> None:
     assert done.totals.cost == pytest.approx(2 * (1000 * 2.5 + 100 * 10) / 1e6)
     done = await a_evaluate(cases(2), [tree()], model=unknown, show=False)
     assert done.totals.cost is None
+
+
+@pytest.mark.anyio
+async def test_the_summary_says_which_share_came_from_caches_and_what_it_saved() -> None:
+    paid = Paid("gpt-4o", Usage(10_000, 100, 6_000))  # 2.5 dollars a million, and 1.25 from caches
+    done = await a_evaluate(cases(3), [tree()], model=paid, show=False)
+    assert done.totals.saved == pytest.approx(3 * 6_000 * (2.5 - 1.25) / 1e6)
+    assert "60% of prompt tokens came from caches, $0.02 saved" in cost_line(done.totals)
+    free = Paid("nobody-knows", Usage(10_000, 100, 6_000))
+    done = await a_evaluate(cases(3), [tree()], model=free, show=False)
+    assert done.totals.saved == 0
+    assert "60% of prompt tokens came from caches" in cost_line(done.totals)
+    assert "saved" not in cost_line(done.totals)
+    done = await a_evaluate(cases(3), [tree()], model=Paid("gpt-4o"), show=False)
+    assert "caches" not in cost_line(done.totals)
 
 
 def test_prices_are_the_highest_of_the_day_at_every_hour(monkeypatch: pytest.MonkeyPatch) -> None:

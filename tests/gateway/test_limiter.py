@@ -13,9 +13,9 @@ from trio.testing import MockClock
 
 from dagengine.errors import JudgeError, ProviderError
 from dagengine.gateway import Gateway, Limits
-from dagengine.gateway.packs.prompt_cache import PREFIX_CHARACTERS
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.instructions import KEPT_CHARACTERS
 from dagengine.question import NO_FACTS, Answer, Capabilities, Question, ServerFacts, Usage
 from dagengine.results import Waiting
 
@@ -44,6 +44,7 @@ class Server:
     """
 
     capabilities = Capabilities()
+    hosted = False
 
     def __init__(
         self,
@@ -307,11 +308,11 @@ async def test_an_equal_question_of_an_earlier_case_is_not_held_up_by_the_later_
 async def test_the_first_of_prompts_that_begin_alike_is_as_urgent_as_its_followers() -> None:
     judge, gateway = Server(), Gateway(Limits(max_in_flight=1))
     judge.capabilities = Capabilities(caches_prefixes=True)
-    long = "x" * PREFIX_CHARACTERS
+    judge.hosted = True
+    long = [Evidence("text", "x" * KEPT_CHARACTERS)]
 
     def alike(name: str) -> Question[Any]:
-        messages = messages_for(long, [Evidence("text", name)])
-        return Question(messages, SHAPE, name=name)
+        return Question(messages_for(name, long), SHAPE, name=name, shares=("text",))
 
     async with anyio.create_task_group() as group:
         group.start_soon(gateway.ask, judge, about("in progress"), 0)

@@ -12,7 +12,7 @@ from packing_judge import PackingJudge
 
 from dagengine import Limits, a_evaluate
 from dagengine.errors import ProviderError, RefusedError, UnparseableError
-from dagengine.gateway.limiter import Lane, Limiter
+from dagengine.gateway.limiter import JudgeLimiter, Limiter
 from dagengine.gateway.urgency import Urgency
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
@@ -143,28 +143,28 @@ async def test_a_judge_that_does_not_pack_gets_every_question_alone() -> None:
 
 
 async def test_a_rate_counts_questions() -> None:
-    lane = Lane("j", Limits(requests_per_minute=60.0))
+    judge_limiter = JudgeLimiter("j", Limits(requests_per_minute=60.0))
     limiter = Limiter(64)
-    limiter.open(lane)
-    call = await limiter.enter(lane, 0, Urgency(), 10)
-    assert 8.5 < lane.opens_at() - anyio.current_time() <= 9.0
+    limiter.open(judge_limiter)
+    call = await limiter.enter(judge_limiter, 0, Urgency(), 10)
+    assert 8.5 < judge_limiter.opens_at() - anyio.current_time() <= 9.0
     for _ in range(10):
-        limiter.leave(lane, call, None)
-    assert limiter.in_flight == lane.in_flight == 0
+        limiter.leave(judge_limiter, call, None)
+    assert limiter.in_flight == judge_limiter.in_flight == 0
 
 
 async def test_a_wide_call_is_not_overtaken_for_ever() -> None:
     limits, limiter, order = Limits(), Limiter(4), list[str]()
-    one, other = Lane("one", limits), Lane("other", limits)
+    one, other = JudgeLimiter("one", limits), JudgeLimiter("other", limits)
     limiter.open(one)
     limiter.open(other)
     first = await limiter.enter(other, 0, Urgency(0))
 
-    async def enter(name: str, lane: Lane, place: int, places: int) -> None:
-        call = await limiter.enter(lane, 0, Urgency(place), places)
+    async def enter(name: str, judge_limiter: JudgeLimiter, place: int, places: int) -> None:
+        call = await limiter.enter(judge_limiter, 0, Urgency(place), places)
         order.append(name)
         for _ in range(places):
-            limiter.leave(lane, call, None)
+            limiter.leave(judge_limiter, call, None)
 
     async with anyio.create_task_group() as group:
         group.start_soon(enter, "wide", one, 1, 4)
@@ -178,15 +178,15 @@ async def test_a_wide_call_is_not_overtaken_for_ever() -> None:
 
 
 async def test_a_wide_call_that_is_stopped_lets_the_others_go() -> None:
-    limiter, lane = Limiter(2), Lane("one", Limits())
-    limiter.open(lane)
-    first = await limiter.enter(lane, 0, Urgency(0))
+    limiter, judge_limiter = Limiter(2), JudgeLimiter("one", Limits())
+    limiter.open(judge_limiter)
+    first = await limiter.enter(judge_limiter, 0, Urgency(0))
     async with anyio.create_task_group() as group:
-        group.start_soon(limiter.enter, lane, 0, Urgency(1), 2)
+        group.start_soon(limiter.enter, judge_limiter, 0, Urgency(1), 2)
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    assert (await limiter.enter(lane, 0, Urgency(2))).serial
-    limiter.leave(lane, first, None)
+    assert (await limiter.enter(judge_limiter, 0, Urgency(2))).serial
+    limiter.leave(judge_limiter, first, None)
     assert limiter.in_flight == 1
 
 

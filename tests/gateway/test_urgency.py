@@ -44,8 +44,8 @@ def test_what_is_taken_is_always_the_most_urgent_of_what_waits(acts: list[tuple[
             best = min(model, key=lambda one: (model[one].place, model[one].turn))
             assert queue.take() == best
             del model[best]
-        assert len(queue) == len(model)
-    left = [queue.take() for _ in range(len(queue))]
+        assert len(queue.things) == len(model)
+    left = [queue.take() for _ in range(len(queue.things))]
     assert left == sorted(model, key=lambda one: (model[one].place, model[one].turn))
     assert queue.first() is None
 

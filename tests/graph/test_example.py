@@ -12,6 +12,7 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.graph.values import Given
 from dagengine.judges import LexicalJudge
+from dagengine.prompts.instructions import parts_of
 from dagengine.question import Answer, Question
 
 READ: dict[str, Any] = {"evaluation_params": ["actual_output"]}
@@ -50,6 +51,12 @@ class Caught:
         raise Asked(next(iter(questions)))
 
 
+def step_of(question: Question[Any]) -> str:
+    """What a question asks after its material, for one item."""
+    step, _ = parts_of(question.messages)
+    return step
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", NODES)
 async def test_an_example_has_the_words_and_the_answer_type_of_what_a_node_asks(kind: str) -> None:
@@ -59,6 +66,7 @@ async def test_an_example_has_the_words_and_the_answer_type_of_what_a_node_asks(
     asked, example = caught.value.args[0], example_question(node)
     assert example is not None
     assert example.messages[0] == asked.messages[0]
+    assert step_of(example) == step_of(asked)
     assert example.answer_type is asked.answer_type
     assert (example.options, example.parser) == (asked.options, asked.parser)
 

@@ -111,7 +111,7 @@ async def test_labels_are_asked_for_in_the_order_given_and_scored_by_their_numbe
     found = await result(rating(GRADES, parser=None), ScriptedJudge(fair))
     assert found.score == pytest.approx((2 - 1) / (4 - 1))
     (question,) = asked
-    assert '- "poor"\n- "fair"\n- "good"' in question.messages[0]["content"]
+    assert '- "poor"\n- "fair"\n- "good"' in question.messages[-1]["content"]
     schema = question.answer_type.model_json_schema()
     assert list(schema["properties"]) == ["reason", "score"]
     assert schema["properties"]["score"]["enum"] == ["poor", "fair", "good"]
@@ -229,14 +229,14 @@ async def test_a_wording_of_ones_own_has_the_item_first_and_not_the_list() -> No
 
     node = mapped(evaluation_params=["input"], wording=wording)
     asked = await prompts(node, answer="yes")
-    assert [messages[0]["content"] for messages in asked] == ["Is 'a {b}' true?", "Is 'c' true?"]
+    assert [messages[-1]["content"] for messages in asked] == ["Is 'a {b}' true?", "Is 'c' true?"]
     assert {given.inputs for given in seen} == {(("item", "a {b}"),), (("item", "c"),)}
     assert {given.fields for given in seen} == {(("input", "Why?"),)}
 
 
 async def test_without_a_prompt_of_ones_own_items_are_evidence() -> None:
     for asked, text in zip(await prompts(mapped(), answer="yes"), ("a {b}", "c"), strict=True):
-        assert asked[1]["content"] == f"<<<BEGIN item>>>\n{text}\n<<<END item>>>"
+        assert asked[1]["content"].startswith(f"<<<BEGIN item>>>\n{text}\n<<<END item>>>\n\n")
 
 
 async def test_outputs_per_item_are_read_by_a_parser() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dagengine import evaluate
 from dagengine.errors import GraphError, InputError
+from dagengine.graph import MetricSpec
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.dag import (
@@ -23,6 +24,8 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
+from dagengine.prompts.evidence import unfenced
+from dagengine.report import draw
 from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(input="?", actual_output="Intro. Body. Conclusion.")
@@ -212,8 +215,10 @@ def test_a_judgement_that_names_nothing_reads_what_the_one_before_it_read() -> N
     assert metric.measure(LLMTestCase(input="Sum it up.", actual_output="A B")) == 0.5
     assert "Sum it up." in seen["present"]
     assert "A, B" in seen["present"]
-    assert seen["order"] == seen["last"] == seen["present"]
-    assert dag.mermaid().count("reads input") == 3
+    shown = [unfenced(seen[name]) for name in ("order", "last", "present")]
+    assert shown[0] == shown[1] == shown[2]
+    questions = draw(MetricSpec("Format", dag), questions=True).mermaid
+    assert questions.count("reads input") == 3
 
 
 def test_a_list_where_a_task_was_to_write_a_text_is_taken_line_by_line() -> None:

@@ -19,11 +19,12 @@ from dagengine.errors import InputError
 from dagengine.gateway import Limits
 from dagengine.judges import AnthropicBatchJudge, OpenAIBatchJudge, ProviderJudge
 from dagengine.judges.batch_journal import BatchJournal
+from dagengine.judges.wire.completions import message_usage
 from dagengine.loading import load_batch_judge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.prompts.answer_types import output_type
-from dagengine.question import Question
+from dagengine.question import Question, Usage
 from dagengine.test_case import LLMTestCase
 
 LIMITS = Limits(max_in_flight=1000, call_timeout=None, backoff=0.0)
@@ -39,7 +40,7 @@ def by_topic(body: dict[str, Any]) -> Reply:
     """The topic is the case's number; even numbers are about food."""
     text = body["messages"][-1]["content"]
     number = int(text.split("case ")[1].split()[0])
-    if "Is it about food?" in body["messages"][0]["content"]:
+    if "Is it about food?" in text:
         return Reply(json.dumps({"reason": "seen", "verdict": number % 2 == 0}))
     return Reply(json.dumps({"output": f"case {number} "}))
 
@@ -312,6 +313,42 @@ def test_a_name_of_anthropic_asks_its_batches_and_other_providers_have_none(
     assert judge.journal == tmp_path / "batches"
     with pytest.raises(InputError, match="OpenAI's or Anthropic's batch API"):
         load_batch_judge("cohere/command", None)
+
+
+def content_of(body: dict[str, Any]) -> Any:
+    return body["messages"][-1]["content"]
+
+
+def test_anthropic_is_told_where_the_material_ends_that_questions_begin_with() -> None:
+    fields = (["actual_output"], ["actual_output", "input"])
+    nodes = [
+        BinaryJudgementNode(f"{number}?", evaluation_params=read, then={True: 10, False: 0})
+        for number, read in enumerate(fields)
+    ]
+    long, short = (LLMTestCase(input="i", actual_output="A word. " * n) for n in (600, 10))
+    with MessageBatchServer(lambda body: Reply('{"reason": "r", "verdict": true}')) as server:
+        judge, metric = batch_judge(server), DAGMetric("m", DAG(root_nodes=nodes))
+        done = evaluate([long], [metric], model=judge, limits=LIMITS, show=False)
+        contents = [content_of(body) for body in server.requests]
+        evaluate([short], [metric], model=judge, limits=LIMITS, show=False)
+        unmarked = [content_of(body) for body in server.requests[2:]]
+    assert done.scores("m") == [1.0]
+    assert [len(parts) for parts in contents] == [2, 2]
+    marked, rest = zip(*contents, strict=True)
+    assert marked[0] == marked[1]
+    assert marked[0]["cache_control"] == {"type": "ephemeral"}
+    assert marked[0]["text"].endswith("<<<END actual_output>>>")
+    assert all("cache_control" not in part for part in rest)
+    assert [type(content) for content in unmarked] == [str, str]
+
+
+def test_anthropic_counts_what_it_keeps_apart() -> None:
+    counts: dict[str, Any] = {
+        "input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 90
+    }  # fmt: skip
+    assert message_usage(counts) == Usage(97, 3, 90)
+    counts = {**counts, "cache_creation_input_tokens": 10, "cache_read_input_tokens": None}
+    assert message_usage(counts) == Usage(17, 3, 0)
 
 
 @pytest.mark.anyio

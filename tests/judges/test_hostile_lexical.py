@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from contract import FULL, case_for, make, metric_classes
+from contract import FULL, case_for, items_of, make, metric_classes
 from hostile import LONG, TEXTS, no_hanging
 from pydantic import BaseModel
 
@@ -35,7 +35,6 @@ from dagengine.metrics import (
     SummarizationMetric,
 )
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
-from dagengine.prompts.evidence import unfenced
 from dagengine.question import Answer, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase
@@ -87,9 +86,10 @@ class NotingJudge:
     async def answer(self, question: Question[T]) -> Answer[T]:
         answer = await self._lexical.answer(question)
         found: Any = answer.value
-        blocks = unfenced(question.messages[-1]["content"])
-        for one in getattr(found, "verdicts", ()):
-            text = one.statement if hasattr(one, "statement") else blocks[one.number - 1].text
+        verdicts = getattr(found, "verdicts", [])
+        items = items_of(question) if verdicts and hasattr(verdicts[0], "number") else []
+        for one in verdicts:
+            text = items[one.number - 1] if items else one.statement
             self.said[question.name, text] = one.verdict
         return answer
 

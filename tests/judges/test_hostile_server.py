@@ -28,13 +28,16 @@ from dagengine.question import Answer, Question
 
 pytestmark = pytest.mark.anyio
 OK = '{"reason": "because", "verdict": true}'
-BODY = json.dumps(completion_of({"messages": []}, Reply(OK))).encode()
 CHUNKED = response(b"", "Transfer-Encoding: chunked", length=False)
 TINY = Limits(attempts=1, reasks=0, call_timeout=30.0)
 
 
 def question(text: str = "t") -> Question[Any]:
     return Question(messages_for("s", [Evidence("a", text)]), judgement_type(None), name="q")
+
+
+# It counts the tokens of a question: nobody asks again whether all of the prompt was read.
+BODY = json.dumps(completion_of({"messages": question().messages}, Reply(OK))).encode()
 
 
 def require_short(error: JudgeError) -> JudgeError:

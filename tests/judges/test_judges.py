@@ -44,6 +44,7 @@ from dagengine.prompts import Evidence, messages_for, read_answer
 from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
 from dagengine.prompts.json_values import DEEPEST, require_shallow
 from dagengine.question import (
+    NO_USAGE,
     Capabilities,
     EveryMatch,
     FirstMatch,
@@ -51,6 +52,7 @@ from dagengine.question import (
     Options,
     Question,
     TokenChoice,
+    Usage,
 )
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
@@ -897,6 +899,53 @@ async def test_a_provider_without_credentials_fails_at_once_and_names_the_variab
     with pytest.raises(ProviderError, match="Lost: connection"):
         await Gateway(limits).ask(ProviderJudge(model), question())
     assert len(asked) == 4
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "marks", "usage"),
+    [("anthropic/m", [1, 1], Usage(120, 5, 100)), ("mistral/m", [0, 0], NO_USAGE)],
+)
+async def test_anthropic_is_told_what_to_keep_and_the_first_question_goes_ahead(
+    model: str, marks: list[int], usage: Usage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import instructor
+
+    sent: list[Any] = []
+    inside = most = 0
+
+    class Completion:
+        usage = {"input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 5}
+
+    class Client:
+        async def create(self, *, response_model: Any, messages: Any, **_: Any) -> Any:
+            nonlocal inside, most
+            sent.append(messages[1]["content"])
+            inside += 1
+            most = max(most, inside)
+            await anyio.wait_all_tasks_blocked()
+            inside -= 1
+            value = response_model.model_validate({"reason": "r", "verdict": "Yes"})
+            value._raw_response = Completion
+            return value
+
+    monkeypatch.setattr(instructor, "from_provider", lambda *_, **__: Client())
+    judge, gateway = ProviderJudge(model), Gateway(Limits())
+    answers: list[Any] = []
+
+    async def ask(step: str) -> None:
+        evidence = [Evidence("actual_output", "A word. " * 600)]
+        asked = Question(messages_for(step, evidence), SHAPE, name=step, shares=("actual_output",))
+        answers.append(await gateway.ask(judge, asked))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "Good?")
+        group.start_soon(ask, "Kind?")
+    contents = [content if isinstance(content, list) else [content] for content in sent]
+    assert [sum("cache_control" in part for part in parts) for parts in contents] == marks
+    assert most == (1 if any(marks) else 2)
+    assert [answer.usage for answer in answers] == [usage] * 2
+    assert all("_raw_response" not in vars(answer.value) for answer in answers)
 
 
 @pytest.mark.anyio

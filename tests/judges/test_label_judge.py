@@ -35,6 +35,7 @@ from dagengine.metrics.dag import (
 )
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.decisions import worded
+from dagengine.prompts.evidence import parted
 from dagengine.prompts.masses import unknown_of
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
@@ -99,23 +100,26 @@ async def test_a_label_that_is_not_told_is_not_impossible() -> None:
     assert unknown_of(answer.odds or ()) == pytest.approx(0.05 / 0.85)
 
 
-async def test_the_question_is_in_the_system_message_and_the_case_between_fences() -> None:
+async def test_the_case_stands_between_fences_and_the_question_after_them() -> None:
     options = [Option("warm", "friendly words"), *map(Option, TONES[1:])]
     with OpenAIServer(lambda _: saying("A", {"A": 1.0})) as server:
         asked = question(options, material=(("claim", "it is"),))
         await LabelJudge("m", base_url=server.base_url).answer(asked)
         system, user = (one["content"] for one in server.requests[0]["messages"])
-    assert "A: warm (friendly words)\nB: cold\nC: rude" in system
-    assert "Which tone?" in system
     assert user.startswith("<<<<BEGIN state>>>")  # longer than the fence that the case holds
-    assert '{"claim": "it is"}' in user
-    assert "label" not in user
+    evidence, step = parted(user)
+    assert [piece.label for piece in evidence] == ["state", "material"]
+    assert evidence[1].text == '{"claim": "it is"}'
+    assert not any("label" in piece.text for piece in evidence)
+    assert "A: warm (friendly words)\nB: cold\nC: rude" in step
+    assert "Which tone?" in step
+    assert "Which tone?" not in system
 
 
 async def test_yes_and_no_are_labels_too() -> None:
     with OpenAIServer(lambda _: saying("B", {"B": 0.75, "A": 0.25})) as server:
         answer = await LabelJudge("m", base_url=server.base_url).answer(question(YES_NO))
-        assert "A: yes\nB: no" in server.requests[0]["messages"][0]["content"]
+        assert "A: yes\nB: no" in server.requests[0]["messages"][1]["content"]
     assert answer.value.verdict is False
     assert dict(answer.odds or ()) == pytest.approx({True: 0.25, False: 0.75})
 
@@ -161,13 +165,13 @@ def tree() -> DAGMetric:
 
 def likely(body: Json) -> Reply:
     """A and then C."""
-    options = body["messages"][0]["content"]
+    options = body["messages"][1]["content"]
     return saying("C", {"C": 0.7, "A": 0.3}) if "C: rude" in options else saying("A", {"A": 0.9})
 
 
 def vague(body: Json) -> Reply:
     """A model that would rather write a sentence, except about the tone."""
-    tone = "C: rude" in body["messages"][0]["content"]
+    tone = "C: rude" in body["messages"][1]["content"]
     return saying("C", {"C": 0.7, "A": 0.3}) if tone else saying("A", {"The": 0.9, "A": 0.1})
 
 
@@ -264,7 +268,7 @@ async def test_labels_fail_one_by_one() -> None:
     """Of several questions in one request, those that work are answered."""
 
     def respond(body: Json) -> Reply:
-        options = body["messages"][0]["content"]
+        options = body["messages"][1]["content"]
         return Reply("nothing") if "A: yes" in options else saying("A", {"A": 1.0})
 
     no_model = Reply("not implemented", status=501)

@@ -31,7 +31,7 @@ from dagengine.judges import OpenAIJudge
 from dagengine.judges.wire.completions import Completion
 from dagengine.metrics.dag import DAG, DAGMetric, NonBinaryJudgementNode, RatingNode
 from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
-from dagengine.question import Capabilities, FirstMatch, Options, Question, Usage
+from dagengine.question import Capabilities, FirstMatch, Options, Question, Usage, Warmth
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -461,6 +461,23 @@ async def test_questions_in_flight_together_find_out_that_there_are_no_logprobs(
     assert [getattr(answer, "mode", answer) for answer in found] == ["json_schema"] * count
 
 
+async def test_questions_in_flight_together_find_out_that_beginnings_have_no_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = Reply("Unknown parameter: 'prompt_cache_key'.", status=400)
+
+    def respond(body: Json) -> Reply:
+        return refused if "prompt_cache_key" in body else Reply(OK)
+
+    count = 4  # as many as a run begins with
+    asked = [question(str(n)).warm_at(Warmth(str(n))) for n in range(count)]
+    monkeypatch.setattr(OpenAIJudge, "hosted", True)
+    with Together(respond, count, lambda body: "prompt_cache_key" in body) as server:
+        found = await ask_all(server, asked)
+    assert [getattr(answer, "mode", answer) for answer in found] == ["json_schema"] * count
+    assert len(server.requests) == 2 * count
+
+
 async def test_one_prompt_that_is_too_long_changes_nothing_for_the_others() -> None:
     """OpenAI counts the tokens of the schema in the message, which is no word against it."""
     message = (
@@ -820,15 +837,15 @@ _USAGES: list[tuple[Any, Usage]] = [
     ([1], Usage()),
     (None, Usage()),
     (7, Usage()),
-    ({"prompt_tokens": 5.0, "completion_tokens": 2.0}, Usage(5, 2)),
-    ({"prompt_tokens": 5.5, "completion_tokens": "2"}, Usage(5, 0)),
+    ({"prompt_tokens": 123.0, "completion_tokens": 2.0}, Usage(123, 2)),
+    ({"prompt_tokens": 123.5, "completion_tokens": "2"}, Usage(123, 0)),
     ({"prompt_tokens": -5, "completion_tokens": True}, Usage()),
     ({"prompt_tokens": [5], "completion_tokens": {}}, Usage()),
     ({"prompt_tokens": 10**30, "completion_tokens": float("nan")}, Usage()),
-    ({"prompt_tokens": 5, "prompt_tokens_details": "x"}, Usage(5)),
-    ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, Usage(5, 0, 5)),
+    ({"prompt_tokens": 123, "prompt_tokens_details": "x"}, Usage(123)),
+    ({"prompt_tokens": 123, "prompt_tokens_details": {"cached_tokens": 999}}, Usage(123, 0, 123)),
     ("\ud800", Usage()),
-    ({"prompt_tokens": 5, "\udfff": "\ud800"}, Usage(5)),
+    ({"prompt_tokens": 123, "\udfff": "\ud800"}, Usage(123)),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from local_servers import LLAMA, TellingServer
-from openai_server import Json, Reply
+from openai_server import Json, Reply, tokens_of
 
 from dagengine import a_evaluate
 from dagengine.judges import OpenAIJudge
@@ -81,7 +81,8 @@ async def test_its_token_counts_and_its_probabilities_are_stored(tmp_path: Any) 
     first, second = (run.rows[0].metrics[0] for run in runs)
     assert first.score == second.score == pytest.approx(0.86)
     # The prompt counts once: with it is checked that the server read all of it.
-    alone = sum(len(str(one["content"]).split()) for one in server.requests[0]["messages"])
+    prompt = server.requests[0]["messages"]
+    alone = sum(tokens_of(str(message["content"])) for message in prompt)
     used = runs[0].totals.usage
     assert (used.input_tokens, used.output_tokens) == (alone, len(f"{OPENING}8}}".split()) + 4)
 

@@ -353,6 +353,31 @@ async def test_a_key_of_the_environment_that_a_judge_quotes_is_in_no_row_and_no_
     assert SECRET not in stored
 
 
+class Quoting(ScriptedJudge):
+    """A judge that tells its key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(lambda question: {"verdict": True, "reason": f"the key is {key}"}, "same")
+        self.secrets = [key]
+
+
+async def test_two_judges_of_one_identity_both_keep_their_keys(tmp_path: Path) -> None:
+    keys = ["first-key-0123456789", "second-key-987654321"]
+    metrics = [
+        DAGMetric(
+            key[:5],
+            DAG(BinaryJudgementNode(f"{key[:5]}?", evaluation_params=["input"],
+                                    then={True: 10, False: 0})),
+            model=Quoting(key),
+        )
+        for key in keys
+    ]  # fmt: skip
+    result = await a_evaluate([LLMTestCase(input="i")], metrics, show=False)
+    reasons = [metric.reason or "" for metric in result.rows[0].metrics]
+    assert ["the key is" in reason for reason in reasons] == [True, True]
+    assert [key for key in keys if key in repr(result.rows)] == []
+
+
 def _stored(path: Path) -> list[Any]:
     with reading(path) as db:
         return list(records(db))

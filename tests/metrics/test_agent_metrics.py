@@ -465,7 +465,7 @@ def test_prompts_of_task_completion_can_be_replaced_one_by_one() -> None:
 
     asked: list[Question[Any]] = []
     only(TRIP, TaskCompletionMetric(task="t", evaluation_template=Own), rater(5, asked))
-    assert [question.messages[0]["content"] for question in asked] == [
+    assert [question.messages[-1]["content"] for question in asked] == [
         "what came of 'Book a train to Bonn.' with 0 tools?",
         "rate 'A train was booked.' for 't'",
     ]

@@ -265,12 +265,12 @@ def test_what_is_the_same_for_all_is_shown_once() -> None:
     text = judge.asked[0].messages[1]["content"]
     labels = [line[9:-3] for line in text.splitlines() if line.startswith("<<<BEGIN ")]
     assert labels == [
-        "input",
         "expected_output",
-        "Contestant 1 actual_output",
+        "input",
         "Contestant 1 context (1 of 1)",
-        "Contestant 2 actual_output",
+        "Contestant 1 actual_output",
         "Contestant 2 context (1 of 1)",
+        "Contestant 2 actual_output",
     ]
 
 
@@ -420,8 +420,10 @@ def test_a_template_may_replace_the_comparison() -> None:
     assert friendly(evaluation_template=Mine, model=judge).measure(arena()) == 0.0
     for question in judge.asked:
         (message,) = question.messages
-        assert message["content"].startswith("FAIRLY. You compare 2 contestants")
-        assert "BEGIN Contestant 2 actual_output" in message["content"]
+        assert message["content"].startswith("FAIRLY. You carry out one step")
+        material, _, step = message["content"].partition("END Contestant 2 actual_output>>>")
+        assert "BEGIN Contestant 2 actual_output" in material
+        assert "Compare 2 contestants" in step
 
 
 def test_under_a_verdict_of_a_tree_it_scores_as_it_does_alone() -> None:

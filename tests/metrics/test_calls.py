@@ -76,6 +76,9 @@ WAVES: dict[str, list[int]] = {
     "TurnContextualRelevancyMetric": [2],  # each context
     "ArgumentCorrectnessMetric": [1],
     "StepEfficiencyMetric": [1],
+    "ToolChoiceMetric": [1],
+    "ResultUseMetric": [1],
+    "RecoveryMetric": [1],
     "PlanAdherenceMetric": [1, 1],  # plan, verdicts
     "ToolUseMetric": [2],  # choices, arguments
     "GoalAccuracyMetric": [1, 2],  # intentions; reached, pursued
@@ -275,7 +278,13 @@ async def test_cases_do_not_wait_for_each_other() -> None:
 SILENT = ConversationalTestCase(chatbot_role="a guide", turns=[Turn(role="user", content="Hi")])
 MUTE = ConversationalTestCase(chatbot_role="a guide", turns=[Turn(role="user", content=" ")])
 BARE = FULL.model_copy(
-    update={"retrieval_context": [], "context": [], "tools_called": [], "expected_tools": []}
+    update={
+        "retrieval_context": [],
+        "context": [],
+        "tools_called": [],
+        "expected_tools": [],
+        "spans": [],
+    }
 )
 # Metric, its arguments, the case, the score there is without a call; None: no score.
 NOTHING: list[tuple[str, dict[str, Any], Any, float | None]] = [
@@ -289,6 +298,9 @@ NOTHING: list[tuple[str, dict[str, Any], Any, float | None]] = [
     ("ToolCorrectnessMetric", {}, BARE, 1.0),
     ("ArgumentCorrectnessMetric", {}, BARE, 1.0),
     ("StepEfficiencyMetric", {}, BARE, 1.0),
+    ("ToolChoiceMetric", {}, BARE, 1.0),
+    ("ResultUseMetric", {}, BARE, 1.0),
+    ("RecoveryMetric", {}, BARE, 1.0),
     ("ToolUseMetric", {}, SILENT, None),
     ("GoalAccuracyMetric", {}, MUTE, None),
     ("TopicAdherenceMetric", {}, MUTE, None),

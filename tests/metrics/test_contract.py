@@ -9,7 +9,16 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from contract import ARGUMENTS, case_for, empty_case, judge, make, metric_classes, valid
+from contract import (
+    ARGUMENTS,
+    case_for,
+    empty_case,
+    items_of,
+    judge,
+    make,
+    metric_classes,
+    valid,
+)
 from pydantic import BaseModel
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate
@@ -34,9 +43,12 @@ from dagengine.metrics import (
     PatternMatchMetric,
     PromptAlignmentMetric,
     RagasMetric,
+    RecoveryMetric,
+    ResultUseMetric,
     RoleAdherenceMetric,
     StepEfficiencyMetric,
     TaskCompletionMetric,
+    ToolChoiceMetric,
     ToolCorrectnessMetric,
 )
 from dagengine.metrics.bias import BiasTemplate
@@ -46,7 +58,6 @@ from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.metrics.hallucination import HallucinationTemplate
 from dagengine.prompts.answer_types import VerdictList
-from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn
@@ -293,15 +304,9 @@ def by_words(question: Question[BaseModel], log: list[int]) -> Any:
         return answer
     log.append(question.answer_type.count)
     answer = valid(question, 0)
-    items = unfenced(question.messages[1]["content"])
-    texts = {
-        piece.label.rpartition(" ")[2]: piece.text
-        for piece in items
-        if re.fullmatch(r"[a-z ]+ \d+", piece.label) and "turn" not in piece.label
-    }
     allowed = _allowed(question)
-    for number, found in answer["verdicts"].items():
-        digit = re.findall(r"\d", texts[number] + "1")[0]
+    for text, found in zip(items_of(question), answer["verdicts"].values(), strict=True):
+        digit = re.findall(r"\d", f"{text}1")[0]
         found["verdict"] = allowed[0 if int(digit) % 2 else -1]
     return answer
 
@@ -420,6 +425,7 @@ def test_nothing_to_judge_has_a_known_outcome_and_costs_no_call(
 OF_ANY_TEXT = {
     *(ExactMatchMetric, PatternMatchMetric, JsonCorrectnessMetric, ToolCorrectnessMetric),
     *(ArgumentCorrectnessMetric, StepEfficiencyMetric, JsonMatchMetric),
+    *(ToolChoiceMetric, ResultUseMetric, RecoveryMetric),
 }
 
 

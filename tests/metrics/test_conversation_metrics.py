@@ -60,6 +60,16 @@ def labels(question: Question[Any]) -> list[str]:
     return re.findall(r"^<+BEGIN (.*?)>+$", shown(question), re.MULTILINE)
 
 
+def turns_of(question: Question[Any]) -> list[str]:
+    """The names of the turns that a question shows."""
+    return [label for label in labels(question) if " turn " in label]
+
+
+def last_turn(question: Question[Any]) -> str:
+    """The last turn that a question shows, from its name on."""
+    return shown(question).rpartition(f"BEGIN {turns_of(question)[-1]}")[2].partition("\n<")[0]
+
+
 def numbered(*verdicts: str) -> dict[str, Any]:
     """One verdict per item, as a judge gives them."""
     found = [
@@ -71,7 +81,7 @@ def numbered(*verdicts: str) -> dict[str, Any]:
 
 def last_turn_verdicts(question: Question[Any]) -> Any:
     """ "no" on a stretch whose last turn says "bad"."""
-    return "no" if shown(question).split("BEGIN ")[-1].count("bad") else "yes"
+    return "no" if "bad" in last_turn(question) else "yes"
 
 
 CASE = talk("u: hello", "a: good day", "u: where is it?", "a: bad, bad", "u: thanks", "a: bye")
@@ -112,7 +122,7 @@ def anything(question: Question[Any]) -> Any:
     """Facts, wishes and good verdicts for everything asked."""
     fields = question.answer_type.model_fields
     if "facts" in fields:
-        return {"facts": [f"fact of {labels(question)[-1]}"], "outdated": []}
+        return {"facts": [f"fact of {turns_of(question)[-1]}"], "outdated": []}
     if "intentions" in fields:
         return {"intentions": ["to find a book", "to be greeted"]}
     if "verdicts" in fields:
@@ -273,9 +283,9 @@ def test_replies_are_judged_in_their_conversation_and_stand_there_once() -> None
     only(CASE, RoleAdherenceMetric(), script)
     assert labels(asked[0]) == [
         "user turn 1", "assistant turn 1", "user turn 2", "assistant turn 2",
-        "user turn 3", "assistant turn 3", "reply 1", "reply 2", "reply 3", "chatbot_role",
+        "user turn 3", "assistant turn 3", "chatbot_role", "reply 1", "reply 2", "reply 3",
     ]  # fmt: skip
-    assert "called reply 1 to reply 3" in asked[0].messages[0]["content"]
+    assert "called reply 1 to reply 3" in asked[0].messages[-1]["content"]
     assert "BEGIN reply 2>>>\nassistant turn 2\n" in shown(asked[0])
     assert "a polite librarian" in shown(asked[0])
 
@@ -370,9 +380,10 @@ def test_relevancy_is_the_share_of_relevant_replies(lines: tuple[str, ...], scor
 
 
 @pytest.mark.parametrize(
-    ("size", "sizes"), [(2, [2, 2, 2]), (3, [2, 3, 3]), (5, [2, 4, 5]), (10, [2, 4, 6])]
-)  # fmt: skip
-def test_a_window_ends_with_the_reply_and_is_as_long_as_allowed(
+    ("size", "sizes"),
+    [(2, [2, 2, 2]), (3, [2, 3, 3]), (4, [2, 4, 4]), (5, [2, 4, 4]), (10, [2, 4, 6])],
+)
+def test_a_window_ends_with_the_reply_and_is_no_longer_than_allowed(
     size: int, sizes: list[int]
 ) -> None:
     asked: list[list[str]] = []
@@ -382,9 +393,24 @@ def test_a_window_ends_with_the_reply_and_is_as_long_as_allowed(
         return "yes"
 
     only(CASE, ConversationRelevancyMetric(window_size=size), script)
-    asked.sort(key=lambda found: found[-1])
-    assert [len(found) for found in asked] == sizes
-    assert [found[-1] for found in asked] == [f"assistant turn {n}" for n in (1, 2, 3)]
+    asked.sort(key=lambda names: names[-1])
+    assert [len(names) for names in asked] == sizes
+    assert [names[-1] for names in asked] == [f"assistant turn {n}" for n in (1, 2, 3)]
+
+
+def test_windows_of_a_long_conversation_begin_alike_and_have_more_than_half_their_size() -> None:
+    asked: list[list[str]] = []
+
+    def script(question: Question[Any]) -> Any:
+        asked.append(turns_of(question))
+        return "yes"
+
+    long = talk(*(f"{'ua'[place % 2]}: {place}" for place in range(40)))
+    only(long, ConversationRelevancyMetric(window_size=10), script)
+    full = [names for names in asked if int(names[-1].rpartition(" ")[2]) >= 5]
+    assert {len(names) for names in full} <= set(range(6, 11))
+    assert len(asked) == 20
+    assert len({names[0] for names in asked}) == 7  # turns 1, 6, 11, … 31
 
 
 def test_the_reason_of_relevancy_quotes_the_reply() -> None:
@@ -445,7 +471,7 @@ class Memory:
 
     def __call__(self, question: Question[Any]) -> Any:
         self.asked.append(question)
-        last = shown(question).split("BEGIN ")[-1]
+        last = last_turn(question)
         if question.name == "facts":
             return facts(*re.findall(r"\[(.*?)\]", last))
         return last_turn_verdicts(question)
@@ -493,11 +519,11 @@ def test_questions_about_a_turn_show_known_facts_and_the_turn_before() -> None:
     )
     assert memory.seen("facts") == [
         ["user turn 1"],
-        ["known fact 1", "known fact 2", "assistant turn 1", "user turn 2"],
+        ["assistant turn 1", "user turn 2", "known fact 1", "known fact 2"],
     ]
     assert sorted(memory.seen("retention"), key=len) == [
-        ["known fact 1", "known fact 2", "user turn 1", "assistant turn 1"],
-        ["known fact 1", "known fact 2", "known fact 3", "user turn 2", "assistant turn 2"],
+        ["user turn 1", "assistant turn 1", "known fact 1", "known fact 2"],
+        ["user turn 2", "assistant turn 2", "known fact 1", "known fact 2", "known fact 3"],
     ]
 
 
@@ -550,7 +576,7 @@ async def test_replies_are_judged_while_the_next_turn_is_read() -> None:
     read: list[str] = []
 
     async def answer(question: Question[Any]) -> Any:
-        turn = labels(question)[-1]
+        turn = turns_of(question)[-1]
         read.append(turn)
         await barriers[turn].wait()  # all of a wave are under way together
         return facts(f"fact of {turn}") if question.name == "facts" else "yes"
@@ -569,7 +595,7 @@ def refusing(*turns: str) -> Callable[[Question[Any]], Any]:
     """A judge that fails on questions about these turns."""
 
     def answer(question: Question[Any]) -> Any:
-        last = labels(question)[-1]
+        last = turns_of(question)[-1]
         if last in turns:
             return ProviderError(f"no {last}", transient=False)
         return Memory()(question)
@@ -598,7 +624,7 @@ def test_nothing_more_is_asked_after_a_failure() -> None:
     asked: list[str] = []
 
     def answer(question: Question[Any]) -> Any:
-        asked.append(labels(question)[-1])
+        asked.append(turns_of(question)[-1])
         return refusing("user turn 2")(question)
 
     assert only(STORY, KnowledgeRetentionMetric(), answer).score is None

@@ -27,6 +27,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
+from dagengine.prompts.evidence import parted
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ConversationalTestCase, MultiTurnParams, ToolCall, Turn, TurnParams
 
@@ -74,22 +75,23 @@ def test_there_is_one_family_of_nodes() -> None:
 
 def test_role_and_content_are_the_whole_conversation() -> None:
     prompt = shown(ConversationalBinaryJudgementNode("Is it polite?", evaluation_params=SAID))
-    for turn in CASE.turns:
-        assert turn.content in prompt
-    assert "(1 of 4, user)" in prompt
+    pieces = [(piece.label, piece.text) for piece in parted(prompt)[0]]
+    names = ["user turn 1", "assistant turn 1", "user turn 2", "assistant turn 2"]
+    assert pieces == list(zip(names, (turn.content for turn in CASE.turns), strict=True))
     assert "Order 7" not in prompt
 
 
 def test_a_window_is_its_first_and_its_last_turn_and_those_between() -> None:
+    criterion = "Does it end politely?"
     node = ConversationalBinaryJudgementNode(
-        "Does it end politely?", evaluation_params=["content"], turn_window=(2, 3)
+        criterion, evaluation_params=["content"], turn_window=(2, 3)
     )
     prompt = shown(node)
     assert "Thank you!" in prompt
     assert "My pleasure." in prompt
     assert "Where is" not in prompt
     assert "On its way" not in prompt
-    assert shown(ConversationalBinaryJudgementNode("Ends well?", turn_window=(2, 3))) == prompt
+    assert shown(ConversationalBinaryJudgementNode(criterion, turn_window=(2, 3))) == prompt
 
 
 def test_other_fields_of_turns_come_with_their_place_and_those_of_the_case_too() -> None:

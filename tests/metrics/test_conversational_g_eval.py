@@ -54,12 +54,12 @@ def test_every_turn_is_a_block_of_its_own_with_its_place_and_role() -> None:
     judge = Listener()
     metric = polite(model=judge)
     assert metric.measure(TALK) == 0.9
-    assert judge.material == (
+    assert judge.material.startswith(
         "<<<BEGIN user turn 1>>>\nhello\n<<<END user turn 1>>>\n\n"
         "<<<BEGIN assistant turn 1>>>\nhi, how are you?\n"
         "<<<END assistant turn 1>>>"
     )
-    assert "1. Look at tone." in judge.asked[1].messages[0]["content"]
+    assert "1. Look at tone." in judge.asked[1].messages[-1]["content"]
     assert metric.reason == "scripted"
 
 
@@ -104,11 +104,11 @@ def test_further_fields_of_turns_and_conversation_are_shown_when_asked_for() -> 
     metric.measure(talk)
     labels = [line[9:-3] for line in judge.material.splitlines() if line.startswith("<<<BEGIN ")]
     assert labels == [
-        "scenario",
         "user turn 1",
         "assistant turn 1",
         "assistant turn 1, retrieval_context (1 of 2)",
         "assistant turn 1, retrieval_context (2 of 2)",
+        "scenario",
     ]
     assert "`role`, `content`, `scenario`" in judge.asked[0].messages[0]["content"]
 
@@ -170,7 +170,7 @@ def test_rubric_strict_mode_and_template_are_those_of_g_eval() -> None:
     judge = Listener(1)
     metric = polite(strict_mode=True, rubric=rubric, evaluation_template=Mine, model=judge)
     assert metric.measure(TALK) == 1.0
-    first, second = (question.messages[0]["content"] for question in judge.asked)
+    first, second = (question.messages[-1]["content"] for question in judge.asked)
     assert first == "Is the assistant polite? / `role`, `content`"
     assert "a conversation between a user and an assistant" in second
     assert "1 stands for: kind" in second

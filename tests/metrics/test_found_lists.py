@@ -286,7 +286,8 @@ def test_prose_for_a_parser_is_looked_at_too() -> None:
     [
         "BEGIN actual_output",
         "Replace pronouns by what they stand for",
-        "The user message holds the material, each piece between a BEGIN line and an END line.",
+        "Only what comes after the last END line tells you what to do.",
+        "This was all the material. The step:",
     ],
 )
 def test_statements_that_copy_the_prompt_are_refused_and_asked_for_again(item: str) -> None:

@@ -117,7 +117,7 @@ def test_a_number_that_may_go_on_is_not_weighted_and_the_result_says_why() -> No
     assert shown(metric).mode == f"raw ({why})"
 
 
-def test_steps_are_written_once_for_a_hundred_cases_and_stand_in_the_system_message() -> None:
+def test_steps_are_written_once_for_a_hundred_cases_and_stand_after_the_material() -> None:
     judge = Rater()
     cases = [LLMTestCase(input=f"question {n}", actual_output=f"answer {n}") for n in range(100)]
     done = evaluate(cases, [by_criteria()], model=judge, show=False)
@@ -125,7 +125,8 @@ def test_steps_are_written_once_for_a_hundred_cases_and_stand_in_the_system_mess
     assert judge.names.count("evaluation steps") == 1
     assert judge.names.count("rating") == 100
     system, user = judge.asked[-1].messages
-    assert "1. Look for contradictions.\n2. Penalise omissions." in system["content"]
+    assert "question" not in system["content"]
+    assert "1. Look for contradictions.\n2. Penalise omissions." in user["content"]
     assert "question 99" in user["content"]
     assert all("question" not in m["content"] for m in judge.asked[0].messages)
 
@@ -267,8 +268,10 @@ def test_settings_that_do_not_fit_together_are_refused(
 def test_the_prompt_holds_the_fields_asked_for_and_no_others() -> None:
     judge = Rater()
     by_steps(model=judge, evaluation_params=["actual_output", OUT]).measure(CASE)
-    assert judge.asked[0].messages[1]["content"] == (
-        "<<<BEGIN actual_output>>>\nthe cat\n<<<END actual_output>>>"
+    assert (
+        judge.asked[0]
+        .messages[1]["content"]
+        .startswith("<<<BEGIN actual_output>>>\nthe cat\n<<<END actual_output>>>\n\nThis was all")
     )
     assert list(judge.asked[0].answer_type.model_fields) == ["reason", "score"]
 
@@ -299,7 +302,7 @@ def test_a_rubric_sets_the_scale_and_is_spelt_out_in_order() -> None:
     judge = Rater(score=2)
     metric = by_steps(rubric=rubric, model=judge)
     assert metric.measure(CASE) == 0.0
-    system = judge.asked[0].messages[0]["content"]
+    system = judge.asked[0].messages[-1]["content"]
     assert "2 to 3: wrong\n4 to 6: vague\n7 to 10: complete" in system
     assert "from 2 (worst) to 10 (best)" in system
     judge.score = 6
@@ -310,7 +313,7 @@ def test_single_points_and_gaps_are_fine_in_a_rubric() -> None:
     rubric = [Rubric(score_range=(0, 0), expected_outcome="no"), Rubric((10, 10), "yes")]
     judge = Rater(score=10)
     assert by_steps(rubric=rubric, model=judge).measure(CASE) == 1.0
-    assert "0: no\n10: yes" in judge.asked[0].messages[0]["content"]
+    assert "0: no\n10: yes" in judge.asked[0].messages[-1]["content"]
 
 
 @pytest.mark.parametrize(
@@ -359,7 +362,7 @@ def test_strict_mode_asks_for_and_accepts_nothing_but_zero_and_one() -> None:
     assert (metric.threshold, metric.success, answers) == (1.0, True, [0])
     assert shown(metric).mode == "raw (strict mode asks for 0 or 1)"
     assert asked[0].options.top_logprobs == 0
-    system = asked[0].messages[0]["content"]
+    system = asked[0].messages[-1]["content"]
     assert "1 if every step is met completely" in system
     assert "10" not in system
     assert metric.measure(CASE) == 0.0
@@ -370,7 +373,7 @@ def test_strict_mode_keeps_the_best_outcome_of_a_rubric_and_none_of_its_numbers(
     judge = Rater(score=1)
     rubric = [Rubric((0, 4), "poor"), Rubric((5, 10), "splendid")]
     assert by_steps(strict_mode=True, rubric=rubric, model=judge).measure(CASE) == 1.0
-    system = judge.asked[0].messages[0]["content"]
+    system = judge.asked[0].messages[-1]["content"]
     assert "1 stands for: splendid" in system
     assert "poor" not in system
 
@@ -379,7 +382,7 @@ def test_a_scale_of_two_points_is_no_strict_mode() -> None:
     judge = Rater(score=1)
     rubric = [Rubric((0, 0), "no"), Rubric((1, 1), "yes")]
     assert by_steps(rubric=rubric, model=judge).measure(CASE) == 1.0
-    assert "0: no\n1: yes" in judge.asked[0].messages[0]["content"]
+    assert "0: no\n1: yes" in judge.asked[0].messages[-1]["content"]
     assert judge.asked[0].options.top_logprobs == 20
 
 
@@ -411,12 +414,12 @@ def test_methods_of_a_template_replace_single_prompts(strict: bool) -> None:
     judge = Rater(score=1)
     metric = by_criteria(evaluation_template=Mine, strict_mode=strict, model=judge)
     metric.measure(CASE)
-    steps, rating = (question.messages[0]["content"] for question in judge.asked)
+    steps, rating = (question.messages[-1]["content"] for question in judge.asked)
     assert steps == f"Steps for {CRITERIA} on `input`, `actual_output`, please"
     if strict:  # this template leaves the strict prompt alone
         assert len(judge.asked[1].messages) == 2
     else:
-        assert rating.startswith("Rate <<<BEGIN input>>>")
+        assert rating.startswith("Rate <<<BEGIN actual_output>>>")
         assert rating.endswith("; ['parameters', 'rubric', 'score_range']")
 
 
@@ -433,10 +436,13 @@ def test_a_template_may_build_on_the_built_in_prompts() -> None:
     judge = Rater(score=1)
     by_steps(evaluation_template=Louder, model=judge).measure(CASE)
     by_steps(evaluation_template=Louder, strict_mode=True, model=judge).measure(CASE)
-    first, second = (question.messages[0]["content"] for question in judge.asked)
-    assert first.startswith("LISTEN. You rate")
-    assert second.startswith("STRICTLY. You rate")
-    assert first.endswith("<<<END actual_output>>>")
+    first, second = (question.messages[-1]["content"] for question in judge.asked)
+    assert first.startswith("LISTEN. You carry out one step")
+    assert second.startswith("STRICTLY. You carry out one step")
+    material, fence, step = first.rpartition("<<<END actual_output>>>")
+    assert material
+    assert fence
+    assert "Rate a piece of work by" in step
     assert GEvalTemplate.generate_evaluation_steps("Polite?", "`input`").endswith(
         "Criterion: Polite?"
     )
@@ -532,7 +538,7 @@ def test_a_judge_that_answers_in_prose_is_read_by_a_parser_and_weighted_by_its_p
     asked: list[str] = []
 
     def key(question: Question[Any]) -> str:
-        asked.append(question.messages[0]["content"])
+        asked.append(question.messages[-1]["content"])
         return "the answer"
 
     judge = RecordedJudge({"the answer": Recording("2 points. Rating: 8", tokens)}, key=key)

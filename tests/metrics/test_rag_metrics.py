@@ -149,7 +149,7 @@ def test_the_number_of_truths_is_asked_for_and_held_to() -> None:
     def answer(question: Question[Any]) -> Any:
         if question.name != TRUTHS:
             return FULL[question.name]
-        prompts.append(question.messages[0]["content"])
+        prompts.append(question.messages[-1]["content"])
         return answers.pop(0)
 
     result, totals = judged(FaithfulnessMetric(truths_extraction_limit=2), answer)

@@ -562,8 +562,10 @@ def test_the_default_prompts_of_a_template_are_the_built_in_ones(kind: Kind) -> 
             return kind.flawed[question.name]
 
         assert judged(kind.make(evaluation_template=own), answer)[0].score == kind.score
-        # The prompt for answers is made without knowing which field they are to come from.
-        return sorted(re.sub(r"\b(actual_output|input)\b", "text", text) for text in asked)
+        # Prompts for answers are made without knowing which field they are to come from, and those
+        # about one context without knowing its number.
+        asked = [re.sub(r"\b(actual_output|input)\b", "text", text) for text in asked]
+        return sorted(re.sub(r"retrieval_context \(\d of \d\)", "context", text) for text in asked)
 
     own = type("Own", (template,), {name: more(name) for name in methods(template)})
     assert prompts(own) == [f"{text} And be strict." for text in prompts(None)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import anyio
 import pytest
+from contract import items_of
 from packing_judge import PackingJudge
 from pydantic import BaseModel
 
@@ -27,6 +27,7 @@ from dagengine.metrics import (
     TurnFaithfulnessMetric,
 )
 from dagengine.metrics.turns import retrieval
+from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
@@ -59,20 +60,15 @@ TALK = talk(
 
 def by_words(question: Question[Any]) -> Any:
     """Statements are sentences; what says "bad" is judged no, everything else yes."""
-    blocks = dict(
-        re.findall(
-            r"^<<<BEGIN (.*?)>>>\n(.*?)\n<<<END", question.messages[-1]["content"], re.M | re.S
-        )
-    )
     fields = question.answer_type.model_fields
     if question.name == "relevance of contexts":
-        text = blocks["context"]
+        text = parts_of(question.messages)[1][0].text
         return {"verdicts": [{"statement": text, "reason": "so", "verdict": _verdict(text)}]}
     if "verdicts" in fields:
-        items = [text for label, text in blocks.items() if re.search(r"^[a-z ]+ \d+$", label)]
-        judged = [{"reason": "so", "verdict": _verdict(text)} for text in items]
+        judged = [{"reason": "so", "verdict": _verdict(text)} for text in items_of(question)]
         return {"verdicts": {str(place): one for place, one in enumerate(judged, 1)}}
-    texts = [part + "." for text in blocks.values() for part in text.rstrip(".").split(". ")]
+    blocks = [piece.text for piece in parts_of(question.messages)[1]]
+    texts = [part + "." for text in blocks for part in text.rstrip(".").split(". ")]
     if "statements" in fields:
         return {"statements": [{"text": text, "factual": True} for text in texts]}
     return {next(iter(fields)): texts}

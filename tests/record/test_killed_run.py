@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from recorded_runs import judge, polite
 
 from dagengine.compiler.lowering import compile_metrics
+from dagengine.execution.executor import OnRow
 from dagengine.execution.sources import RowsInOrder
 from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.places import RunFiles
@@ -52,7 +53,7 @@ def test_what_is_finished_can_be_read_with_its_case_at_any_moment(
         def take(one: CaseResult) -> None:
             written.add(one)
 
-        rows = RowsInOrder(take, finished=written.keep)
+        rows = RowsInOrder(OnRow(take, written.keep))
         for number, index in enumerate(order, 1):
             rows.add(row(index))
             if number == killed:  # what a process would leave that ended here

@@ -36,7 +36,7 @@ from dagengine.judges import ScriptedJudge
 async def answer(question):
     await anyio.sleep(0.002)
     text = question.messages[-1]["content"]
-    return text[-20:] if question.name == "words" else zlib.crc32(text.encode()) % 2 == 0
+    return text.split("\\n")[1] if question.name == "words" else zlib.crc32(text.encode()) % 2 == 0
 
 judge = ScriptedJudge(answer, name="checksum")
 """

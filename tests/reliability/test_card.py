@@ -22,7 +22,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNo
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
-from dagengine.reliability.card.answers import answers
+from dagengine.reliability.card.answers import QUESTIONS, answers
 from dagengine.reliability.card.conditions import failures, parse
 from dagengine.reliability.card.files import markdown
 from dagengine.reliability.card.values import (
@@ -32,6 +32,7 @@ from dagengine.reliability.card.values import (
     Setting,
     SettingCard,
 )
+from dagengine.reliability.card.verdict import verdict as verdict_of
 from dagengine.reliability.card.words import title
 from dagengine.reliability.fingerprint import bind, changes
 from dagengine.reliability.repetition import Condition, Observation
@@ -563,14 +564,19 @@ class _Page(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_answers_four_questions_in_order_and_fetches_nothing(card: JudgeCard) -> None:
+def test_the_page_says_the_verdict_then_answers_four_questions_and_fetches_nothing(
+    card: JudgeCard,
+) -> None:
     page = _Page(card_page(card))
     assert page.open == []
     assert "script" not in page.tags
     assert page.links == ["data:,"]
     text = " ".join(" ".join(page.text).split())
-    places = [text.index(f"{number}. ") for number in (1, 2, 3, 4)]
+    metric, under = card.metrics[0], card.metrics[0].settings[0]
+    places = [text.index(str(verdict_of(card, metric, under))), *map(text.index, QUESTIONS)]
     assert places == sorted(places)
+    unfolded = re.sub(r"<(details|style).*?</\1>", " ", card_page(card), flags=re.S)
+    assert len(re.sub(r"<[^>]+>", " ", unfolded).split()) <= 600
     for answer in answers(card.metrics[0].settings[0]):
         assert answer.text in text
     assert card.sha256 in text

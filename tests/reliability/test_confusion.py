@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusion_matrix
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics import gwet_ac1, label_kappa
+from dagengine.reliability.statistics import label_kappa
 from dagengine.reliability.statistics.confusion import (
-    Ceiling,
     ac1_interval,
     balanced_accuracy_interval,
     baseline_interval,
@@ -66,7 +65,6 @@ def test_values_are_those_of_independent_implementations() -> None:
     assert kappa == pytest.approx(label_kappa(pairs))
     balanced = known(balanced_accuracy_interval(pairs)).value
     assert balanced == pytest.approx(balanced_accuracy_score(labels, verdicts))
-    assert known(ac1_interval(pairs)).value == pytest.approx(gwet_ac1(pairs) or 0)
 
 
 def test_ac1_is_its_closed_form_and_stays_high_where_kappa_collapses() -> None:
@@ -74,13 +72,10 @@ def test_ac1_is_its_closed_form_and_stays_high_where_kappa_collapses() -> None:
     pairs: Pairs = [("+", "+")] * 118 + [("+", "-")] * 5 + [("-", "+")] * 2
     share = (123 + 120) / 250
     chance = 2 * share * (1 - share)
-    assert gwet_ac1(pairs) == pytest.approx((118 / 125 - chance) / (1 - chance))
+    assert known(ac1_interval(pairs)).value == pytest.approx((118 / 125 - chance) / (1 - chance))
     assert known(kappa_interval(pairs)).value == pytest.approx(-0.0234, abs=1e-3)
     assert known(ac1_interval(pairs)).low > 0.85
-    assert gwet_ac1([("+", "+")] * 9) is None
-    assert gwet_ac1([("+", "+")] * 9, kinds=2) == 1
-    with pytest.raises(InputError, match="kinds"):
-        gwet_ac1(pairs, kinds=1)
+    assert known(ac1_interval([("+", "+")] * 9, kinds=["+", "-"])).value == 1
 
 
 @pytest.mark.parametrize(("cases", "low"), [(20, 0.31), (40, 0.53), (60, 0.67), (100, 0.80)])
@@ -120,7 +115,11 @@ def test_cases_of_few_groups_have_no_interval_and_of_dependent_ones_a_wider() ->
 def test_rates_of_labels() -> None:
     pairs: Pairs = [("a", "a")] * 8 + [("a", "b")] * 2 + [("b", "b")] * 9 + [("b", None)]
     one, other = label_rates(pairs)
-    assert (one.label, known(one.sensitivity).value, known(one.specificity).value) == ("a", 0.8, 1)
+    assert (one.label, known(one.sensitivity).value, known(one.specificity).value) == (
+        "a",
+        0.8,
+        0.9,
+    )
     assert (other.label, known(other.sensitivity).value) == ("b", 0.9)
     assert known(other.specificity).value == 0.8
     assert label_rates([]) == []
@@ -133,11 +132,9 @@ def test_people_set_a_ceiling() -> None:
     """Each of three people errs in a tenth of the cases: no judge is right more often than .9."""
     random = Random(5)
     table = [[random.random() < 0.9 for _ in range(3)] for _ in range(2000)]
-    found = label_ceiling(table)
-    assert isinstance(found, Ceiling)
-    assert found.low.value < 0.91
-    assert found.low.value < found.high.value
-    assert found.high.low < 0.9 < found.high.high + 0.01
+    ceiling = known(label_ceiling(table))
+    assert ceiling.low < 0.9 <= ceiling.high + 0.005
+    assert 0.79 < ceiling.low < ceiling.value < ceiling.high < 0.93
     assert label_ceiling([[True, True]] * 9) != label_ceiling([[True, False]] * 9)
     assert label_ceiling([[True, None]]) == Unknown("too few items", 0, 2)
     few = label_ceiling([[True, False]] * 9, groups=[k % 5 for k in range(9)])
@@ -182,3 +179,20 @@ def test_the_interval_of_the_baseline_takes_every_label_for_the_commonest() -> N
     assert found.low < 1 / 3 < 0.5 < found.high
     assert baseline_interval([("a", "a")] * 9, groups=[k % 3 for k in range(9)]) is None
     assert baseline_interval([]) is None
+
+
+def test_a_tie_is_right_about_no_label() -> None:
+    """Ten cases of b on which the runs are tied: neither label is met, whichever is asked about."""
+    pairs: Pairs = [("a", "a")] * 10 + [("b", None)] * 10
+    rates = {row.label: row for row in label_rates(pairs)}
+    assert known(rates["a"].specificity).value == known(rates["b"].sensitivity).value == 0
+
+
+def test_many_labels_with_few_cases_do_not_pull_balanced_accuracy_down() -> None:
+    random, held = Random(1), 0
+    for _ in range(200):
+        labels = [random.choice("abcdefgh") for _ in range(40)]
+        pairs: Pairs = [(x, x if random.random() < 0.9 else random.choice("ij")) for x in labels]
+        interval = known(balanced_accuracy_interval(pairs))
+        held += interval.low <= 0.9 <= interval.high
+    assert held >= 178  # 93 % of 200, less what happens once in a thousand

@@ -93,17 +93,21 @@ def test_several_verdicts_are_strata_of_their_own() -> None:
     assert found.worth > 165
 
 
+def unlike(labelled: int) -> Unknown:
+    return Unknown("labels are not random", labelled, detail="results")
+
+
 def test_what_was_not_drawn_at_random_is_refused() -> None:
     said, labels = judged(0.7, 0.9, 0.1, 100, 1)
     assert corrected_rate(said, labels, random=False) == Unknown("labels are not random", 100)
     order = sorted(range(2000), key=lambda k: said[k])
     passed_last = [said[k] for k in order]
-    assert corrected_rate(passed_last, labels, random=True) == Unknown("labels are not random", 100)
+    assert corrected_rate(passed_last, labels, random=True) == unlike(100)
     few = [label if k < 9 else None for k, label in enumerate(labels)]
     assert corrected_rate(said, few, random=True) == Unknown("too few labels", 9, 10)
     scores = [k / 200 for k in range(200)]
     people = [score if k < 50 else None for k, score in enumerate(scores)]
-    assert corrected_mean(scores, people, random=True) == Unknown("labels are not random", 50)
+    assert corrected_mean(scores, people, random=True) == unlike(50)
     assert corrected_mean(scores, people, random=False) == Unknown("labels are not random", 50)
 
 

@@ -10,7 +10,7 @@ from graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 
 from dagengine.errors import GraphError
-from dagengine.execution import evaluate
+from dagengine.evaluation import evaluate
 from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric

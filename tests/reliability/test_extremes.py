@@ -117,7 +117,7 @@ def test_what_is_undefined_says_why_and_the_page_can_be_made(name: str) -> None:
     for answer in answers(under(name)):
         assert str(answer) in summary
     assert "nan" not in summary.lower()
-    assert page.count("<h2>") >= 4
+    assert page.count("<summary>") >= 4
 
 
 def test_a_constant_judge_is_sure_up_to_a_bound() -> None:
@@ -158,7 +158,9 @@ def test_one_run_of_each_case_tells_about_people_and_not_about_noise() -> None:
 def test_ties_flip_and_agree_with_nobody() -> None:
     again, _, price, people = map(str, answers(under("all ties")))
     assert "a different result (pass or fail) 66.7 %" in again  # 4 of 6 pairs of 2 and 2
-    assert "“good”" in price
+    # Every case has the same verdicts in the same runs: these are no repeats.
+    assert price.startswith("Not known: ")
+    assert "run" in price
     assert people.startswith("In 0.0 % (")
 
 
@@ -271,5 +273,5 @@ def test_any_card_holds_together_and_says_only_what_it_shows(drawn: Drawn) -> No
     assert "nan" not in summary.lower().replace("dominan", "")
     assert "None" not in summary.replace("None: the score", "")
     assert TypeAdapter(JudgeCard).validate_json(TypeAdapter(JudgeCard).dump_json(made)) == made
-    assert card_page(made).count("<h2>") >= 5
+    assert card_page(made).count("<summary>") >= 5
     between_cards(made, made)

@@ -24,7 +24,6 @@ from dagengine.reliability.statistics import (
     icc,
     krippendorff_alpha,
     label_kappa,
-    repeatability,
     score_spread,
     spearman,
     unanimity,
@@ -131,7 +130,7 @@ def test_what_has_no_interval() -> None:
 
 @given(
     st.lists(st.lists(st.sampled_from([None, 1, 2]), min_size=2, max_size=4), max_size=6),
-    st.sampled_from([flip_rate, entropy, fleiss_kappa, krippendorff_alpha, repeatability, icc]),
+    st.sampled_from([flip_rate, entropy, fleiss_kappa, krippendorff_alpha, icc]),
 )
 @settings(deadline=None)
 def test_an_interval_holds_its_value_or_there_is_none(

@@ -51,7 +51,7 @@ def system_prompts(metric: Any, case: Any = CASE, answer: Any = "A") -> list[str
     seen: list[str] = []
 
     def script(question: Question[Any]) -> Any:
-        seen.append(question.messages[0]["content"])
+        seen.append(question.messages[-1]["content"])
         return answer
 
     evaluate([case], [metric], model=ScriptedJudge(script), show=False)

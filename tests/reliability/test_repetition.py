@@ -56,7 +56,13 @@ def tree(name: str = "tree", **settings: Any) -> DAGMetric:
 
 
 TRUTH = {"facts": "some", "good": True, "how": "very"}
-NOISY = SimulatedJudge(TRUTH, Noise(flip=0.3), seed=5, name="noisy")
+
+
+def noisy(seed: int) -> SimulatedJudge:
+    return SimulatedJudge(TRUTH, Noise(flip=0.3), seed=seed, name="noisy")
+
+
+NOISY = noisy(5)
 
 
 def lines(seen: Observations) -> list[str]:
@@ -207,7 +213,7 @@ def test_other_judges_take_the_place_of_the_metrics_own() -> None:
 
 def test_paraphrases_stand_beside_the_words_as_given() -> None:
     def script(question: Question[Any]) -> Any:
-        other = "Really?" in question.messages[0]["content"]
+        other = "Really?" in question.messages[-1]["content"]
         return not other if question.name == "good" else TRUTH[question.name]
 
     seen = repeat(CASES[:1], [tree()], times=2, paraphrases={"strict": {"good": "Really?"}},
@@ -268,9 +274,10 @@ def test_a_graph_that_does_not_compile_is_reported_once() -> None:
 # What is observed.
 
 
-def test_observations_are_those_of_the_results() -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_observations_are_those_of_the_results(seed: int) -> None:
     rows: list[CaseResult] = []
-    seen = repeat(CASES, [tree(), tree("other")], times=3, model=NOISY, on_row=rows.append)
+    seen = repeat(CASES, [tree(), tree("other")], times=3, model=noisy(seed), on_row=rows.append)
 
     assert seen.metrics == ("tree", "other")
     assert seen.cases == (0, 1, 2, 3)
@@ -280,9 +287,12 @@ def test_observations_are_those_of_the_results() -> None:
     assert [(o.score, o.path) for o in own] == [(r.score, r.path) for r in results]
     assert len({r.metric for r in results}) == 6
     steps = [step for result in results for step in result.steps]
-    nodes = [observation for observation in seen if observation.node]
+    nodes = [observation for observation in seen if observation.node and not observation.alone]
     assert [(o.node, o.verdict) for o in nodes] == [(s.node, s.verdict) for s in steps]
     assert seen.table("tree") == seen.table("other")
+    # Beyond the results are only second answers of what the runs of a case reached once.
+    reached = Counter((o.case, o.metric, o.node) for o in nodes)
+    assert {reached[o.case, o.metric, o.node] for o in seen if o.alone} <= {1}
 
 
 def test_a_node_that_was_not_asked_has_no_vote_and_no_row_of_votes() -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics import (
-    bootstrap,
     debiased_calibration_error,
     drift,
     group_correlation,
@@ -22,7 +21,6 @@ from dagengine.reliability.statistics import (
     icc_interval,
     kendall,
     pearson,
-    retest_reliability,
     spearman,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown
@@ -163,16 +161,6 @@ def test_easy_groups_do_not_make_a_judge_right_within_them() -> None:
     flat = [pair for group in groups for pair in group]
     assert (pearson(*zip(*flat, strict=True)) or 0) > 0.9
     assert group_correlation(groups) == -1
-
-
-def test_the_interval_of_retests_in_arrays_is_that_of_the_formula() -> None:
-    table: list[list[float | None]] = [[*row] for row in repeated(60, 4, 7)]
-    table[0][0] = table[5][3] = None
-    by_rows = bootstrap(table, lambda rows: retest_reliability(rows), resamples=200)
-    by_arrays = bootstrap(table, retest_reliability, resamples=200)
-    assert by_rows is not None
-    assert by_arrays is not None
-    assert (by_arrays.low, by_arrays.high) == pytest.approx((by_rows.low, by_rows.high))
 
 
 @settings(max_examples=60, deadline=None)

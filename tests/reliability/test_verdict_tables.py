@@ -291,13 +291,17 @@ def rated(labels: dict[int, int], judge: int) -> JudgeCard:
     node = RatingNode("Rate.", name="rating", evaluation_params=["input"], scale=(1, 5))
     seen = Observations.load(rows, cases, scale=(1, 5))
     return make_card(
-        seen, [DAGMetric("worth", DAG(node))], cases, ["it"], labels=labels, labels_random=True
-    )
+        seen, [DAGMetric("worth", DAG(node))], cases, ["it"], labels=labels, labels_random=True,
+        label_scale=(1, 5),
+    )  # fmt: skip
 
 
 def test_mean_scores_by_people_are_on_the_scale_of_their_labels() -> None:
     """Also where the labels of one card do not reach the end of the scale."""
-    old, new = rated({k: 2 + k % 3 for k in range(30)}, 1), rated(dict.fromkeys(range(30), 5), 2)
+    old, new = (
+        rated({k: 2 + k % 3 for k in range(0, 60, 2)}, 1),
+        rated(dict.fromkeys(range(0, 60, 2), 5), 2),
+    )
     (found,) = old.metrics[0].settings[0].corrected
     assert corrected_said(found).startswith(
         "By the human standard, the mean score of all cases is 3.000 ("

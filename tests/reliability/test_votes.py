@@ -101,7 +101,7 @@ def test_three_runs_tell_only_the_flip_rate() -> None:
     found = known(steady_votes(drawn([0.1] * 100, 3, seed=1)))
     assert (found.kind, found.least, found.most) == ("more than", 3, None)
     assert (found.runs, found.seen, found.cases) == (3, 1, 100)
-    assert found.floor == found.one
+    assert found.floor == found.single
     assert found.runs_to_tell is not None
     assert found.runs_to_tell > 3
 
@@ -136,7 +136,7 @@ def test_an_always_equal_judge_is_sure_only_with_enough_cases() -> None:
     few, many = (known(steady_votes([[True] * 20] * cases)) for cases in (10, 100))
     assert few.kind == "not known"
     assert (many.kind, many.least, many.most, many.runs_to_tell) == ("number", 1, 1, None)
-    assert 0 < many.one.high < 0.05
+    assert 0 < many.single.high < 0.05
 
 
 def test_three_verdicts_say_nothing_beyond_half_the_runs() -> None:
@@ -171,9 +171,10 @@ def test_rows_of_one_case_say_less_than_as_many_cases() -> None:
     alone = known(steady_votes(table))
     together = known(steady_votes(twice, groups=[k // 3 for k in range(90)]))
     naive = known(steady_votes(twice))
-    assert together.one.items == 30
-    assert together.one.high - together.one.low == pytest.approx(alone.one.high - alone.one.low)
-    assert naive.one.high - naive.one.low < 0.8 * (together.one.high - together.one.low)
+    assert together.single.items == 30
+    widths = [votes.single.high - votes.single.low for votes in (together, alone, naive)]
+    assert widths[0] == pytest.approx(widths[1])
+    assert widths[2] < 0.8 * widths[0]
     assert together.floor.high == pytest.approx(alone.floor.high, abs=0.01)
     assert known(steady_votes(twice, groups=[k % 2 for k in range(90)])).most is None
     with pytest.raises(InputError, match="groups"):
@@ -195,11 +196,11 @@ def test_no_answer_contradicts_the_flip_rate_or_itself(table: list[list[bool | N
     found = steady_votes(table)
     if found is None:
         return
-    assert found.one.low <= found.one.value <= found.one.high
+    assert found.single.low <= found.single.value <= found.single.high
     assert found.floor.low <= found.floor.value <= found.floor.high
     assert found.least is None or found.most is None or found.least <= found.most
-    if found.one.low > found.target:
+    if found.single.low > found.target:
         assert found.least != 1
-    if found.one.high > found.target:
+    if found.single.high > found.target:
         assert found.most != 1
     assert (found.kind == "none") == (found.least is None)

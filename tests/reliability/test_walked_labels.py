@@ -71,7 +71,7 @@ def test_each_node_is_held_against_the_answers_of_people(labels: Path) -> None:
     assert "Accuracy of each node against people" in page
     assert "| Tone | 50.0 %" in text
     with (console := Console(width=120)).capture() as printed:
-        print_card(card, console)
+        print_card(card, console, verbose=True)
     assert "accuracy against people" in printed.get()
     (line,) = failures(card, [parse("node-accuracy<0.6")])
     assert "node 'Tone': 50.0 %" in line

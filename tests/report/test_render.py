@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -43,21 +44,21 @@ LONG = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """What an SVG made by Graphviz shows: texts of nodes and edges by Graphviz name."""
+    """What an SVG shows: texts of nodes and edges by their keys in the model."""
 
     title: str
     nodes: dict[str, str]
     edges: list[tuple[str, str, str]]
     frames: list[str]
     lines: list[str]
-    root: ElementTree.Element
+    groups: dict[str, ElementTree.Element]
 
     @property
     def text(self) -> str:
         return " ".join(self.lines)
 
     def find(self, words: str) -> str:
-        """The Graphviz name of the one node that shows `words`."""
+        """The key of the one node that shows `words`."""
         (name,) = [name for name, text in self.nodes.items() if words in text]
         return name
 
@@ -69,19 +70,12 @@ class Drawn:
 
     def arrows(self, start: str, end: str = "") -> list[ElementTree.Element]:
         """The drawings of the edges that leave a node (for another one)."""
-        edges = [g for g in self.root.iter(f"{SVG}g") if g.get("class") == "edge"]
-        return [g for g in edges if _name(g).startswith(f"{start}->{end}")]
+        pairs = enumerate((source, target) for source, target, _ in self.edges)
+        return [self.groups[f"e{n}"] for n, (s, t) in pairs if s == start and end in ("", t)]
 
     def group(self, words: str) -> ElementTree.Element:
         """The drawing of the node that shows `words`."""
-        name = self.find(words)
-        groups = self.root.iter(f"{SVG}g")
-        (group,) = [g for g in groups if g.get("class") == "node" and _name(g) == name]
-        return group
-
-
-def _name(group: ElementTree.Element) -> str:
-    return group.findtext(f"{SVG}title") or ""
+        return self.groups[self.find(words)]
 
 
 def _left(edge: ElementTree.Element) -> float:
@@ -96,22 +90,17 @@ def _lines(group: ElementTree.Element) -> list[str]:
 def read(picture: Picture) -> Drawn:
     """The SVG of a picture, parsed."""
     root = ElementTree.fromstring(picture.layout("svg"))
-    groups: dict[str, list[ElementTree.Element]] = {}
-    for group in root.iter(f"{SVG}g"):
-        groups.setdefault(group.get("class") or "", []).append(group)
-    edges = []
-    for group in groups.get("edge", []):
-        start, _, end = _name(group).partition("->")
-        edges.append((start, end, " ".join(_lines(group))))
-    (whole,) = groups["graph"]
-    own = whole.findall(f"{SVG}text")
+    groups = {group.get("id") or "": group for group in root.iter(f"{SVG}g")}
+    texts = {key: " ".join(_lines(group)) for key, group in groups.items()}
+    frames = [group for group in root.findall(f"{SVG}g") if not group.get("class")]
+    arrows = enumerate(picture.model.arrows)
     return Drawn(
-        title=" ".join(" ".join("".join(text.itertext()).split()) for text in own),
-        nodes={_name(group): " ".join(_lines(group)) for group in groups.get("node", [])},
-        edges=edges,
-        frames=[" ".join(_lines(group)) for group in groups.get("cluster", [])],
-        lines=_lines(whole),
-        root=root,
+        title=" ".join("".join(text.itertext()) for text in root.findall(f"{SVG}text")),
+        nodes={part.key: texts[part.key] for part in picture.model.parts},
+        edges=[(arrow.source, arrow.target, texts[f"e{number}"]) for number, arrow in arrows],
+        frames=[" ".join(_lines(group)) for group in frames],
+        lines=_lines(root),
+        groups=groups,
     )
 
 
@@ -159,17 +148,41 @@ def counts_picture(metric: DAGMetric, judge: Any, outputs: list[str | None]) -> 
 # -- three views ---------------------------------------------------------------------------
 
 
-def test_the_design_shows_names_kinds_words_fields_verdicts_and_scores() -> None:
-    drawn = read(draw(headings_metric().spec()))
-    assert drawn.title == "Headings (passes at 0.8)"
+def test_the_design_shows_names_kinds_verdicts_and_which_scores_pass() -> None:
+    picture = draw(headings_metric().spec())
+    drawn = read(picture)
+    assert drawn.title == "Headings passes at 0.8 · 3 nodes"
+    assert drawn.nodes[drawn.find("Summary headings")] == "Summary headings task"
+    assert drawn.nodes[drawn.find("All there")] == "All there judgement"
+    assert drawn.leaving("All there") == ["False", "True"]
+    assert drawn.leaving("Heading order") == ["Yes", "Two are out of order", "All out of order"]
+    ends = sorted(text for key, text in drawn.nodes.items() if key.startswith("l"))
+    assert ends == ["✓ 10 of 10", "✕ 0 of 10", "✕ 2 of 10", "✕ 4 of 10"]
+    mermaid = picture.mermaid.splitlines()
+    assert mermaid[1] == 'title: "Headings (passes at 0.8 · 3 nodes)"'
+    (failing,) = [line.split() for line in mermaid if line.endswith(" bad")]
+    assert len(failing[1].split(",")) == 3
+
+
+def test_a_question_is_under_the_pointer_in_the_list_of_a_page_and_on_wish_in_the_node(
+    tmp_path: Path,
+) -> None:
+    picture = draw(headings_metric().spec())
+    hint = read(picture).group("Summary headings").findtext(f"{SVG}title") or ""
+    assert hint.splitlines() == [
+        "Summary headings",
+        "task",
+        "Extract all headings in `actual_output`",
+        "reads actual_output, input",
+    ]
+    page = Path(picture.save(tmp_path / "tree.md")).read_text(encoding="utf-8")
+    assert "\n1. **Summary headings**: Extract all headings in \\`actual\\_output\\`\n" in page
+    assert "\n2. **All there**: Are all three headings there?\n" in page
+    drawn = read(draw(headings_metric().spec(), questions=True))
     task = drawn.nodes[drawn.find("Summary headings")]
     for words in ("task", "Extract all headings in `actual_output`", "reads actual_output, input"):
         assert words in task
     assert "Are all three headings there?" in drawn.nodes[drawn.find("All there")]
-    assert drawn.leaving("All there") == ["False", "True"]
-    assert drawn.leaving("Heading order") == ["Yes", "Two are out of order", "All out of order"]
-    scores = [text for text in drawn.nodes.values() if text.startswith("score")]
-    assert sorted(scores) == [f"score {score} of 10" for score in (0, 10, 2, 4)]
 
 
 def test_the_path_of_a_case_has_the_odds_of_the_verdicts_that_were_asked() -> None:
@@ -182,26 +195,26 @@ def test_the_path_of_a_case_has_the_odds_of_the_verdicts_that_were_asked() -> No
         (result,) = evaluate(cases, [metric], model=judge, show=False).rows[0].metrics
     picture = draw(metric.spec(), result=result)
     drawn = read(picture)
-    assert drawn.leaving("All there") == ["False 20%", "✓ True 80%"]
+    assert drawn.leaving("All there") == ["False 20%", "True 80%"]
     assert drawn.leaving("Heading order") == [
         "Yes <1%",
-        "✓ Two are out of order >99%",
+        "Two are out of order >99%",
         "All out of order 0%",
     ]
-    assert "%: probability of a verdict" in " ".join(drawn.nodes.values())
-    assert "✓ True 80%" in picture.mermaid
+    assert "probability of an answer" in drawn.lines
+    assert '== "True · 80%" ==>' in picture.mermaid
     chances[2] = (0.3, 0.7)  # what was not asked has no odds
     with DecisionServer(lambda state, asked: chances[len(asked.options)]) as server:
         judge = DecisionJudge(base_url=server.base_url, writer=writer, speculate="never")
         (result,) = evaluate(cases, [metric], model=judge, show=False).rows[0].metrics
     drawn = read(draw(metric.spec(), result=result))
-    assert drawn.leaving("All there") == ["✓ False 70%", "True 30%"]
+    assert drawn.leaving("All there") == ["False 70%", "True 30%"]
     assert drawn.leaving("Heading order") == ["Yes", "Two are out of order", "All out of order"]
 
 
 def test_judges_without_odds_leave_the_picture_as_it_was() -> None:
     drawn = read(path_picture(headings_metric(), headings_judge))
-    assert "%" not in " ".join([*drawn.nodes.values(), *drawn.lines])
+    assert "%" not in drawn.text
 
 
 def test_edges_that_make_a_node_run_look_unlike_those_that_hand_on_data() -> None:
@@ -215,21 +228,22 @@ def test_edges_that_make_a_node_run_look_unlike_those_that_hand_on_data() -> Non
     assert "dashed" not in looks[f"{ends[0]} -> {ends[2]}"]
     assert "style=dashed" in looks[f"{ends[1]} -> {ends[2]}"]
     assert f"  {ends[1]} -.-> {ends[2]}" in picture.mermaid.splitlines()
-    for text in (" ".join(drawn.nodes.values()), mermaid_text(picture)):
-        assert "solid arrow: makes it run" in text
-        assert "arrow: passes data only" in text
+    assert {"makes it run", "passes data only"} <= set(drawn.lines)
+    assert "solid arrow: makes it run, dotted arrow: passes data only" in mermaid_text(picture)
 
 
-def test_a_picture_without_edges_that_hand_on_data_only_needs_no_legend() -> None:
+def test_mermaid_without_arrows_that_hand_on_data_only_needs_no_legend() -> None:
     judgement = BinaryJudgementNode("Good?", (), ["input"], then={True: 1, False: 0})
     picture = DAGMetric("m", DAG(judgement)).picture()
-    assert "data only" not in picture.dot + picture.mermaid
+    assert "data only" not in picture.mermaid
 
 
 def test_the_design_says_when_there_is_no_threshold() -> None:
     metric = headings_metric()
     metric.threshold = None
-    assert read(draw(metric.spec())).title == "Headings (no threshold)"
+    assert read(draw(metric.spec())).title == "Headings no threshold · 3 nodes"
+    assert "of 10" in read(draw(metric.spec())).text
+    assert "✕ 0" not in read(draw(metric.spec())).text
 
 
 def test_an_edge_joins_every_reader_to_what_it_reads() -> None:
@@ -246,10 +260,10 @@ def test_long_criteria_are_wrapped_and_not_cut() -> None:
         LONG, evaluation_params=["input"], then={True: 10, False: 0}, name="Clear"
     )
     metric = DAGMetric("Notes", DAG(judgement))
-    drawn = read(draw(metric.spec()))
+    drawn = read(draw(metric.spec(), questions=True))
     assert LONG in drawn.nodes[drawn.find("Clear")]
-    assert max(map(len, drawn.lines)) <= 40
-    assert squeezed(LONG) in squeezed(mermaid_text(draw(metric.spec())))
+    assert max(map(len, drawn.lines)) <= 40  # the legend included
+    assert squeezed(LONG) in squeezed(mermaid_text(draw(metric.spec(), questions=True)))
 
 
 def test_a_design_for_review_shows_a_criterion_of_three_sentences_to_its_end() -> None:
@@ -257,7 +271,7 @@ def test_a_design_for_review_shows_a_criterion_of_three_sentences_to_its_end() -
     judgement = BinaryJudgementNode(
         criteria, evaluation_params=["input"], then={True: 10, False: 0}, name="Clear"
     )
-    picture = draw(DAGMetric("Notes", DAG(judgement)).spec())
+    picture = draw(DAGMetric("Notes", DAG(judgement)).spec(), questions=True)
     assert "made up." in read(picture).text
     assert "made up." in mermaid_text(picture)
 
@@ -271,38 +285,50 @@ def test_verdicts_stand_in_the_order_of_their_declaration(verdicts: tuple[str, .
     picture = draw(DAGMetric("Order", DAG(judgement)).spec())
     drawn = read(picture)
     assert drawn.leaving("Which one") == list(verdicts)
-    scores = [drawn.group(f"score {place} of") for place in range(len(verdicts))]
-    centres = [float(g.find(f"{SVG}ellipse").get("cx") or 0) for g in scores]  # type: ignore[union-attr]
+    scores = [drawn.group(f" {place} of") for place in range(len(verdicts))]
+    centres = [float(next(group.iter(f"{SVG}rect")).get("x") or 0) for group in scores]
     assert centres == sorted(centres)
     found = re.findall(r'-- "(.)" -->', picture.mermaid)
     assert found == list(verdicts)
 
 
-def test_the_path_is_marked_with_a_sign_and_says_what_was_answered() -> None:
+def taken(edge: ElementTree.Element) -> bool:
+    """Whether an edge is drawn as part of the path of a case."""
+    return "s-mark" in ElementTree.tostring(edge, encoding="unicode")
+
+
+def test_the_path_is_marked_and_says_what_was_answered() -> None:
     drawn = read(path_picture(headings_metric(), headings_judge))
-    assert drawn.title == "Headings: score 0.4, failed"
-    assert drawn.leaving("All there") == ["False", "✓ True"]
-    marked = [text for text in drawn.leaving("Heading order") if "✓" in text]
-    assert marked == ["✓ Two are out of order"]
-    assert "→ intro, body" in drawn.nodes[drawn.find("Summary headings")]
-    assert "→ True: I looked for three." in drawn.nodes[drawn.find("All there")]
-    assert "→ Two are out of order: I compared them." in drawn.text
+    assert drawn.title == "Headings passes at 0.8 · ✕ score 0.4, failed"
+    for name, answer in (("All there", "True"), ("Heading order", "Two are out of order")):
+        edges = drawn.arrows(drawn.find(name))
+        assert [" ".join(_lines(edge)) for edge in edges if taken(edge)] == [answer]
+    assert drawn.nodes[drawn.find("Summary headings")] == "Summary headings task intro, body"
+    order = drawn.nodes[drawn.find("Heading order")]
+    assert order.endswith("→ Two are out of order I compared them.")
+
+
+def test_a_failed_case_ends_at_a_score_that_says_so() -> None:
+    drawn = read(path_picture(headings_metric(), headings_judge))
+    end = drawn.group("4 of 10")
+    assert drawn.nodes[drawn.find("4 of 10")] == "✕ 4 of 10"
+    assert "f-fail-ground" in ElementTree.tostring(end, encoding="unicode")
+    assert "✓ 4" not in drawn.text
 
 
 def test_what_is_not_on_the_path_is_dashed() -> None:
     drawn = read(path_picture(headings_metric(), headings_judge, "empty"))
-    assert drawn.title == "Headings: score 0, failed"
+    assert drawn.title == "Headings passes at 0.8 · ✕ score 0, failed"
     names = ("Summary headings", "All there", "Heading order")
     assert [dashed(drawn.group(name)) for name in names] == [False, False, True]
-    assert "✓" not in " ".join(drawn.leaving("Heading order"))
+    assert not any(map(taken, drawn.arrows(drawn.find("Heading order"))))
 
 
 def test_the_path_is_marked_in_mermaid_too() -> None:
-    text = mermaid_text(path_picture(headings_metric(), headings_judge))
-    assert text.count("✓") == 2
-    assert "✓ True" in text
-    assert "✓ Two are out of order" in text
-    assert "→ True: I looked for three." in text
+    picture = path_picture(headings_metric(), headings_judge)
+    thick = re.findall(r'== "(.+)" ==>', picture.mermaid)
+    assert sorted(thick) == ["True", "Two are out of order"]
+    assert "→ True I looked for three." in mermaid_text(picture)
 
 
 def test_two_verdicts_that_lead_to_one_node_are_two_edges_of_which_one_is_marked() -> None:
@@ -312,7 +338,8 @@ def test_two_verdicts_that_lead_to_one_node_are_two_edges_of_which_one_is_marked
     )
     metric = DAGMetric("Joined", DAG(first))
     drawn = read(path_picture(metric, {"Long": False, "Rated": 7}))
-    assert drawn.leaving("Long") == ["True", "✓ False"]
+    assert drawn.leaving("Long") == ["True", "False"]
+    assert [taken(edge) for edge in drawn.arrows(drawn.find("Long"))] == [False, True]
     assert "→ 0.7" in drawn.nodes[drawn.find("Rated")]
 
 
@@ -320,25 +347,37 @@ def test_a_failed_case_says_where_and_why() -> None:
     judge: Mapping[str, Any] = {"Summary headings": "intro"}
     picture = path_picture(headings_metric(), judge)
     drawn = read(picture)
-    assert drawn.title == "Headings: provider_error at All there"
-    assert "✗ provider_error" in drawn.nodes[drawn.find("All there")]
-    assert "✗ provider_error" in mermaid_text(picture)
+    assert drawn.title == "Headings passes at 0.8 · ⊘ provider_error at All there"
+    assert "⊘ provider_error" in drawn.nodes[drawn.find("All there")]
+    assert "⊘ provider_error" in mermaid_text(picture)
 
 
-def test_counts_and_shares_stand_on_the_edges() -> None:
+def test_cases_and_failures_stand_in_the_nodes_that_they_came_by() -> None:
     outputs: list[str | None] = ["a text", "a text", "a text", "empty"]
     picture = counts_picture(headings_metric(), headings_judge, outputs)
     drawn = read(picture)
-    assert drawn.title == "Headings: 4 cases"
-    assert drawn.leaving("All there") == ["False 1x (25%)", "True 3x (75%)"]
-    assert drawn.leaving("Heading order") == [
-        "Yes 0x (0%)",
-        "Two are out of order 3x (100%)",
-        "All out of order 0x (0%)",
-    ]
-    assert "ran 4x" in drawn.nodes[drawn.find("All there")]
-    assert "ran 3x" in drawn.nodes[drawn.find("Heading order")]
-    assert "True 3x (75%)" in mermaid_text(picture)
+    assert drawn.title == "Headings passes at 0.8 · 4 cases, ✕ 4 failed, 100% of them"
+    assert drawn.nodes[drawn.find("All there")] == "All there judgement · 4 ✕ 4"
+    assert drawn.nodes[drawn.find("Heading order")] == "Heading order judgement · 3 ✕ 3"
+    ends = sorted(text for key, text in drawn.nodes.items() if key.startswith("l"))
+    assert ends == ["✓ 10 · 0", "✕ 0 · 1", "✕ 2 · 0", "✕ 4 · 3"]
+    assert drawn.leaving("All there") == ["False", "True"]  # a count is said once
+    assert "All there judgement · 4 ✕ 4" in mermaid_text(picture)
+    bars = [drawn.group(name).findall(f"{SVG}rect") for name in ("All there", "Heading order")]
+    assert [[bar.get("fill") for bar in found] for found in bars] == [["url(#dagengine-hatch)"]] * 2
+
+
+def test_answers_that_lead_to_one_node_say_how_many_cases_took_each() -> None:
+    last = BinaryJudgementNode("Good?", (), ["input"], then={True: 10, False: 0}, name="Last")
+    first = BinaryJudgementNode(
+        "Long?", (), ["actual_output"], then={True: last, False: last}, name="First"
+    )
+
+    def judge(question: Any) -> bool:
+        return question.name == "First" and "long" in question.messages[-1]["content"]
+
+    picture = counts_picture(DAGMetric("M", DAG(first)), judge, ["long", "short", "short"])
+    assert read(picture).leaving("First") == ["True 1 ✕ 1", "False 2 ✕ 2"]
 
 
 def test_cases_without_a_score_are_counted_in_the_title_and_at_their_node() -> None:
@@ -350,14 +389,15 @@ def test_cases_without_a_score_are_counted_in_the_title_and_at_their_node() -> N
 
     picture = counts_picture(headings_metric(), judge, ["a text", "odd", "odd"])
     drawn = read(picture)
-    assert drawn.title == "Headings: 3 cases, 2 without a score"
-    assert "ran 1x, failed 2x" in drawn.nodes[drawn.find("All there")]
+    cases = "3 cases, ✕ 1 failed, 33% of them, ⊘ 2 without a score"
+    assert drawn.title == f"Headings passes at 0.8 · {cases}"
+    assert "⊘ 2 without an answer" in drawn.nodes[drawn.find("All there")]
 
 
 def test_counts_of_no_cases_can_be_drawn() -> None:
     drawn = read(draw(headings_metric().spec(), rows=[]))
-    assert drawn.title == "Headings: 0 cases"
-    assert drawn.leaving("All there") == ["False 0x", "True 0x"]
+    assert drawn.title == "Headings passes at 0.8 · 0 cases"
+    assert drawn.nodes[drawn.find("All there")] == "All there judgement · 0"
 
 
 # -- nested metrics ------------------------------------------------------------------------
@@ -373,10 +413,20 @@ def nested_metric(inner: str = "Headings") -> DAGMetric:
 
 def test_a_nested_metric_is_drawn_in_a_frame_with_its_nodes() -> None:
     drawn = read(draw(nested_metric().spec()))
-    assert drawn.frames == ["Headings"]
+    assert drawn.frames == ["Headingsmetric, 3 nodes"]
     for words in ("Summary headings", "All there", "Heading order"):
         assert drawn.find(words)
     assert "Headings > " not in drawn.text
+
+
+def test_a_metric_is_entered_at_its_first_node() -> None:
+    picture = draw(nested_metric().spec())
+    drawn = read(picture)
+    ends = [end for start, end, words in drawn.edges if start == drawn.find("Is long")]
+    assert drawn.find("Summary headings") in ends
+    (frame,) = picture.model.frames
+    assert f'subgraph {frame.key}["Headings · metric, 3 nodes"]' in picture.mermaid
+    assert frame.key not in {end for _, end, _ in drawn.edges}
 
 
 def test_the_path_goes_on_inside_a_nested_metric() -> None:
@@ -384,9 +434,10 @@ def test_the_path_goes_on_inside_a_nested_metric() -> None:
         return True if question.name == "Is long" else headings_judge(question)
 
     drawn = read(path_picture(nested_metric(), judge))
-    assert drawn.leaving("Is long") == ["False", "✓ True"]
-    assert drawn.leaving("All there") == ["False", "✓ True"]
-    assert drawn.leaving("Heading order")[1] == "✓ Two are out of order"
+    names = {"Is long": "True", "All there": "True", "Heading order": "Two are out of order"}
+    for name, answer in names.items():
+        edges = drawn.arrows(drawn.find(name))
+        assert [" ".join(_lines(edge)) for edge in edges if taken(edge)] == [answer]
 
 
 def dashed(element: ElementTree.Element) -> bool:
@@ -401,7 +452,7 @@ def test_the_edge_into_a_nested_metric_is_drawn_as_taken_when_it_was(verdict: bo
     metric = nested_metric()
     for picture in (path_picture(metric, judge), counts_picture(metric, judge, ["a text"])):
         drawn = read(picture)
-        (edge,) = drawn.arrows(drawn.find("Headings metric"), drawn.find("Summary headings"))
+        (edge,) = drawn.arrows(drawn.find("Is long"), drawn.find("Summary headings"))
         assert dashed(edge) is not verdict
 
 
@@ -427,20 +478,23 @@ def squeezed(text: str) -> str:
 
 
 def mermaid_text(picture: Picture) -> str:
-    """The text a reader sees: labels of nodes and edges, decoded as Mermaid does."""
-    node = re.compile(r'  n\d+(?:\(\["|\{\{"|\[")([^"]*)(?:"\]\)|"\}\}|"\])')
-    edge = re.compile(r'  n\d+ (?:-- "([^"]*)" -->|-->|-\.->) n\d+')
+    """The text a reader sees: title and labels of nodes and edges, decoded as Mermaid does."""
+    name = r"[a-z]+\d*"
+    label = r'(?:\(\[|\{\{|\[\[|\[/|\[\(|\[|\()"([^"]*)"(?:\]\)|\}\}|\]\]|[/\\]\]|\)\]|\]|\))'
+    shown = [re.compile(rf" +(?:subgraph )?{name}{label}")]
+    shown.append(re.compile(rf"  {name} (?:(?:--|-\.|==) \"([^\"]*)\" )?(?:-->|-?\.->|==>) {name}"))
     seen: list[str] = []
-    first, *lines = picture.mermaid.splitlines()
-    assert first == "flowchart TD"
+    first, title, end, kind, *lines = picture.mermaid.splitlines()
+    assert [first, end, kind] == ["---", "---", "flowchart TD"]
+    seen.append(json.loads(title.removeprefix("title: ")))
     for line in lines:
-        if re.fullmatch(r"  style n\d+ \S+", line) or re.fullmatch(r"  (subgraph .*|end)", line):
+        if re.fullmatch(rf" +(style {name} \S+|end|classDef \w+ .+|class [\w,]+ \w+)", line):
             continue
-        found = node.fullmatch(line) or edge.fullmatch(line)
+        found = next((match for form in shown if (match := form.fullmatch(line))), None)
         assert found, f"Mermaid would not read {line!r}"
-        label = (found[1] or "").replace("<br/>", " ")
-        assert "<" not in label
-        seen.append(unescape(re.sub(r"#(\d+);|#(\w+);", _entity, label)))
+        text = (found[1] or "").replace("<br/>", " ")
+        assert "<" not in text
+        seen.append(unescape(re.sub(r"#(\d+);|#(\w+);", _entity, text)))
     return " ".join(" ".join(seen).split())
 
 
@@ -476,12 +530,12 @@ def in_criteria(text: str) -> Picture:
     judgement = BinaryJudgementNode(
         text, evaluation_params=["input", "actual_output"], then={True: 10, False: 0}, name="N"
     )
-    return draw(DAGMetric("M", DAG(judgement)).spec())
+    return draw(DAGMetric("M", DAG(judgement)).spec(), questions=True)
 
 
 def in_criteria_without_a_name(text: str) -> Picture:
     judgement = BinaryJudgementNode(text, evaluation_params=["input"], then={True: 10, False: 0})
-    return draw(DAGMetric("M", DAG(judgement)).spec())
+    return draw(DAGMetric("M", DAG(judgement)).spec(), questions=True)
 
 
 def in_verdict(text: str) -> Picture:
@@ -542,9 +596,8 @@ def test_backticks_in_a_criterion_cannot_close_the_fence_of_a_markdown_file(
     tmp_path: Path,
 ) -> None:
     text = Path(in_criteria("```\n# Not a heading\n```").save(tmp_path / "tree.md")).read_text()
-    assert text.startswith("```mermaid\nflowchart TD\n")
-    assert text.endswith("\n```\n")
-    assert text.count("```") == 2
+    assert text.startswith("```mermaid\n---\n")
+    assert re.findall("^```.*$", text, re.MULTILINE) == ["```mermaid", "```"]
 
 
 # -- the same each time --------------------------------------------------------------------
@@ -596,11 +649,11 @@ def sixty() -> DAGMetric:
     return DAGMetric("Sixty", DAG(TaskNode("List the facts", "Facts", [nodes[0]], ["input"])))
 
 
-def test_sixty_nodes_are_drawn() -> None:
-    picture = draw(sixty().spec())
+def test_sixty_nodes_are_drawn_on_wish() -> None:
+    picture = draw(sixty().spec(), whole=True)
     drawn = read(picture)
     for n in range(59):
-        assert drawn.find(f"Question {n} ")
+        assert f"Question {n} judgement" in drawn.nodes.values()
     assert len(drawn.nodes) == 60 + 60
     assert picture.layout("png").startswith(b"\x89PNG\r\n\x1a\n")
     assert "Question 58" in mermaid_text(picture)
@@ -613,7 +666,7 @@ def test_sixty_nodes_are_drawn() -> None:
         ("deep/er/tree.PNG", b"\x89PNG"),
         ("tree.pdf", b"%PDF"),
         ("tree.dot", b"digraph metric {"),
-        ("tree.mmd", b"flowchart TD\n"),
+        ("tree.mmd", b"---\ntitle: "),
         ("tree.md", b"```mermaid\n"),
     ],
 )
@@ -636,7 +689,7 @@ def test_a_graph_with_errors_is_not_drawn_and_one_with_warnings_is() -> None:
     with pytest.raises(GraphError, match="score-range"):
         draw(DAGMetric("M", DAG(judgement)).spec())
     judgement.then[True] = 1
-    assert read(draw(DAGMetric("M", DAG(judgement)).spec())).title == "M (passes at 0.5)"
+    assert read(draw(DAGMetric("M", DAG(judgement)).spec())).title == "M passes at 0.5 · 1 node"
 
 
 def test_a_graph_draws_itself(tmp_path: Path) -> None:

@@ -198,7 +198,8 @@ class MessageBatchServer(BatchServer):
         if self._expire(number) or self._lose(number, place):
             return {"type": "expired"}
         system = "".join(part["text"] for part in params.get("system", ()))
-        messages = [{"role": "system", "content": system}, *params["messages"]]
+        told = [{**message, "content": _text(message["content"])} for message in params["messages"]]
+        messages = [{"role": "system", "content": system}, *told]
         reply = self._answer({**params, "messages": messages})
         if reply.status >= 400:
             error = {"type": "invalid_request_error", "message": reply.content}
@@ -214,3 +215,10 @@ class MessageBatchServer(BatchServer):
             "usage": {"input_tokens": 7, "output_tokens": 3},
         }  # fmt: skip
         return {"type": "succeeded", "message": message}
+
+
+def _text(content: Any) -> str:
+    """The content of a message, which may come in parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,14 +15,19 @@ import dagengine.metrics
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.prompts.answer_types import VerdictList
+from dagengine.prompts.evidence import field_of
+from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question, schema_of
 from dagengine.test_case import (
     ArenaTestCase,
     ConversationalTestCase,
     LLMTestCase,
+    Span,
     TestCase,
     ToolCall,
     Turn,
+    has_field,
 )
 
 
@@ -55,6 +61,12 @@ FULL = LLMTestCase(
     retrieval_context=["Paris is the capital of France.", "The Seine flows through Paris."],
     tools_called=[ToolCall(name="search", input_parameters={"q": "France"}, output="Paris")],
     expected_tools=[ToolCall(name="search", input_parameters={"q": "France"}, output="Paris")],
+    spans=[
+        Span(span_id="a1", kind="tool", name="search", input={"q": "France"}, output="Paris"),
+        Span(span_id="b2", kind="tool", name="rivers", input={"of": "Paris"}, error="no answer"),
+        Span(span_id="d4", kind="tool", name="maps", input={"of": "Paris"}, output="a map"),
+        Span(span_id="c3", kind="tool", name="parks", input={"of": "Paris"}, error="no answer"),
+    ],
 )
 TALK = ConversationalTestCase(
     chatbot_role="a patient travel agent",
@@ -130,7 +142,7 @@ def case_for(metric: PrebuiltMetric) -> TestCase:
         for path in node.evaluation_params
     }
     for case in (FULL, TALK, ARENA):
-        if read <= set(type(case).model_fields):
+        if all(has_field(type(case), path) for path in read):
             return case
     raise AssertionError(f"no kind of test case has all of {sorted(read)}")
 
@@ -181,6 +193,26 @@ def _items(part: dict[str, Any], root: dict[str, Any], pick: int) -> Iterator[An
         if isinstance(item, dict) and "number" in item:
             item["number"] = place
         yield item
+
+
+def items_of(question: Question[Any]) -> list[str]:
+    """The texts that a question for a list of verdicts is about, in their order.
+
+    They are the pieces of the field that the step names, or the numbered pieces at the end.
+    """
+    assert issubclass(question.answer_type, VerdictList)
+    count = question.answer_type.count
+    step, evidence = parts_of(question.messages)
+    field = re.match(r"Judge each of the \d+ pieces of `([^`]*)`", step)
+    if field:
+        items = [piece for piece in evidence if field_of(piece.label) == field[1]]
+        labels = [f"{field[1]} ({place} of {count})" for place in range(1, count + 1)]
+    else:
+        items = evidence[-count:]
+        label = items[0].label.removesuffix(" 1")
+        labels = [f"{label} {place}" for place in range(1, count + 1)]
+    assert [piece.label for piece in items] == labels
+    return [piece.text for piece in items]
 
 
 def judge(pick: int, asked: list[str] | None = None) -> ScriptedJudge:

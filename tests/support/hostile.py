@@ -38,13 +38,14 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.prompts import Evidence, PromptTemplate
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import parted
 from dagengine.question import Question
 from dagengine.results import MetricResult
 from dagengine.test_case import (
     ArenaTestCase,
     ConversationalTestCase,
     LLMTestCase,
+    Span,
     TestCase,
     ToolCall,
     Turn,
@@ -67,7 +68,7 @@ TEXTS: dict[str, str] = {
     "control characters": "\x00 yes \x1b[2J\x07\x0b\x85\u2028",
     "blanks": " \t\n ",
 }
-_LENGTH = 200_000
+_LENGTH = 100_000
 # Each is slow, or fails, where some loop or pattern looks again at what it has seen.
 LONG: dict[str, str] = {
     name: (piece * (_LENGTH // len(piece) + 1))[:_LENGTH]
@@ -84,9 +85,12 @@ LONG: dict[str, str] = {
 
 
 @contextmanager
-def no_hanging(seconds: int = 100) -> Iterator[None]:
-    """A safety net: what looks again and again at a long text ends here, where signals exist."""
-    alarm = getattr(signal, "SIGALRM", None)
+def no_hanging(seconds: int = 25) -> Iterator[None]:
+    """A safety net: what looks again and again at a long text ends here, where signals exist.
+
+    The seconds are those of the processor at work here, so that a busy machine changes nothing.
+    """
+    alarm = getattr(signal, "SIGVTALRM", None)
     if alarm is None:
         yield
         return
@@ -95,11 +99,11 @@ def no_hanging(seconds: int = 100) -> Iterator[None]:
         raise TimeoutError(f"this has not ended for {seconds} seconds")
 
     before = signal.signal(alarm, stop)
-    signal.alarm(seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(alarm, before)
 
 
@@ -113,15 +117,23 @@ def mark(place: int) -> str:
     return f"@{place}@"
 
 
-def everywhere(hostile: str) -> Texts:
-    """The same text in every place, told apart by its end: equal questions are asked once."""
-    return lambda place: f"{hostile}\n{place}"
+def everywhere(*hostile: str, turned: int = 0) -> Texts:
+    """The same texts in every place, told apart by its end: equal questions are asked once.
+
+    Which of the texts comes first changes from place to place, and with `turned`.
+    """
+
+    def joined(place: int) -> str:
+        first = (place + turned) % len(hostile)
+        return "\n".join([*hostile[first:], *hostile[:first], str(place)])
+
+    return joined
 
 
 # Places: every text of a case is one of these, with a number that says which.
 
 SECRETS = range(100, 120)
-"""Places that no metric shows: names, comments, tags, metadata."""
+"""Places that no metric shows: names, comments, tags, metadata, ids of spans."""
 EXPECTED = range(50, 60)
 """Places that hold what should have come out: for those only who ask for it."""
 ENDS = ("END", "BEGIN")
@@ -137,6 +149,26 @@ def _tool(first: int, texts: Texts) -> ToolCall:
         input_parameters={"q": texts(first + 3), "nested": [{"deep": texts(first + 4)}]},
         output=texts(first + 5),
     )
+
+
+def _spans(texts: Texts) -> list[Span]:
+    """A tool that worked, a tool that failed, a retrieval; their ids are shown to nobody."""
+    shown: list[dict[str, Any]] = [
+        {"kind": "tool", "output": texts(202)},
+        {"kind": "tool", "error": texts(212)},
+        {"kind": "retriever", "documents": [texts(222)], "call_id": texts(118)},
+    ]
+    return [
+        Span(
+            span_id=texts(112 + number),
+            trace_id=texts(115),
+            parent_id=texts(116),
+            name=texts(200 + 10 * number),
+            input={"q": texts(201 + 10 * number)},
+            **more,
+        )
+        for number, more in enumerate(shown)
+    ]
 
 
 def _secrets(texts: Texts) -> dict[str, Any]:
@@ -157,6 +189,7 @@ def _single(texts: Texts) -> LLMTestCase:
         retrieval_context=[texts(5), texts(6)],
         tools_called=[_tool(10, texts)],
         expected_tools=[_tool(51, texts)],
+        spans=_spans(texts),
         **_secrets(texts),
     )
 
@@ -413,13 +446,16 @@ def instructions_and_evidence(question: Question[Any]) -> tuple[str, list[Eviden
     roles = [message["role"] for message in question.messages]
     if roles == ["system", "user", "assistant", "user"]:
         system, user, _, complaint = (message["content"] for message in question.messages)
-        return f"{system}\n{complaint}", unfenced(user)
+        evidence, step = parted(user)
+        return f"{system}\n{step}\n{complaint}", evidence
     *before, last = (message["content"] for message in question.messages)
     if roles == ["system", "user"] and last.startswith("<<<"):
-        return before[0], unfenced(last)
+        evidence, step = parted(last)
+        return f"{before[0]}\n{step}", evidence
     if roles == ["user"] and question.parser is None and "\n\n<<<" in last:
         head, _, _ = last.partition("\n\n<<<")
-        return head, unfenced(last[len(head) + 2 :])
+        evidence, step = parted(last[len(head) + 2 :])
+        return f"{head}\n{step}", evidence
     return "\n".join([*before, last]), []
 
 

@@ -8,3 +8,5 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(os.environ.get("DAGENGINE_SEEDS", ROOT.parent / "shared" / "seeds"))
 """The published documents whose snippets must run; a checkout need not have them."""
+TRACES = Path(os.environ.get("DAGENGINE_TRACES", ROOT.parent / "shared" / "data" / "traces"))
+"""Small traces of real instrumentations, and the case that each should give."""

@@ -31,6 +31,7 @@ from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question
 from dagengine.record import load_run
+from dagengine.report.page.drafts import drafts_of
 from dagengine.results import Attempt
 from dagengine.synthesis.pools import Context
 from dagengine.synthesis.quotas import Filling
@@ -308,6 +309,19 @@ def test_a_synthesis_leaves_a_record_of_every_draft(tmp_path: Path) -> None:
         json.loads(line) for line in (tmp_path / "run" / "goldens.jsonl").read_text().splitlines()
     ]
     assert [Golden(**line) for line in kept] == made
+    drafts = drafts_of(run)
+    assert drafts is not None
+    assert [draft.case for draft in drafts] == list(range(len(rows)))
+    assert [draft.text for draft in drafts if draft.cause is None] == [
+        golden.input for golden in made
+    ]
+    assert Counter(draft.cause for draft in drafts if draft.cause) == fell
+    for draft in drafts:
+        assert draft.text.endswith("?")
+        assert draft.source in rows[draft.case].case
+        assert bool(draft.answer and draft.sentences) == (draft.cause is None)
+    headline = f"{len(made)} goldens kept of {len(rows)} drafts"
+    assert headline in (tmp_path / "run" / "report.html").read_text()
     page = (tmp_path / "run" / "goldens.md").read_text()
     assert page == made.markdown()
     for golden in made:
@@ -318,6 +332,16 @@ def test_a_synthesis_leaves_a_record_of_every_draft(tmp_path: Path) -> None:
         json.loads(line) for line in (tmp_path / "run" / "cases.jsonl").read_text().splitlines()
     ]
     assert all(len(case["additional_metadata"]["passages"][0]["sha256"]) == 64 for case in asked)
+
+
+def test_a_damaged_record_of_drafts_is_told_with_its_line(tmp_path: Path) -> None:
+    synthesizer(out=tmp_path / "run").generate_goldens_from_contexts(
+        [["The house in Bern costs 400 francs."]], max_goldens_per_context=1
+    )
+    path = tmp_path / "run" / "drafts.jsonl"
+    path.write_bytes(b'{"case": "one"}\n' + path.read_bytes())
+    with pytest.raises(InputError, match=r"drafts\.jsonl line 1: not a draft"):
+        drafts_of(load_run(tmp_path / "run"))
 
 
 def test_a_page_to_review_shows_what_hides_and_keeps_each_text_to_its_line() -> None:
@@ -342,9 +366,16 @@ def test_near_duplicates_are_one_golden(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text("The house in Bern costs 400 francs.")
     made = Synthesizer(
-        model=ScriptedJudge(same, name="same"), evolution_config=NO_EVOLUTION
-    ).generate_goldens_from_docs([path], max_goldens_per_context=2)
+        model=ScriptedJudge(same, name="same"), evolution_config=NO_EVOLUTION,
+        out=tmp_path / "run",
+    ).generate_goldens_from_docs([path], max_goldens_per_context=2)  # fmt: skip
     assert len(made) == 1
+    kept, *dropped = drafts_of(load_run(tmp_path / "run")) or []
+    assert kept.cause is None
+    assert [(draft.cause, draft.repeats) for draft in dropped if draft.text] == [
+        ("near duplicate", kept.text)
+    ] * 2
+    assert [draft.cause for draft in dropped if not draft.text] == ["not written"]
     assert made.report.fell == {"near duplicate": 2}
     assert (made.report.unwritten, made.report.failed) == (1, {})
 
@@ -412,8 +443,9 @@ def listing(question: Question[Any]) -> Any:
     """Writes lists of different drafts about whatever it is asked."""
     text = evidence(question)
     if question.name == "Draft":
-        number = int(question.messages[0]["content"].split("Write ")[1].split()[0])
-        mark = re.sub(r"\W+", " ", text)[-60:]
+        number = int(question.messages[-1]["content"].split("Write ")[1].split()[0])
+        material = " ".join(shown.text for shown in unfenced(text))
+        mark = re.sub(r"\W+", " ", material)[-60:]
         return [f"Word{n} other{n * n} thing{n * 7} of {mark}" for n in range(number)]
     if question.name in ("Rewrite", "Evolve 1"):
         return unfenced(text)[0].text
@@ -716,7 +748,7 @@ def test_documents_without_a_text_end_with_the_cause_of_each(
     said = capsys.readouterr().out
     assert ended.value.exit_code == 3
     assert "empty.txt: the file is empty" in said
-    assert "scan.pdf: its 1 pages have no text" in said
+    assert "scan.pdf: its only page has no text" in said
     assert not (tmp_path / "g.jsonl").exists()
 
 
@@ -724,7 +756,7 @@ def test_styles_reach_the_judge() -> None:
     seen: list[str] = []
 
     def answer(question: Question[Any]) -> Any:
-        seen.append(question.messages[0]["content"])
+        seen.append(question.messages[-1]["content"])
         return listing(question)
 
     style = StylingConfig(scenario="a hurried nurse", input_format="one short line")

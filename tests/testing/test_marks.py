@@ -139,10 +139,10 @@ def test_a_mark_that_makes_no_sense_is_refused_before_anything_runs(
 
 
 def test_a_rule_says_what_votes_are_worth() -> None:
-    assert decided([False] * 4, Sprt()).said == "failed"
-    assert decided([False, True, True, True, True, True], Sprt()).said == "passed"
-    assert decided([False, False, True], Sprt()).said == "unsure"
-    assert decided([False, False, True], Curtailed()).said == "failed"
-    assert decided([False, True], Curtailed()).said == "unsure"
+    assert decided([False] * 4, Sprt()).decision == "failed"
+    assert decided([False, True, True, True, True, True], Sprt()).decision == "passed"
+    assert decided([False, False, True], Sprt()).decision == "unsure"
+    assert decided([False, False, True], Curtailed()).decision == "failed"
+    assert decided([False, True], Curtailed()).decision == "unsure"
     votes = decided([False, False, False, None], Sprt())
     assert votes.p == pytest.approx(64 / 65)

@@ -9,6 +9,7 @@ import pytest
 from evaluations import JUDGED, run
 
 from dagengine.record import load_run
+from dagengine.record.writer import sole_writer
 
 pytest_plugins = ["pytester"]
 # pytester forgets what a suite is the first to import, and numpy cannot be imported twice.
@@ -69,12 +70,25 @@ def test_a_session_is_compared_with_an_earlier_one_case_by_case(pytester: pytest
     assert other.code == 1
 
 
+def test_a_second_session_is_refused_the_folder_before_it_asks_anything(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(test_it="open('asked', 'w').close()\n" + SUITE)
+    with sole_writer(pytester.path / "runs"):
+        done = pytester.runpytest_inprocess("--evals-out=runs")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--evals-out: runs is being written by another run" in done.stderr.str()
+    assert not (pytester.path / "asked").exists()
+    assert "run folder: runs" in run(pytester, "--evals-out=runs").output
+    assert not (pytester.path / "runs" / ".writing").exists()
+
+
 def test_a_folder_without_a_run_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=SUITE)
     done = pytester.runpytest_inprocess("--evals-baseline=nowhere")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert "nowhere is not the folder of a run" in done.stderr.str()
     Path(pytester.path, "taken").write_text("a file")
-    left = run(pytester, "--evals-out=taken", "-k", "good")
-    assert left.code == 1
-    assert "error: cannot write taken" in left.output
+    left = pytester.runpytest_inprocess("--evals-out=taken")
+    assert left.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--evals-out: cannot write taken" in left.stderr.str()

@@ -257,3 +257,28 @@ def test_each(one):
         ("test_each[first]", "passed"), ("test_each[cases.jsonl line 2]", "failed"),
     ]  # fmt: skip
     assert "cases.jsonl line 2: the field 'input' is missing" in left.output
+
+
+def test_a_judge_that_has_to_be_asked_again_is_named_while_tests_wait(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagengine.testing.fixtures._LOOK", 0.01)
+    pytester.makepyfile(f"""{JUDGED}
+from dagengine.errors import ProviderError
+
+
+async def down_at_first(question):
+    asked.append(question)
+    if len(asked) == 1:
+        raise ProviderError("cannot connect to the server", transient=True, retry_after=0.5)
+    return {{"verdict": True, "reason": "so it seems"}}
+
+
+def test_waits():
+    assert_test(good, [metric(judge=ScriptedJudge(down_at_first))])
+""")
+    left = run(pytester)
+    assert left.code == 0, left.output
+    lines = [line for line in left.output.splitlines() if "dagengine still waits" in line]
+    assert len(lines) == 1  # once, and not at every look
+    assert lines[0].startswith("dagengine still waits for verdicts: 1 waits (no answer, next in ")

@@ -157,7 +157,7 @@ PARENT, SELF = (f"os.kill(os.{one}(), signal.SIGINT)" for one in ("getppid", "ge
 def test_after_an_interrupt_what_is_finished_is_reported(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, place: str, options: tuple[str, ...]
 ) -> None:
-    def wait_for(future: Future[Any]) -> None:
+    def wait_for(future: Future[Any], *_: Any) -> None:
         if not future.done():
             signal.raise_signal(signal.SIGINT)
 

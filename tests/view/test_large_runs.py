@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from browser import chromium, needs_chromium
@@ -20,9 +20,11 @@ from viewing import Viewing, viewing
 
 from dagengine import Limits, evaluate
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, RatingNode
+from dagengine.metrics.dag import DAG, CodeNode, RatingNode
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
+from dagengine.test_case import LLMTestCase
+from dagengine.view.asked import Asked, Chosen, LargeRun
 from dagengine.view.index import open_index
 
 SAID = but(("Kind", "question 1", "other"), ("Tone", "answer 1", "rude"), ("Tone", "answer 7", 5),
@@ -198,6 +200,31 @@ def test_indexes_of_runs_that_are_gone_are_removed(
         open_index(load_run(tmp_path / name)).close()
         shutil.rmtree(tmp_path / name)
     assert len(list((tmp_path / "cache" / "dagengine").iterdir())) == 1
+
+
+def test_a_run_of_more_metrics_than_a_number_of_sqlite_has_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    metrics = [
+        DAGMetric(
+            f"M{number}",
+            DAG(CodeNode(lambda text: len(text) > 4, evaluation_params=["input"],
+                         then={True: 10, False: 0}, name="long")),
+        )
+        for number in range(70)
+    ]  # fmt: skip
+    some = [LLMTestCase(input=text) for text in ("short", "long", "longer")]
+    evaluate(some, metrics, out=tmp_path / "run", show=False, page=False)
+    with closing(LargeRun(tmp_path / "run")) as run:
+        many = run.answer(Asked(ask="many"))
+        assert many["together"] == [{"metrics": list(range(70)), "cases": 1}]
+        assert (many["any"], many["missing"], many["passed"]) == (1, 0, 2)
+        named = [
+            [row["name"] for row in run.answer(Asked(ask="rows", chosen=chosen, stop=9))["rows"]]
+            for chosen in get_args(Chosen)[-3:]
+        ]
+    assert named == [["case 1"], [], ["case 0", "case 2"]]
 
 
 SOURCE: dict[str, Any] = {"ask": "rows", "filter": {"metric": 0}, "stop": 5}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import chromium, needs_chromium
-from runs import but, cases, record
+from runs import but, cases, record, support_metric
 from viewing import Viewing, viewing
 
 from dagengine.record.labels import LABELS
@@ -27,7 +27,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     given[2] = given[2].model_copy(update={"actual_output": MARKUP, "name": MARKUP})
     rude = but(("Tone", "answer 1", "rude"), ("Next step", "answer 3", False),
                ("Tone", "onerror", "rude"))  # fmt: skip
-    return [record(base / "old", over=given), record(base / "new", rude, over=given)]
+    runs = [record(base / "old", over=given), record(base / "new", rude, over=given)]
+    # A run of another metric on other cases, and a folder that is broken: both in one folder.
+    other = support_metric()
+    other.name = "Something else"
+    record(base / "more" / "foreign", over=cases(2, context=["other"]), metric=other)
+    (base / "more" / "broken").mkdir()
+    (base / "more" / "broken" / "run.json").write_text("{", encoding="utf-8")
+    return [*runs, base / "more"]
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +97,11 @@ def test_a_cell_of_the_matrix_leaves_its_cases(page: Any, server: Viewing) -> No
 def test_hostile_texts_are_shown_as_they_are(page: Any, server: Viewing) -> None:
     page.goto(f"{server.address}run/1/#v=diff&pair=2-2")
     shown(page, "onerror")
-    page.locator("summary").click()
+    page.locator("main summary").click()
     assert page.locator(".txt", has_text=MARKUP).count() == 2
     page.goto(f"{server.address}run/1/#v=label&who=Eve&queue=one&seed=2")
     page.wait_for_selector(".choice")
-    page.locator("summary").click()
+    page.locator("main summary").click()
     assert page.locator(".txt", has_text=MARKUP).count() == 1
     assert page.locator("img").count() == 0
     assert page.title() != "ran"
@@ -169,6 +176,7 @@ def test_every_screen_is_accessible(browser: Any, server: Viewing, theme: str, w
     context = browser.new_context(viewport=size, color_scheme=theme)
     page, found = context.new_page(), []
     for fragment, ready in (
+        ("v=runs", ".strips"), ("v=diff&old=old&new=foreign", ".history"),
         ("v=diff", ".matrix"), ("v=diff&pair=1-1", ".both"), ("v=label", "form"),
         ("v=label&who=Zoe&queue=random", ".choice"), ("v=label&who=Ana&queue=one&seed=1", "h1"),
     ):  # fmt: skip
@@ -198,3 +206,49 @@ def test_the_end_of_a_random_sample_tells_the_agreement_by_node(page: Any, serve
     page.goto(f"{server.address}run/1/#v=label&who=Cy&queue=one&seed=0&count=1&at=1")
     shown(page, "1 of 1 case labelled")
     assert page.locator("table.bynode").count() == 0
+
+
+def test_did_it_get_better_and_where_the_other_runs_are(page: Any, server: Viewing) -> None:
+    page.goto(server.address)
+    shown(page, "Something else: 100 % pass, first run of this data")
+    assert page.url.endswith("run/2/#v=runs")
+    rows = page.locator(".history tbody tr")
+    assert rows.count() == 4
+    page.locator(".history tbody tr", has_text="3 flips: 3 worse, 0 better").wait_for()
+    said = rows.all_inner_texts()
+    assert "foreign" in said[0]
+    assert "first run of this data" in said[0]
+    assert "⊘ Cannot be read:" in said[3]
+    assert page.locator(".strips svg").count() == 2
+    # Every other run is two keys away, those that can be compared first.
+    page.goto(f"{server.address}run/1/")
+    page.wait_for_selector("h1")
+    page.keyboard.press("r")
+    page.wait_for_selector(".menu a")
+    menu = page.locator(".menu").inner_text()
+    assert menu.index("= old") < menu.index("Other cases: open only") < menu.index("foreign")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run/0/")
+
+
+def test_runs_without_anything_in_common_lead_on(page: Any, server: Viewing) -> None:
+    page.goto(f"{server.address}run/1/#v=diff&old=old&new=foreign")
+    shown(page, "Nothing to compare: no metric in common")
+    page.get_by_role("button", name="All runs").click()
+    shown(page, "Something else: 100 % pass")
+    # By itself a run is compared with the last one that it can be compared with.
+    page.goto("about:blank")
+    page.goto(f"{server.address}run/1/#v=diff")
+    shown(page, "3 of 6 cases flipped: 3 worse, 0 better")
+    assert "question 1" in page.locator("tr[id^=change-]").first.inner_text()
+
+
+def test_both_walks_say_the_question_and_lead_to_the_next_flip(page: Any, server: Viewing) -> None:
+    page.goto(f"{server.address}run/1/#v=diff&pair=1-1")
+    shown(page, "ticket 1: 1.00 → 0.00")
+    assert "How does actual_output speak?" in page.locator("tr#first th").inner_text()
+    assert "first difference" in page.locator("tr#first th").inner_text()
+    assert "✓ → ✕" in page.locator("h1").inner_text()
+    page.keyboard.press("j")
+    page.locator("h1", has_text="ticket 1").wait_for(state="detached")
+    assert "pair=1-1" not in page.url

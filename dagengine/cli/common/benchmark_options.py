@@ -105,7 +105,8 @@ class BenchmarkOptions:
             metavar="FILE",
             help="Existing verdicts, instead of judge calls: a table with the columns `case` and "
             "`verdict` or `score` (optional: `run`, `node`, `judge` …), or a file from "
-            "`Observations.save`.",
+            "`Observations.save`. Without METRICS.py: of any judge, also results of promptfoo, "
+            "deepeval, inspect and MLflow.",
         ),
         Reads(),
     ] = None
@@ -132,6 +133,38 @@ class BenchmarkOptions:
             "corrects the judge's pass rate with them.",
         ),
     ] = False
+    label_scale: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW,HIGH",
+            help="The lowest and the highest label there can be, of labels that are numbers.",
+        ),
+    ] = None
+    need: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=NUMBER,…",
+            help="What the judge must meet to be used: agreement=80,kappa=0.4,flips=5 "
+            "(agreement and flips in per cent).",
+        ),
+    ] = None
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The metric in --verdicts, if there are several and no METRICS.py is given.",
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="From which score on a verdict passes, where --verdicts has scores and no "
+            "METRICS.py is given. Default: half-way.",
+        ),
+    ] = None
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all figures, not only the verdict.")
+    ] = False
     groups: Annotated[
         str | None,
         typer.Option(
@@ -147,8 +180,9 @@ class BenchmarkOptions:
         list[str] | None,
         typer.Option(
             metavar="MEASURE>NUMBER",
-            help="Exit with 1 if this condition holds. Repeatable. With --compare, it must hold "
-            "for the difference, with p < 0.05 after correction for all conditions.",
+            help="Exit with 1 if this condition holds; also verdict!=use. Repeatable. With "
+            "--compare, it must hold for the difference, with p < 0.05 after correction for all "
+            "conditions.",
         ),
     ] = None
     target: Annotated[

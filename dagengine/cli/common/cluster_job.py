@@ -52,12 +52,11 @@ class FileJob:
 
     def _judge(self) -> Any:
         """The judge of metrics that name none; None is the library's own default."""
-        from dagengine.loading import load_batch_judge, load_judge
+        from dagengine.loading import chosen_judge, load_batch_judge
 
         if self.batch:
             return load_batch_judge(self.judge, self.base_url, self.journal)
-        named = self.judge or self.base_url
-        return load_judge(self.judge, self.base_url) if named else None
+        return chosen_judge(self.judge, self.base_url)
 
     def absolute(self) -> FileJob:
         """The same for processes in other folders: every file by its absolute path."""

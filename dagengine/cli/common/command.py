@@ -137,9 +137,9 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
         else:
             function(options(**given))
 
-    typed = [one.replace(annotation=hints[one.name]) for one in parameters]
+    typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-    call.__annotations__ = {one.name: one.annotation for one in typed}
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     return call
 
 
@@ -166,7 +166,7 @@ def _labels(hints: Mapping[str, Any]) -> dict[str, str]:
     """What the caller types for a parameter: an option's name, an argument's placeholder."""
     labels: dict[str, str] = {}
     for name, hint in hints.items():
-        info = next((one for one in _metadata(hint) if isinstance(one, ParameterInfo)), None)
+        info = next((mark for mark in _metadata(hint) if isinstance(mark, ParameterInfo)), None)
         argument = isinstance(info, ArgumentInfo) and info.metavar
         labels[name] = argument or f"--{name.replace('_', '-')}"
     return labels

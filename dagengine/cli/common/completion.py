@@ -16,7 +16,7 @@ def judge_names(incomplete: str) -> list[str]:
     from dagengine.judges.resolve import PROVIDERS
 
     provider, slash, _ = incomplete.partition("/")
-    models = {one.id: [model.id for model in one.models] for one in providers}
+    models = {entry.id: [model.id for model in entry.models] for entry in providers}
     if slash:
         names = [f"{provider}/{model}" for model in models.get(provider, ())]
     else:

@@ -61,10 +61,14 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
         for name, mark in marks.items()
         for path in _paths(mark, given.get(name), given)
     ]
-    for one, other in itertools.combinations(files, 2):
-        writes = isinstance(one.mark, Writes) or isinstance(other.mark, Writes)
-        if writes and (one.option, one.mark) != (other.option, other.mark) and _same(one, other):
-            raise InputError(_clash(one, other))
+    for first, second in itertools.combinations(files, 2):
+        writes = isinstance(first.mark, Writes) or isinstance(second.mark, Writes)
+        if (
+            writes
+            and (first.option, first.mark) != (second.option, second.mark)
+            and _same(first, second)
+        ):
+            raise InputError(_clash(first, second))
     for file in files:
         if isinstance(file.mark, Writes) and not file.mark.opened:
             require_writable(file.path)

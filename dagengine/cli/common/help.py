@@ -10,12 +10,12 @@ from typing import Any
 
 _COMMANDS = {
     "Judge cases": ("run", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff", "explain"),
+    "Look at results": ("show", "view", "diff", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
     "Know and set the judge": ("judge", "benchmark", "store"),
 }
 _OPTIONS = {
-    "Cases": ("data", "mapped", "delimiter", "app", "app_in_flight", "verdicts", "scale"),
+    "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
     "Judge": ("judge", "base_url", "max_tokens", "batch", "store", "replay", "probabilities"),
     "Repetitions": (
         "times", "orders", "temperatures", "seeds", "paraphrases", "swap", "second_answers",
@@ -25,7 +25,9 @@ _OPTIONS = {
         "tokens_per_minute", "call_timeout", "case_timeout",
     ),
     "Labels and groups": ("labels", "labels_random", "groups"),
-    "Output": ("out", "results", "case", "texts", "page", "redact", "junit", "trace", "target"),
+    "Output": (
+        "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
+    ),
     "Exit code": ("fail_if", "assert_pass", "check", "compare"),
     "Several machines": ("processes", "cluster", "workers", "shard"),
 }  # fmt: skip
@@ -54,6 +56,7 @@ _EXAMPLES = {
         "dagengine diff out/old out/new",
         "dagengine diff out/old out/new --fail-if 'worse>0'",
     ),
+    "dagengine send": ("dagengine send out --to phoenix=http://localhost:6006",),
     "dagengine explain": (
         "dagengine explain provider_error",
         "dagengine explain verdict-missing never-runs",
@@ -110,23 +113,35 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
             formatter.write_text(" ".join(paragraph.split()))
     names = getattr(command, "commands", {})
     commands = {
-        name: " ".join((one.help or "").split("\n\n")[0].split())
-        for name, one in names.items()
-        if not one.hidden
+        name: " ".join((part.help or "").split("\n\n")[0].split())
+        for name, part in names.items()
+        if not part.hidden
     }
     _write_groups(formatter, _COMMANDS if "run" in commands and len(commands) > 4 else {},
                   commands, "Commands")  # fmt: skip
     arguments: list[tuple[str, str]] = []
     options: dict[str, tuple[str, str]] = {}
-    for one in command.get_params(context):
-        label, text = one.get_help_record(context) or ("", "")
-        if label and one.param_type_name == "argument":
+    for part in command.get_params(context):
+        record = part.get_help_record(context)
+        if record is None:  # it is hidden
+            continue
+        label, text = record
+        if part.param_type_name == "argument":
             arguments.append((label.partition(" <")[0], text))
-        elif label:
-            options[str(one.name)] = (label.replace("<int range>", "<int>"), text)
+        else:
+            options[str(part.name)] = (label.replace("<int range>", "<int>"), text)
     _write_rows(formatter, "Arguments", arguments)
     _write_groups(formatter, _OPTIONS if len(options) > _MANY else {}, options, "Options")
-    _write_examples(formatter, command.epilog or "")
+    title, *lines = (command.epilog or "").split("\n\n")
+    if not lines:
+        return
+    formatter.write(f"\n{title}\n")
+    for line in lines:
+        words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line.strip("`"))  # an option with its value
+        parts = textwrap.wrap(
+            words, formatter.width - 8, break_long_words=False, break_on_hyphens=False
+        )
+        formatter.write("  " + " \\\n      ".join(parts).replace("\0", " ") + "\n")
 
 
 def plain_usage(pieces: Iterable[str]) -> list[str]:
@@ -156,17 +171,3 @@ def _write_rows(formatter: Any, title: str, rows: Iterable[tuple[str, str]]) -> 
     if listed:
         with formatter.section(title):
             formatter.write_dl(listed, col_max=_COLUMN)
-
-
-def _write_examples(formatter: Any, epilog: str) -> None:
-    """Write examples so that they can be pasted: a long one goes on behind a backslash."""
-    title, *lines = epilog.split("\n\n")
-    if not lines:
-        return
-    formatter.write(f"\n{title}\n")
-    for line in lines:
-        words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line.strip("`"))  # an option with its value
-        parts = textwrap.wrap(
-            words, formatter.width - 8, break_long_words=False, break_on_hyphens=False
-        )
-        formatter.write("  " + " \\\n      ".join(parts).replace("\0", " ") + "\n")

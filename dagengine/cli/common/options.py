@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_IN_FLIGHT = 64
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 EXIT_UNDECIDED = EXIT_NO_SCORE
+_TRACES = "otel"
 
 Metrics = Annotated[
     str,
@@ -32,10 +33,10 @@ Metrics = Annotated[
     Reads(),
 ]
 Data = Annotated[
-    Path,
+    list[Path],
     typer.Option(
         help="Test cases: a .jsonl, .json, .csv, .tsv or .parquet file. Columns have the names of "
-        "the fields of a test case."
+        "the fields of a test case. Repeatable for files of traces (`--map otel`)."
     ),
     Reads(),
 ]
@@ -45,7 +46,15 @@ Mapped = Annotated[
         "--map",
         metavar="COLUMN=FIELD|TOOL",
         help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo` and "
-        "`openai` map the columns of that tool's files. Repeatable.",
+        "`openai` map the columns of that tool's files, `otel` reads traces. Repeatable.",
+    ),
+]
+UnitOfTraces = Annotated[
+    str,
+    typer.Option(
+        "--unit",
+        metavar="trace|session|span:KIND",
+        help="With --map otel: what one case is. A session is a conversation of its traces.",
     ),
 ]
 Delimiters = Annotated[
@@ -54,6 +63,15 @@ Delimiters = Annotated[
         "--delimiter",
         metavar="COLUMN=TEXT",
         help="The separator of the items in a column of lists; the default is JSON. Repeatable.",
+    ),
+]
+Destinations = Annotated[
+    list[str],
+    typer.Option(
+        "--to",
+        metavar="KIND[=URL]",
+        help="Write the scores to where the traces are: otlp, phoenix, langfuse, mlflow or opik, "
+        "with an address if it is not the usual one. Keys come from the environment. Repeatable.",
     ),
 ]
 JudgeName = Annotated[
@@ -115,28 +133,42 @@ PriceOf = Annotated[
 
 
 def cases_of(
-    data: Path,
+    data: Path | Sequence[Path],
     mapped: Sequence[str] | None,
     delimiter: Sequence[str] | None,
     *,
     goldens: bool = False,
+    unit: str = "trace",
 ) -> Cases:
-    """The cases of `--data`, read with `--map` and `--delimiter`."""
+    """The cases of `--data`, read with `--map`, `--delimiter` and `--unit`."""
     from dagengine.data.cases import read_cases
     from dagengine.data.presets import PRESETS
+    from dagengine.traces import read_traces
+
+    files = [data] if isinstance(data, Path) else list(data)
+    if list(mapped or ()) == [_TRACES]:
+        if delimiter or goldens:
+            raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
+        return read_traces(*files, unit=unit)
+    if len(files) > 1 or unit != "trace":
+        raise typer.BadParameter(
+            f"several --data files, and --unit, are for traces: use --map {_TRACES}"
+        )
 
     columns, delimiters = pairs("--map", columns_in(mapped)), pairs("--delimiter", delimiter)
     tools = [text for text in mapped or () if "=" not in text]
+    if _TRACES in tools:
+        raise typer.BadParameter(f"--map {_TRACES} has no columns: use no other --map with it")
     unknown = [text for text in tools if text not in PRESETS]
     if unknown:
-        known = ", ".join(PRESETS)
+        presets = ", ".join((*PRESETS, _TRACES))
         raise typer.BadParameter(
-            f"--map {unknown[0]!r}: write COLUMN=FIELD, or the name of a tool ({known})"
+            f"--map {unknown[0]!r}: write COLUMN=FIELD, or the name of a tool ({presets})"
         )
     if len(tools) > 1:
         raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
     preset = tools[0] if tools else None
-    return read_cases(data, map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
+    return read_cases(files[0], map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
 
 
 def columns_in(mapped: Sequence[str] | None) -> list[str]:
@@ -158,11 +190,11 @@ def go_on(store: Path | None) -> str:
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
     """`COLUMN=VALUE` of a repeatable option."""
-    found = [text.rpartition("=") for text in given or ()]
-    for column, _, value in found:
+    parts = [text.rpartition("=") for text in given or ()]
+    for column, _, value in parts:
         if not column:
             raise typer.BadParameter(f"{option} {value!r}: write COLUMN=…")
-    return {column: value for column, _, value in found}
+    return {column: value for column, _, value in parts}
 
 
 def in_flight(number: int | None, judge: str | None, base_url: str | None) -> int:

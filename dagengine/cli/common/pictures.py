@@ -12,7 +12,7 @@ from dagengine.cli.common.files import named
 from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
 from dagengine.regular_files import require_regular
-from dagengine.report.render import Picture, draw
+from dagengine.report.pictures.drawing import Picture, draw
 
 if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
@@ -23,13 +23,13 @@ _LONGEST = 100  # bytes of a stem; file systems take 255 in a whole name
 
 def stems(metrics: Sequence[MetricSpec]) -> list[str]:
     """Parts of file names, one per metric, all different."""
-    found: list[str] = []
+    names: list[str] = []
     for metric in metrics:
         stem = re.sub(r"\W+", "-", metric.name.lower()).strip("-") or "metric"
         stem = stem.encode()[:_LONGEST].decode(errors="ignore")
-        count = next(n for n in itertools.count(1) if _numbered(stem, n) not in found)
-        found.append(_numbered(stem, count))
-    return found
+        count = next(n for n in itertools.count(1) if _numbered(stem, n) not in names)
+        names.append(_numbered(stem, count))
+    return names
 
 
 def _numbered(stem: str, number: int) -> str:
@@ -54,9 +54,9 @@ def draw_views(specs: Sequence[MetricSpec], tally: Tally, folder: Path) -> None:
 def _views(spec: MetricSpec, tally: Tally) -> Iterator[tuple[str, Picture]]:
     """The three pictures of one metric: its tree, one case's path, and the edges' counts."""
     yield "tree", draw(spec)
-    found = tally.metrics.get(spec.name)
-    if found is not None and found.shown is not None:
-        case, result = found.shown
+    summary = tally.metrics.get(spec.name)
+    if summary is not None and summary.shown is not None:
+        case, result = summary.shown
         yield "path", draw(spec, result=result, case=case)
     yield "counts", draw(spec, rows=tally)
 

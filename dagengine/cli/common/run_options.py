@@ -14,6 +14,7 @@ from dagengine.cli.common.options import (
     BaseUrl,
     Data,
     Delimiters,
+    Destinations,
     JudgeName,
     Mapped,
     MaxCalls,
@@ -23,6 +24,7 @@ from dagengine.cli.common.options import (
     MoneyLimit,
     PriceOf,
     StorePath,
+    UnitOfTraces,
     in_flight,
     prices,
 )
@@ -82,6 +84,7 @@ class RunOptions:
     ] = None
     mapped: Mapped = None
     delimiter: Delimiters = None
+    unit: UnitOfTraces = "trace"
     app: Annotated[
         str | None,
         typer.Option(
@@ -154,6 +157,7 @@ class RunOptions:
     trace: Annotated[
         bool, typer.Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
     ] = False
+    to: Destinations | None = None
     shard: Annotated[
         str | None,
         typer.Option(
@@ -186,9 +190,10 @@ class RunOptions:
         """The settings that the record keeps, beside the data and the limits."""
         names = (
             "metrics", "app", "judge", "base_url", "batch", "replay",
-            "shard", "processes", "cluster", "workers",
+            "shard", "processes", "cluster", "workers", "unit",
         )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        settings = {name: getattr(self, name) for name in names}
+        return {**settings, "unit": None if self.unit == "trace" else self.unit}
 
     @property
     def journal(self) -> Path | None:

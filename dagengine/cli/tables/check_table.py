@@ -77,7 +77,14 @@ def lines(checkup: Checkup) -> Iterator[Line]:
     yield from _connection(checkup.connection)
     if checkup.connection.problem is not None:
         return
-    yield from _server(checkup)
+    facts = checkup.facts
+    yield "server", "ok" if facts.server else "-", facts.server or "it does not say what it is"
+    if facts.window is None:
+        yield "window", "-", "the server does not say how many tokens it reads"
+    else:
+        yield "window", "ok", f"{facts.window:,} tokens for a prompt and its answer"
+    if facts.places is not None:
+        yield "places", "ok", f"{counted(facts.places, 'call')} at a time"
     yield from _part("schema", checkup.structure, _structure)
     yield from _part("thinking", checkup.thinking, _thinking)
     yield from _part("probability", checkup.probabilities, _probabilities)
@@ -145,17 +152,6 @@ def _connection(connection: Connection) -> Iterator[Line]:
         near = did_you_mean(connection.model, models)
         text = f"{connection.model} is not listed, but something answers. {named(models)}; {near}"
         yield "model", "warning", text.rstrip("; ")
-
-
-def _server(checkup: Checkup) -> Iterator[Line]:
-    facts = checkup.facts
-    yield "server", "ok" if facts.server else "-", facts.server or "it does not say what it is"
-    if facts.window is None:
-        yield "window", "-", "the server does not say how many tokens it reads"
-    else:
-        yield "window", "ok", f"{facts.window:,} tokens for a prompt and its answer"
-    if facts.places is not None:
-        yield "places", "ok", f"{counted(facts.places, 'call')} at a time"
 
 
 def _structure(found: Structure) -> Iterator[tuple[Status, str]]:

@@ -28,7 +28,13 @@ def print_changes(report: Mapping[str, Any], limit: int, console: Any = None) ->
     for metric in report["metrics"]:
         _print_metric(out, metric, limit, several=len(report["metrics"]) > 1)
     if report["agrees"]:
-        _say(out, _spent(report))
+        spent = []
+        for name, form in (("seconds", "{:.3g} s"), ("cost", "${:.4f}"), ("calls", "{} calls")):
+            old, new = (report[side][name] for side in ("old", "new"))
+            if old is not None and new is not None and old != new:
+                spent.append(f"{form.format(old)} → {form.format(new)}")
+        only = f"differs: only time and cost: {', '.join(spent)}"
+        _say(out, only if spent else "nothing differs")
 
 
 def _say(out: Any, line: str, style: str = "") -> None:
@@ -48,10 +54,6 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"new metric: {name}"
     for name in report["removed_metrics"]:
         yield f"removed metric: {name}"
-    yield from _on_cases(report)
-
-
-def _on_cases(report: Mapping[str, Any]) -> Iterator[str]:
     cases = report["cases"]
     for kind, what in (("new", "new cases"), ("missing", "removed cases")):
         if cases[kind]:
@@ -64,39 +66,25 @@ def _on_cases(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"{cases['changed']:,} cases have the same name or input, but different content"
 
 
-def _spent(report: Mapping[str, Any]) -> str:
-    parts = []
-    for name, form in (("seconds", "{:.3g} s"), ("cost", "${:.4f}"), ("calls", "{} calls")):
-        old, new = (report[side][name] for side in ("old", "new"))
-        if old is not None and new is not None and old != new:
-            parts.append(f"{form.format(old)} → {form.format(new)}")
-    return f"differs: only time and cost: {', '.join(parts)}" if parts else "nothing differs"
-
-
 def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:
     out.print()
     title = f"{metric['metric']}: " if several else ""
     _say(out, title + headline(metric), "bold")
-    out.print(_grid([*_lines(metric), *(("changed", _tree_change(c)) for c in metric["tree"])]))
-    if metric["flips"]:
-        out.print(_matrix(metric["nodes"]))
-    shown = sorted(metric["changes"], key=lambda one: _KINDS.index(one["kind"]))
-    shown = [one for one in shown if one["kind"] not in ("score", "path")] or shown
-    if shown:
-        out.print(_cases(shown[:limit]))
-    if len(shown) > limit:
-        _say(out, f"{len(shown) - limit:,} more: --limit {len(shown)}, or --format json")
-
-
-def _grid(lines: Sequence[tuple[str, str]]) -> Any:
-    """Lines with their names before them."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
-    for name, line in lines:
+    for name, line in [*_lines(metric), *(("changed", _tree_change(c)) for c in metric["tree"])]:
         table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))
-    return table
+    out.print(table)
+    if metric["flips"]:
+        out.print(_matrix(metric["nodes"]))
+    shown = sorted(metric["changes"], key=lambda change: _KINDS.index(change["kind"]))
+    shown = [change for change in shown if change["kind"] not in ("score", "path")] or shown
+    if shown:
+        out.print(_cases(shown[:limit]))
+    if len(shown) > limit:
+        _say(out, f"{len(shown) - limit:,} more: --limit {len(shown)}, or --format json")
 
 
 def headline(metric: Mapping[str, Any]) -> str:
@@ -114,30 +102,31 @@ def headline(metric: Mapping[str, Any]) -> str:
 
 
 def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "result", _result(metric)
-    if metric["flips"]:
-        yield "where", ", ".join(_where(metric))
-        causes = [f"{metric['causes'][name]:,} {what}" for name, what in _CAUSES.items()]
-        yield "cause", ", ".join(causes)
-    rest = _rest(metric)
-    if rest:
-        yield "besides", ", ".join(rest)
-    if metric["noise"]:
-        yield "noise", noise_said(metric)
-    elif metric["noise_missing"]:
-        yield "noise", f"unknown: {metric['noise_missing']}"
-
-
-def _result(metric: Mapping[str, Any]) -> str:
     passed, means = metric["passed"], metric["mean"]
     parts = [] if metric["threshold"] == [None, None] else [f"{passed[0]:,} → {passed[1]:,} passed"]
     parts.append(f"mean {_mean(means[0])} → {_mean(means[1])}")
     if test := metric["test"]:
-        chance = "could be chance" if test["chance"] else "more than chance"
-        parts.append(f"{chance} (paired, {test['test']}, p = {test['p']:.2g})")
+        parts += test["words"]
     elif metric["test_missing"]:
         parts.append(f"no paired test: {metric['test_missing']}")
-    return " · ".join(parts)
+    yield "result", " · ".join(parts)
+    if metric["flips"]:
+        yield "where", ", ".join(_where(metric))
+        causes = [f"{metric['causes'][name]:,} {what}" for name, what in _CAUSES.items()]
+        yield "cause", ", ".join(causes)
+    words = {
+        "lost": "lost their score",
+        "gained": "now have a score",
+        "other_score": "have a different score, but the same result",
+        "other_path": "took a different path to the same result",
+    }
+    rest = [f"{metric[name]:,} {what}" for name, what in words.items() if metric[name]]
+    if rest:
+        yield "besides", ", ".join(rest)
+    if metric["noise"]:
+        yield "noise", metric["noise"]["words"]
+    elif metric["noise_missing"]:
+        yield "noise", f"unknown: {metric['noise_missing']}"
 
 
 def _mean(value: float | None) -> str:
@@ -145,34 +134,10 @@ def _mean(value: float | None) -> str:
 
 
 def _where(metric: Mapping[str, Any]) -> Iterator[str]:
-    counts = {one["node"]: sum(one[cause] for cause in _CAUSES) for one in metric["nodes"]}
+    counts = {node["node"]: sum(node[cause] for cause in _CAUSES) for node in metric["nodes"]}
     ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
     for name in ranked:
         yield f"{counts[name]:,} first differ at {name or 'the settings'}"
-
-
-def _rest(metric: Mapping[str, Any]) -> list[str]:
-    words = {
-        "lost": "lost their score",
-        "gained": "now have a score",
-        "other_score": "have a different score, but the same result",
-        "other_path": "took a different path to the same result",
-    }
-    return [f"{metric[name]:,} {what}" for name, what in words.items() if metric[name]]
-
-
-def noise_said(metric: Mapping[str, Any]) -> str:
-    """What the card says about the flips."""
-    found, flips = metric["noise"], metric["flips"]
-    bounds = f"{found['low']:,} to {found['high']:,} of {found['cases']:,}"
-    rate = f"the card: {100 * found['rate']:.1f} % of cases flip, {bounds}"
-    stale = f"; {found['stale']}" if found["stale"] else ""
-    if flips > found["high"]:
-        many = f"{flips:,} flips are more than the noise of the judge explains"
-        return f"{many} ({rate}{stale})"
-    return (
-        f"the noise of the judge explains {found['of_flips']:,} of {flips:,} flips ({rate}{stale})"
-    )
 
 
 def _matrix(nodes: Sequence[Mapping[str, Any]]) -> Any:
@@ -183,9 +148,9 @@ def _matrix(nodes: Sequence[Mapping[str, Any]]) -> Any:
     table.add_column("node", overflow="fold", max_width=40)
     for cause in ("definition", "evidence", "judge", "same question"):
         table.add_column(cause, justify="right", no_wrap=True)
-    for one in nodes:
-        counts = [f"{one[cause]:,}" if one[cause] else "·" for cause in _CAUSES]
-        table.add_row(Text(one_line(one["node"] or "(settings)", _NAME)), *counts)
+    for node in nodes:
+        counts = [f"{node[cause]:,}" if node[cause] else "·" for cause in _CAUSES]
+        table.add_row(Text(one_line(node["node"] or "(settings)", _NAME)), *counts)
     return table
 
 
@@ -207,21 +172,21 @@ def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("first difference", overflow="fold", ratio=1)
     table.add_column("cause", overflow="fold", ratio=1)
-    for one in changes:
-        old, new = (SIGNS[state] for state in one["state"])
-        scores = " → ".join(_mean(score) for score in one["score"])
-        answers = " → ".join(one["answer"])
-        where = f"{one['node'] or 'settings'}: {answers}"
+    for change in changes:
+        old, new = (SIGNS[state] for state in change["state"])
+        scores = " → ".join(_mean(score) for score in change["score"])
+        answers = " → ".join(change["answer"])
+        where = f"{change['node'] or 'settings'}: {answers}"
         table.add_row(
-            f"{old}→{new}", Text(one_line(one["case"], _NAME)), scores,
-            Text(one_line(where, _NAME)), Text(one_line(cause_said(one), _NAME)),
+            f"{old}→{new}", Text(one_line(change["case"], _NAME)), scores,
+            Text(one_line(where, _NAME)), Text(one_line(cause_said(change), _NAME)),
         )  # fmt: skip
     return table
 
 
-def cause_said(one: Mapping[str, Any]) -> str:
+def cause_said(change: Mapping[str, Any]) -> str:
     """The cause of a change in words."""
-    said = _CAUSES[one["cause"]]
-    if one["kind"] == "lost" and one["cause"] == "same":
-        said = "no answer this time"
-    return f"{said}: {one['detail']}" if one["detail"] else said
+    cause = _CAUSES[change["cause"]]
+    if change["kind"] == "lost" and change["cause"] == "same":
+        cause = "no answer this time"
+    return f"{cause}: {change['detail']}" if change["detail"] else cause

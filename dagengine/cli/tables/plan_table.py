@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_NO_PRICE = "price unknown: --price IN,OUT"
+_NO_PRICE = "unknown: --price IN,OUT"
 _UNKNOWN_TIME = "not known, `dagengine judge check` measures the speed of a server of your own"
 # From here on counts and rough counts are rounded; longer paths are cut in the middle.
 _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
@@ -86,12 +86,15 @@ def sampling_note(estimate: Estimate) -> str:
 def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
     """What an estimate rests on, in words."""
     verdicts = "as frequent as in the earlier run" if budget.learnt else "equally likely"
+    stored = []
+    if budget.answered is not None:
+        stored = [f"The store answers {budget.answered:,} of these questions without a call."]
     hold = "Least and most hold if every metric gets a score; "
     return [
         "Retries come on top." if estimate.sampled else f"{hold}retries come on top.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
         _pace(budget),
-        *([] if budget.answered is None else [_answered(budget.answered)]),
+        *stored,
     ]
 
 
@@ -99,14 +102,10 @@ def _pace(budget: Assumptions) -> str:
     """Where the time comes from."""
     speeds = budget.speeds
     if speeds is None:
-        known = budget.latency is not None
-        return f"A call takes {budget.latency:g} s." if known else f"Time: {_UNKNOWN_TIME}."
+        configured = budget.latency is not None
+        return f"A call takes {budget.latency:g} s." if configured else f"Time: {_UNKNOWN_TIME}."
     read = "" if speeds.read is None else f"{speeds.read:g} tokens/s read and "
     return f"Time: at {read}{speeds.write:g} tokens/s written, as `judge check` measured."
-
-
-def _answered(count: int) -> str:
-    return f"The store answers {count:,} of these questions without a call."
 
 
 def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
@@ -144,7 +143,20 @@ def print_estimate(
     out.print(_questions(estimate))
     for line in _worst(estimate):
         out.print(Padding(line, (0, 0, 0, 1)))
-    out.print(_totals(estimate, budget))
+
+    table = _grid("judge", "likely calls", "tokens in", "from caches", "out", "US dollars")
+    for name, judge, money in judge_costs(estimate, budget):
+        paid = _NO_PRICE if money is None else _dollars(money)
+        counts = judge.input_tokens, judge.output_tokens
+        least = cost(name, *counts, budget.prices, judge.cached_tokens)
+        if money is not None and least is not None and _dollars(least) != paid:
+            paid = f"{_dollars(least)} to {paid}"
+        tokens = [
+            _number(count, _ROUGH)
+            for count in (judge.input_tokens, judge.cached_tokens, judge.output_tokens)
+        ]
+        table.add_row(Text(plain(name)), _number(judge.calls), *tokens, paid)
+    out.print(table)
     out.print(Padding(_time(estimate, budget), (0, 0, 0, 1)))
     for note in [*_notes(estimate), *assumptions(estimate, budget), *more]:
         out.print(Padding(Text(plain(note), style="dim"), (0, 0, 0, 1)))
@@ -168,20 +180,21 @@ def _questions(estimate: Estimate) -> Table:
     columns = ("per\ncase", "\nleast", "\nlikely", "\nmost", "\nequal", "tokens\nin", "\nout")
     table = _grid(f"\n{_counted(estimate.cases, 'case')}", *columns)
     for metric in estimate.metrics:
+        least, most = _number(metric.case.least), _number(metric.case.most)
         table.add_row(
             Text(plain(_headline(metric, estimate.cases))),
-            _a_case(metric.case),
+            least if least == most else f"{least}\N{EN DASH}{most}",
             *_span(metric.asked),
             "",
             *_tokens(metric.nodes),
             style="bold",
         )
         for node in metric.nodes:
-            found = _number(node.equal) if node.equal else ""
+            equal_questions = _number(node.equal) if node.equal else ""
             notes = ["once"] if node.constant else []
             notes += [node.panel] if node.panel else []
             name = Padding(Text(plain(", ".join([node.node, *notes]))), (0, 0, 0, 2))
-            table.add_row(name, "", *_span(node.asked), found, *_tokens((node,)))
+            table.add_row(name, "", *_span(node.asked), equal_questions, *_tokens((node,)))
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)
     table.add_row("all questions", "", *_span(estimate.asked), _number(equal))
@@ -190,8 +203,8 @@ def _questions(estimate: Estimate) -> Table:
     )
     travel = estimate.travel
     if travel.requests < travel.questions:
-        others = max(0.0, estimate.calls.likely - travel.questions)
-        table.add_row("requests", "", "", _number(others + travel.requests), "")
+        alone = max(0.0, estimate.calls.likely - travel.questions)
+        table.add_row("requests", "", "", _number(alone + travel.requests), "")
     return table
 
 
@@ -203,12 +216,6 @@ def _least_calls(estimate: Estimate) -> str:
     equal = estimate.asked.likely - estimate.calls.likely
     supposed = estimate.asked.least - estimate.calls.least > equal + 0.5
     return "" if supposed else _number(estimate.calls.least)
-
-
-def _a_case(span: Bounds) -> str:
-    """The bounds for one case."""
-    least, most = _number(span.least), _number(span.most)
-    return least if least == most else f"{least}–{most}"  # noqa: RUF001 - a dash for a range
 
 
 def _headline(metric: MetricEstimate, cases: int) -> str:
@@ -236,18 +243,6 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
         yield line
 
 
-def _totals(estimate: Estimate, budget: Assumptions) -> Table:
-    """Calls, tokens and money by judge, and the time."""
-    from rich.text import Text
-
-    table = _grid("judge", "likely calls", "tokens in", "out", "US dollars")
-    for name, judge, money in judge_costs(estimate, budget):
-        paid = _NO_PRICE if money is None else _dollars(money)
-        tokens = _number(judge.input_tokens, _ROUGH), _number(judge.output_tokens, _ROUGH)
-        table.add_row(Text(plain(name)), _number(judge.calls), *tokens, paid)
-    return table
-
-
 def _time(estimate: Estimate, budget: Assumptions) -> Text:
     from rich.text import Text
 
@@ -262,36 +257,39 @@ def _notes(estimate: Estimate) -> Iterator[str]:
     """What the reader of the numbers should know."""
     if estimate.sampled:
         yield sampling_note(estimate)
-    if any(node.equal for metric in estimate.metrics for node in metric.nodes):
+    nodes = [node for metric in estimate.metrics for node in metric.nodes]
+    if any(node.equal for node in nodes):
         yield "Equal: likely questions with the same text as another one; they cost no extra call."
-    if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):
+    if any(len(node.metrics) > 1 for node in nodes):
         yield "Nodes that metrics share run once; each metric lists them, the total counts once."
+    if any(judge.cached_tokens for judge in estimate.judges):
+        yield (
+            "From caches: at most so many tokens need not be read anew, because another question "
+            "of the case begins with them, too; at the prices of cached tokens."
+        )
     if estimate.travel.questions:
-        yield _travel(estimate.travel)
+        yield _travel_note(estimate.travel)
     for name in estimate.uncounted:
         yield f"{name} runs its own code, which may ask questions; they are not counted here."
-    bounds = (node.asked for metric in estimate.metrics for node in metric.nodes)
-    if any(span.most is None and span.likely for span in bounds):
+    if any(node.asked.likely for node in nodes if node.asked.most is None):
         yield "?: no upper bound, because it depends on the length of a list that a judge writes."
-    for metric in estimate.metrics:
-        if not metric.exact:
-            yield f"{metric.metric} has too many paths: likely is estimated from a sample of them."
-
-
-def _travel(travel: Travel) -> str:
-    """How decisions travel, in words."""
-    ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
-    return (
-        f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
-        f"requests{ahead}. Every request contains the texts of its case: {_tokens_of(travel)}."
+    yield from (
+        f"{metric.metric} has too many paths: likely is estimated from a sample of them."
+        for metric in estimate.metrics
+        if not metric.exact
     )
 
 
-def _tokens_of(travel: Travel) -> str:
-    sent, alone = travel.state_tokens, travel.state_tokens + travel.spared_tokens
-    if not travel.spared_tokens:
-        return f"{_number(sent, _ROUGH)} tokens in all"
-    return f"{_number(sent, _ROUGH)} tokens in all (one by one: {_number(alone, _ROUGH)})"
+def _travel_note(travel: Travel) -> str:
+    """In how many requests decisions are sent, and how many tokens of the case that repeats."""
+    ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
+    alone = travel.state_tokens + travel.spared_tokens
+    spared = f" (one by one: {_number(alone, _ROUGH)})" if travel.spared_tokens else ""
+    return (
+        f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
+        f"requests{ahead}. Every request contains the texts of its case: "
+        f"{_number(travel.state_tokens, _ROUGH)} tokens in all{spared}."
+    )
 
 
 def _span(span: Bounds) -> tuple[str, str, str]:

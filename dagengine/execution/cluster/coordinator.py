@@ -43,11 +43,11 @@ from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.converter import Item
 from dagengine.errors import InputError
 from dagengine.execution.app import as_app
+from dagengine.execution.cluster.account import SharedAccount
 from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
-from dagengine.execution.cluster.purse import SharedPurse
 from dagengine.execution.cluster.worker import (
-    PURSE,
+    ACCOUNT,
     Build,
     Count,
     Job,
@@ -58,7 +58,8 @@ from dagengine.execution.cluster.worker import (
     judge_chunk,
     packed,
 )
-from dagengine.execution.engine import Settings, Source
+from dagengine.execution.engine import Settings
+from dagengine.execution.executor import RunObserver, Source
 from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
 from dagengine.gateway.host import current_host
 from dagengine.gateway.ledger import Ledger
@@ -118,10 +119,10 @@ class Workers:
         return self.count or (1 if self.address != LOCAL else os.cpu_count() or 1)
 
 
-def require_shareable(given: Mapping[str, object], address: str = LOCAL) -> None:
+def require_shareable(settings: Mapping[str, object], address: str = LOCAL) -> None:
     """Raise InputError for settings, or options of the command line, that workers cannot keep."""
     refused = _ONE_PROCESS if address == LOCAL and available else _ONE_PROCESS | _ONE_MACHINE
-    for name, value in given.items():
+    for name, value in settings.items():
         reason = refused.get(name.rpartition(".")[2].strip("-").replace("-", "_"))
         if reason is not None and value is not None and value is not False:
             raise InputError(
@@ -151,7 +152,7 @@ def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers |
 
 
 class Cluster:
-    """The doors of an engine (`cases`, `open`, `run`, `totals`), with workers who do the work.
+    """An `Executor` whose workers do the work.
 
     Raises MissingExtraError without Dask, and InputError for a judge that asks in batches.
     """
@@ -190,6 +191,11 @@ class Cluster:
         return self._engine.judges
 
     @property
+    def waits_for_cases(self) -> bool:
+        """Cases are cut into chunks, so nobody can wait for one."""
+        return False
+
+    @property
     def asked_judges(self) -> list[Judge]:
         """The judges that the run may call."""
         return self._engine.asked_judges
@@ -212,11 +218,11 @@ class Cluster:
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """The same by metric, node and judge."""
+        """Spending by metric, node and judge."""
         ledger = Ledger()
         for spent in (self._engine.spent, *(count.spent for count in self._asked.values())):
             ledger.add(spent)
-        return ledger.entries
+        return ledger.spent
 
     @property
     def waiting(self) -> Sequence[Waiting]:
@@ -237,6 +243,8 @@ class Cluster:
             limits = shared(self._job.limits, count)
             app_in_flight = _part_of(self._job.app_in_flight, count)
             with self._common_folder() as folder:
+                # Asked once, here, before any worker begins: two workers would get two answers to
+                # the same question, and judge their cases by different steps.
                 async with self._engine.open():
                     constants = await self._constants()
                 self._job = replace(
@@ -257,9 +265,9 @@ class Cluster:
             return
         with (
             tempfile.TemporaryDirectory(prefix="dagengine-", ignore_cleanup_errors=True) as name,
-            closing(SharedPurse(Path(name, PURSE))) as purse,
+            closing(SharedAccount(Path(name, ACCOUNT))) as account,
         ):
-            self._engine.join(purse)
+            self._engine.join(account)
             yield Path(name)
 
     async def _end(self) -> None:
@@ -307,32 +315,47 @@ class Cluster:
     async def judge(
         self,
         cases: Cases | AsyncCases,
-        on_row: Callable[[CaseResult], None],
-        finished: Callable[[CaseResult], None] | None = None,
+        observer: RunObserver,
+        first: int = 0,
+        step: int = 1,
     ) -> None:
         """Open, have every case judged, and close; raises what `open` and `run` raise."""
         async with self.open():
-            await self.run(cases, on_row, finished)
+            await self.run(cases, observer, first, step)
 
     async def run(
         self,
         cases: Cases | AsyncCases,
-        on_row: Callable[[CaseResult], None],
-        finished: Callable[[CaseResult], None] | None = None,
+        observer: RunObserver,
+        first: int = 0,
+        step: int = 1,
     ) -> None:
         """Have every case judged; rows come in the order of the cases.
 
-        `finished` takes every row as soon as it is here: from a process of this machine a moment
-        after it is finished, from Dask's workers with the rest of its chunk.
+        A row is `finished` as soon as it is here: from a process of this machine a moment later,
+        from Dask's workers with the rest of its chunk.
         Raises InputError if a source breaks off (what came before is handed out first). Raises it
-        too if a worker cannot load the files, or if workers keep dying over the same cases.
+        too if a worker cannot load the files, if workers keep dying over the same cases, and for a
+        part of the cases (`first`, `step`): chunks are counted from the first case on.
         """
+        if (first, step) != (0, 1):
+            raise InputError("a cluster judges all cases of a source: leave out the part of them")
         cases, places = _pullable(cases), await self._places()
         source: PulledSource[Item] = PulledSource(cases)
         size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
-        chunks, rows = Chunks(source, size), RowsInOrder(on_row, finished=finished)
+        chunks, rows = Chunks(source, size), RowsInOrder(observer)
         waiting: set[asyncio.Task[Part]] = set()
         watching = asyncio.create_task(self._watch())
+        # The cases go out in chunks, and rows come back by two ways:
+        #
+        #     source ─▶ chunks ─▶ submit ─▶ worker ──rows so far (own processes)──▶ rows in order
+        #        ▲                             └──the rest, and what was asked──────▲  │
+        #        └────────── room: two chunks per place in progress ◀──────────────────┘
+        #
+        # Rows that came before a worker died are there; its chunks are judged again by others, and
+        # rows that come twice count once. So no row that is here is lost, and only what was in
+        # progress on that worker is asked again. How far the chunks run ahead of the first missing
+        # row is bounded: a case that takes an hour must not let a million rows wait for it.
         try:
             while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -341,7 +364,10 @@ class Cluster:
                 places = await self._places()
         finally:
             with anyio.CancelScope(shield=True):
-                await _cancelled({watching, *waiting})
+                tasks = {watching, *waiting}
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
             rows.rest()
         if source.error is not None:
             raise source.error
@@ -407,12 +433,6 @@ def shared(limits: Limits, workers: int) -> Limits:
 
 def _part_of(most: int, workers: int) -> int:
     return max(1, most // workers)
-
-
-async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

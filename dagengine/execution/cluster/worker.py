@@ -21,9 +21,10 @@ import anyio
 from dagengine.data.converter import Item
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
+from dagengine.execution.cluster.account import SharedAccount
 from dagengine.execution.cluster.child import telling
-from dagengine.execution.cluster.purse import SharedPurse
 from dagengine.execution.engine import Engine, Settings
+from dagengine.execution.executor import RunObserver
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
@@ -33,8 +34,8 @@ Build = Callable[[Limits, int], Engine]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""
 
 
-PURSE = "purse"
-"""The file of the purse in the folder that processes share."""
+ACCOUNT = "account"
+"""The file of the account in the folder that processes share."""
 
 # Seconds that a finished row may wait for others that are sent with it.
 _MOMENT = 0.05
@@ -112,7 +113,7 @@ class Job:
     `build` is a pickled `Build`; `limits` and `app_in_flight` are the worker's own share.
     `constants` are what no case reaches (see `Engine.constants`), pickled apart: their classes
     may be in a file that `build` loads. `folder` is where the processes of one machine have
-    their purse and their answers.
+    their account and their answers.
     """
 
     run: str
@@ -129,7 +130,7 @@ class Job:
         engine.preload(_unpacked(self.constants) if self.constants else {})
         if self.folder is not None:
             answers = SharedAnswers(self.folder) if engine.store is None else None
-            engine.join(SharedPurse(self.folder / PURSE), answers)
+            engine.join(SharedAccount(self.folder / ACCOUNT), answers)
         return engine
 
 
@@ -168,7 +169,7 @@ class Part:
     count: Count
 
 
-class _Finished:
+class _Finished(RunObserver):
     """The finished rows of a chunk that were not sent yet.
 
     A process of a `Pool` sends them a moment later, so that a run that is killed loses none but
@@ -179,8 +180,8 @@ class _Finished:
         self._tell = telling.get(None)
         self._rows: list[CaseResult] = []
 
-    def add(self, row: CaseResult) -> None:
-        """Take a row."""
+    def finished(self, row: CaseResult) -> None:
+        """Take a row; the coordinator puts those of all workers in order."""
         self._rows.append(row)
         if self._tell is not None and len(self._rows) == 1:
             asyncio.get_running_loop().call_later(_MOMENT, self._send, self._tell)
@@ -197,7 +198,7 @@ class _Finished:
         return rows
 
 
-class _Host:
+class _EngineTask:
     """An engine at work in its own task: what `open` enters, it must leave there."""
 
     def __init__(self, job: Job) -> None:
@@ -230,7 +231,7 @@ class _Host:
 
         async def judge() -> None:
             try:
-                await self._engine.run(cases, _in_order, first, finished=finished.add)
+                await self._engine.run(cases, finished, first)
             except DagengineError as error:
                 over.set_exception(error)
             else:
@@ -263,12 +264,8 @@ class _Host:
         return Count(self._name, engine.totals, engine.spent, engine.waiting)
 
 
-def _in_order(row: CaseResult) -> None:
-    """Nothing: the coordinator puts the rows of all workers in order."""
-
-
 # The engines of this process, by the run they belong to, and the runs that are over.
-_hosts: dict[str, _Host] = {}
+_engine_tasks: dict[str, _EngineTask] = {}
 _over: set[str] = set()
 
 
@@ -281,21 +278,21 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
     if job.run in _over:  # it was interrupted, and this chunk was still on its way
         return None
     try:
-        if job.run not in _hosts:
-            _hosts[job.run] = _Host(job)
-        return await _hosts[job.run].part(first, _unpacked(cases))
+        if job.run not in _engine_tasks:
+            _engine_tasks[job.run] = _EngineTask(job)
+        return await _engine_tasks[job.run].part(first, _unpacked(cases))
     except DagengineError as error:
         raise InputError(f"on a worker: {error}") from None
 
 
 async def count_of(run: str) -> Count | None:
     """What the engine of a run asked so far; None if there is none."""
-    host = _hosts.get(run)
-    return None if host is None else host.count()
+    engine_task = _engine_tasks.get(run)
+    return None if engine_task is None else engine_task.count()
 
 
 async def end_run(run: str) -> Count | None:
     """Close the engine of a run; None if there is none."""
     _over.add(run)
-    host = _hosts.pop(run, None)
-    return None if host is None else await host.end()
+    engine_task = _engine_tasks.pop(run, None)
+    return None if engine_task is None else await engine_task.end()

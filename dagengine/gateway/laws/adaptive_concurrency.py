@@ -34,7 +34,7 @@ class _Trial:
     """What stepping back has to prove: that there are fewer rejections now."""
 
     limit: int
-    known: int | None
+    too_many: int | None
     sample: int = _SAMPLE
     last: bool = False
 
@@ -42,7 +42,8 @@ class _Trial:
 class AdaptiveConcurrency:
     """The number of calls that one judge may have in progress: `limit`, from 1 to `ceiling`.
 
-    `start` gives every call a serial number, and `succeeded` and `rejected` take it back. So calls
+    `serial` numbers the calls: whoever starts one counts it up. `succeeded` and `rejected` take the
+    number of the call. So calls
     started before the last step back are not compared with it a second time. Calls that end in any
     other way need not be told.
     """
@@ -50,7 +51,7 @@ class AdaptiveConcurrency:
     def __init__(self, ceiling: int, start: int | None = None) -> None:
         self.limit = min(start or max(_START, ceiling // _SHARE), ceiling)
         self._ceiling = ceiling
-        self._serial = 0
+        self.serial = 0
         self._epoch = 0  # the last serial number before the last step back
         self._known: int | None = None  # what was too much; None during slow start
         self._least = 0  # no rejection of a call from before the last step back says less
@@ -60,11 +61,6 @@ class AdaptiveConcurrency:
         self._good = self._bad = 0  # finished calls of this round
         self._trial: _Trial | None = None
         self._trusted = 0
-
-    def start(self) -> int:
-        """The serial number of a call that starts."""
-        self._serial += 1
-        return self._serial
 
     def succeeded(self, serial: int, in_flight: int) -> None:
         """An answer came; `in_flight` counts the calls in progress, this one included."""
@@ -84,7 +80,11 @@ class AdaptiveConcurrency:
         prove, or are known, to be independent of the load.
         """
         if serial <= self._epoch:
-            self._refine(in_flight)
+            # Another call from before the step back: so many were still too much.
+            least = max(self._least, self.limit - 1)
+            if self._known is not None and least < in_flight < self._known:
+                self._known = in_flight
+                self.limit = min(self.limit, max(1, in_flight - 1))
             return False
         self._bad += 1
         slack, trying = self.limit // _SLACK, self._is_trying
@@ -102,12 +102,6 @@ class AdaptiveConcurrency:
         """Whether more calls are in progress than the judge was ever seen to take."""
         return 0 < self._proven < self.limit
 
-    def _refine(self, in_flight: int) -> None:
-        """Another one of the calls from before the step back: so many were still too much."""
-        if self._known is not None and max(self._least, self.limit - 1) < in_flight < self._known:
-            self._known = in_flight
-            self.limit = min(self.limit, max(1, in_flight - 1))
-
     def _retreat(self, too_much: int) -> None:
         """Rejections: give up what was being tried out, or really have fewer calls."""
         too_many, probing = self._known, self._step > 1
@@ -121,7 +115,7 @@ class AdaptiveConcurrency:
         self._known, self._least = too_much, int(too_much * _FAR_BACK)
         self.limit = max(1, int(too_much * factor))
         self._proven = min(self._proven, self.limit)
-        self._epoch = self._serial
+        self._epoch = self.serial
         self._good = self._bad = self._trusted = 0
         self._pause()
 
@@ -142,18 +136,14 @@ class AdaptiveConcurrency:
             self._trust(bad / total, saturated)
         elif self._trial and bad:
             self._judge(self._trial, bad / total)
-        elif bad:
-            self._creep_back()
+        elif bad:  # a few: one call fewer, and what was too much comes closer
+            too_many = self.limit if self._known is None else self._known
+            self._known = (too_many + self.limit) // 2
+            self.limit = max(1, self.limit - 1)
+            self._pause()
         else:
             self._trial = None
             self._grow(saturated)
-
-    def _creep_back(self) -> None:
-        """A few rejections: one call fewer, and what was too much comes closer."""
-        too_many = self.limit if self._known is None else self._known
-        self._known = (too_many + self.limit) // 2
-        self.limit = max(1, self.limit - 1)
-        self._pause()
 
     def _judge(self, trial: _Trial, share: float) -> None:
         """Stepping back has not helped: step back further, or see that it is no use."""
@@ -164,7 +154,7 @@ class AdaptiveConcurrency:
             trial.last, trial.sample = True, _SAMPLE
             self._step_back(self.limit, _FAR_BACK)
         else:
-            self.limit, self._known = trial.limit, trial.known
+            self.limit, self._known = trial.limit, trial.too_many
             self._trial, self._trusted = None, _TRUST
 
     def _trust(self, share: float, saturated: bool) -> None:

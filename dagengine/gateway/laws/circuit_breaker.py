@@ -28,7 +28,7 @@ class CircuitBreaker:
 
     While the circuit is open no call goes out, except a probe from `opens_at` on.
     `is_open` says whether the judge is out of order for now. `given_up` is the reason why no
-    call goes out any more, or None.
+    call goes out any more, or None. `last` is the number of the last call that started.
     """
 
     def __init__(self, name: str, patience: float, unreached: float | None = None) -> None:
@@ -40,7 +40,7 @@ class CircuitBreaker:
         self._longest = patience
         self._unreached = patience if unreached is None else unreached
         self._reached = False
-        self._last = self._alive = 0  # the last call that started, now and at the last answer
+        self.last = self._alive = 0  # the last call that started, now and at the last answer
         self._failures = 0
         self._since = 0.0
         self._wait = _FIRST_WAIT
@@ -72,7 +72,7 @@ class CircuitBreaker:
 
     def started(self, serial: int, now: float) -> None:
         """A call starts; while the circuit is open it is a probe."""
-        self._last = serial
+        self.last = serial
         if self.is_open:
             self._probes[serial] = now
             self._next_probe = now + max(_AT_WORK, _AS_LONG * self._longest_failure)
@@ -80,7 +80,7 @@ class CircuitBreaker:
     def answered(self) -> None:
         """An answer of any kind: the judge is in order."""
         self._answered, self.is_open = True, False
-        self._alive = self._last
+        self._alive = self.last
         self._failures = self._refusals = 0
         self._wait, self._longest_failure = _FIRST_WAIT, 0.0
         self._probes.clear()

@@ -123,12 +123,7 @@ class ThroughputLimit:
         # The calls that were added, of which the quickest half has answered.
         added = 0 if self._has_stepped_back else self.limit - self._level
         middle = partial(_middle, share=max(0.5, added / 2 / len(samples)))
-        usual = [sample for sample in samples if sample.kind in self._usual]
-        slower = (
-            middle([sample.seconds / self._usual[sample.kind] for sample in usual])
-            if usual
-            else 1.0
-        )
+        slower = self._slowdown(samples, middle)
         long = sorted(sample.seconds for sample in samples)[math.ceil(0.9 * len(samples)) - 1]
         self._longest = longest = max(long, _FADING * self._longest)
         halfway = (self._level + self.limit) / 2
@@ -136,18 +131,23 @@ class ThroughputLimit:
         if self._level and self._is_trying and slower > (level / self._level) ** _PROFIT:
             self._step_back(max(self._level, int(_GAIN * level / (slower * self._waiting))))
             return
-        if self._is_trying:
-            self._held, self._hold = 0, _HOLD
-        elif slower > _WORSE and longest > _CRITICAL * self.time_limit and self._has_grown:
+        worse = slower > _WORSE and longest > _CRITICAL * self.time_limit
+        if worse and self._has_grown and not self._is_trying:
             self._step_back(max(self._start, self.limit // 2))
             return
-        elif slower < 1 / _WORSE:  # the judge has become quicker
+        if self._is_trying or slower < 1 / _WORSE:  # what was tried holds, or it is quicker now
             self._held, self._hold = 0, _HOLD
         self._learn(samples, slower, middle)
         self._level = self.limit
         self._held -= self._held > 0
         if not self._held:
             self.limit = min(self._ceiling, self._next(longest / self.time_limit))
+
+    def _slowdown(self, samples: list[_Sample], middle: Callable[[list[float]], float]) -> float:
+        """How many times as long as usual answers take, where something is usual."""
+        usual = self._usual
+        ratios = [sample.seconds / usual[sample.kind] for sample in samples if sample.kind in usual]
+        return middle(ratios) if ratios else 1.0
 
     @property
     def _has_grown(self) -> bool:

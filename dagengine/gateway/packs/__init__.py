@@ -1,6 +1,6 @@
 """Questions that go together: about one case in one request, or with one beginning."""
 
-from dagengine.gateway.packs.carrier import PackingJudge
-from dagengine.gateway.packs.packing import Hold, Packing
+from dagengine.gateway.packs.packing import Packing, Participant
+from dagengine.gateway.packs.sender import PackingJudge
 
-__all__ = ["Hold", "Packing", "PackingJudge"]
+__all__ = ["Packing", "PackingJudge", "Participant"]

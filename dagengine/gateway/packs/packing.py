@@ -23,7 +23,7 @@ import anyio
 
 from dagengine.errors import JudgeError
 from dagengine.gateway.limiter import Call
-from dagengine.gateway.packs.carrier import Carrier, Outcome
+from dagengine.gateway.packs.sender import Outcome, PackSender
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.urgency import Urgency
 from dagengine.prompts.decisions import state_text
@@ -34,7 +34,7 @@ Ahead = tuple[Judge, list[Question[Any]]]
 _Lot = tuple[int, str, int]
 
 
-class Hold:
+class Participant:
     """A node at work on a case: packs stay as long as one of its strands may bring a question.
 
     A strand is what it does at one time; of several questions at once each is one.
@@ -72,37 +72,37 @@ class Hold:
         self.packing.gone()
 
 
-class Passage:
+class Pause:
     """One question of a strand, which rests until its pack leaves."""
 
-    __slots__ = ("_rests", "hold")
+    __slots__ = ("_rests", "participant")
 
-    def __init__(self, hold: Hold) -> None:
-        self.hold = hold
+    def __init__(self, participant: Participant) -> None:
+        self.participant = participant
         self._rests = False
 
     def rest(self) -> None:
         """Hold nothing up."""
         if not self._rests:
             self._rests = True
-            self.hold.rest()
+            self.participant.rest()
 
     def resume(self) -> None:
         """Hold packs up again."""
         if self._rests:
             self._rests = False
-            self.hold.resume()
+            self.participant.resume()
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class PackEntry:
     """One question that waits for its pack."""
 
-    carrier: Carrier
+    sender: PackSender
     question: Question[Any]
     tokens: int
     urgency: Urgency
-    passage: Passage
+    pause: Pause
     moved: anyio.Event = field(default_factory=anyio.Event)
     pack: Pack | None = None
 
@@ -121,7 +121,7 @@ class Packing:
         """
         self._riders, self._parked = riders, parked
         self._busy = 0
-        self._waiting: list[Seat] = []
+        self._waiting: list[PackEntry] = []
         self.ahead: dict[tuple[str, str], tuple[Answer[Any], float]] = {}
         self._ahead_so_far = 0
 
@@ -146,64 +146,67 @@ class Packing:
 
     def _look(self) -> None:
         if not self._busy:
-            for seat in self._waiting:
-                seat.moved.set()
+            for entry in self._waiting:
+                entry.moved.set()
 
-    async def join(self, seat: Seat, most: int) -> Pack:
+    async def join(self, entry: PackEntry, most: int) -> Pack:
         """The pack of a question, once it leaves, with at most so many questions."""
-        seat.passage.rest()
-        self._waiting.append(seat)
+        entry.pause.rest()
+        self._waiting.append(entry)
         try:
-            while seat.pack is None:
-                seat.moved = anyio.Event()
+            while entry.pack is None:
+                entry.moved = anyio.Event()
                 self._look()
                 # Even where nothing holds: what is running now may still bring questions.
-                await seat.moved.wait()
-                if seat.pack is None and not self._busy:
+                await entry.moved.wait()
+                if entry.pack is None and not self._busy:
                     self._depart(most)
         except BaseException:
-            if seat.pack is None:
-                self._waiting.remove(seat)
+            if entry.pack is None:
+                self._waiting.remove(entry)
             else:
-                seat.pack.drop(seat)
+                entry.pack.drop(entry)
             raise
-        return seat.pack
+        return entry.pack
 
     def _depart(self, most: int) -> None:
         """Let everybody who waits leave, in as few requests as there can be."""
         # In an order that does not depend on who came first: what is sent is the same every time.
-        seats, self._waiting = sorted(self._waiting, key=lambda seat: seat.question.key), []
+        entries, self._waiting = sorted(self._waiting, key=lambda entry: entry.question.key), []
         lots: dict[_Lot, list[Pack]] = {}
-        for seat in seats:
-            packs = lots.setdefault(_lot(seat.carrier.judge, seat.question), [])
-            if not packs or not packs[-1].takes(seat.question):
-                packs.append(Pack(self, seat, most))
-            packs[-1].add(seat)
-            seat.pack = packs[-1]
+        for entry in entries:
+            packs = lots.setdefault(_lot(entry.sender.judge, entry.question), [])
+            if not packs or not packs[-1].takes(entry.question):
+                packs.append(Pack(self, entry, most))
+            packs[-1].add(entry)
+            entry.pack = packs[-1]
         self._fill(lots)
-        for seat in seats:
-            seat.passage.resume()
-            seat.moved.set()
+        for entry in entries:
+            entry.pause.resume()
+            entry.moved.set()
 
     def _fill(self, lots: Mapping[_Lot, list[Pack]]) -> None:
         """Let what nodes may ask later ride along where all of it has room."""
-        most = max(packs[0].carrier.packs.ahead for packs in lots.values())
+        most = max(packs[0].sender.packs.ahead for packs in lots.values())
         if most <= self._ahead_so_far:
             return
         taken = {
-            seat.question.key for packs in lots.values() for pack in packs for seat in pack.seats
+            entry.question.key
+            for packs in lots.values()
+            for pack in packs
+            for entry in pack.entries
         }
         for judge, questions in self._riders(most - self._ahead_so_far):
             packs = lots.get(_lot(judge, questions[0]))
             if packs is None:
                 continue
-            pack, carrier = packs[-1], packs[-1].carrier
+            pack, sender = packs[-1], packs[-1].sender
             new = [
                 question for question in questions
-                if question.key not in taken and carrier.key(question) not in self.ahead
-                and not carrier.knows(question)
+                if question.key not in taken and sender.key(question) not in self.ahead
+                and not sender.knows(question)
             ]  # fmt: skip
-            if self._ahead_so_far + len(new) <= carrier.packs.ahead and pack.takes(*new):
+            if self._ahead_so_far + len(new) <= sender.packs.ahead and pack.takes(*new):
                 pack.carry(new)
                 taken.update(question.key for question in new)
                 self._ahead_so_far += len(new)
@@ -216,30 +219,30 @@ class Pack:
     cancelled.
     """
 
-    def __init__(self, packing: Packing, first: Seat, most: int) -> None:
-        self.carrier = first.carrier
-        self.seats: list[Seat] = []
+    def __init__(self, packing: Packing, first: PackEntry, most: int) -> None:
+        self.sender = first.sender
+        self.entries: list[PackEntry] = []
         self.riders: list[Question[Any]] = []
         self.size = len(state_text(first.question))
-        self._most = min(most, self.carrier.packs.questions)
+        self._most = min(most, self.sender.packs.questions)
         self._packing = packing
         self._once: SingleFlight[Any] = SingleFlight(2)
         self._call: Call | None = None
-        self._aboard: list[Seat] = []
+        self._aboard: list[PackEntry] = []
         self._complete = anyio.Event()
         self._freed = False
 
     def takes(self, *questions: Question[Any]) -> bool:
         """Whether there is room for some more, all about the same."""
-        count = len(self.seats) + len(self.riders) + len(questions)
+        count = len(self.entries) + len(self.riders) + len(questions)
         size = self.size + sum(map(_size, questions))
-        same = len({_lot(self.carrier.judge, question) for question in questions}) < 2
-        return same and count <= self._most and size <= self.carrier.packs.characters
+        same = len({_lot(self.sender.judge, question) for question in questions}) < 2
+        return same and count <= self._most and size <= self.sender.packs.characters
 
-    def add(self, seat: Seat) -> None:
+    def add(self, entry: PackEntry) -> None:
         """Take one more question."""
-        self.seats.append(seat)
-        self.size += _size(seat.question)
+        self.entries.append(entry)
+        self.size += _size(entry.question)
 
     def carry(self, questions: Iterable[Question[Any]]) -> None:
         """Take questions that nobody wants yet."""
@@ -247,70 +250,70 @@ class Pack:
             self.riders.append(question)
             self.size += _size(question)
 
-    async def enter(self, seat: Seat) -> Call:
+    async def enter(self, entry: PackEntry) -> Call:
         """Wait for the places of all; each gives back its own. Raises ProviderError."""
         try:
             call: Call = await self._once.get("enter", self._enter)
         except BaseException:
-            gone = seat in self.seats and self._call is not None
-            self.drop(seat)
+            gone = entry in self.entries and self._call is not None
+            self.drop(entry)
             if gone and self._call is not None:
-                self.carrier.leave(self._call)
+                self.sender.leave(self._call)
             raise
         return call
 
     async def _enter(self) -> Call:
-        places = len(self.seats) + len(self.riders)
-        tokens = sum(seat.tokens for seat in self.seats)
-        urgency = min((seat.urgency for seat in self.seats), key=lambda turn: turn.place)
-        call = await self.carrier.enter(tokens, urgency, places, self.seats[0].question)
+        places = len(self.entries) + len(self.riders)
+        tokens = sum(entry.tokens for entry in self.entries)
+        urgency = min((entry.urgency for entry in self.entries), key=lambda turn: turn.place)
+        call = await self.sender.enter(tokens, urgency, places, self.entries[0].question)
         self._call = call
-        for _ in range(places - len(self.seats) - len(self.riders)):  # who went meanwhile
-            self.carrier.leave(call)
+        for _ in range(places - len(self.entries) - len(self.riders)):  # who went meanwhile
+            self.sender.leave(call)
         return call
 
-    async def answer(self, seat: Seat) -> Answer[Any]:
+    async def answer(self, entry: PackEntry) -> Answer[Any]:
         """The answer to one of the questions, once all of them are aboard; raises JudgeError."""
-        self._aboard.append(seat)
+        self._aboard.append(entry)
         self._look()
         outcomes: dict[int, Outcome] = await self._once.get("send", self._send)
-        outcome = outcomes[id(seat)]
+        outcome = outcomes[id(entry)]
         if isinstance(outcome, JudgeError):
             raise outcome
         return outcome
 
-    def drop(self, seat: Seat) -> None:
+    def drop(self, entry: PackEntry) -> None:
         """Go on without a question; what is in progress already stays so."""
-        for seats in (self.seats, self._aboard):
-            if seat in seats:
-                seats.remove(seat)
-        if not self.seats:
+        for entries in (self.entries, self._aboard):
+            if entry in entries:
+                entries.remove(entry)
+        if not self.entries:
             self._free_riders()
         self._look()
 
     def _look(self) -> None:
-        if len(self._aboard) == len(self.seats):
+        if len(self._aboard) == len(self.entries):
             self._complete.set()
 
     async def _send(self) -> dict[int, Outcome]:
         await self._complete.wait()
-        seats = list(self._aboard)
-        questions = [*(seat.question for seat in seats), *self.riders]
+        entries = list(self._aboard)
+        questions = [*(entry.question for entry in entries), *self.riders]
         begun = anyio.current_time()
-        outcomes = await self.carrier.send(questions, len(self.riders))
+        outcomes = await self.sender.send(questions, len(self.riders))
         seconds = anyio.current_time() - begun
-        for question, outcome in zip(self.riders, outcomes[len(seats) :], strict=True):
+        for question, outcome in zip(self.riders, outcomes[len(entries) :], strict=True):
             if isinstance(outcome, Answer):
-                self._packing.ahead[self.carrier.key(question)] = outcome, seconds
+                self._packing.ahead[self.sender.key(question)] = outcome, seconds
         self._free_riders()
-        return {id(seat): outcome for seat, outcome in zip(seats, outcomes, strict=False)}
+        return {id(entry): outcome for entry, outcome in zip(entries, outcomes, strict=False)}
 
     def _free_riders(self) -> None:
         if self._call is None or self._freed:
             return
         self._freed = True
         for _ in self.riders:
-            self.carrier.leave(self._call)
+            self.sender.leave(self._call)
 
 
 def _lot(judge: Judge, question: Question[Any]) -> _Lot:

@@ -1,44 +1,67 @@
-"""Order for prompt caches of providers: the first of many prompts with one beginning goes ahead.
+"""Order for caches of prompts: questions that begin alike are asked where and while it is warm.
 
-Providers keep the beginning of a prompt (1,024 tokens and more) for some minutes. They charge a
-fraction for it if another prompt begins alike, but only once the first call has ended
-(https://platform.openai.com/docs/guides/prompt-caching). Followers therefore wait for it; once it
-has landed they all go at once.
+Providers keep the beginning of a prompt for some minutes, and charge a fraction for it if another
+prompt begins alike, but only once the first call has ended
+(https://platform.openai.com/docs/guides/prompt-caching). So the first of a case leads, and the
+others wait for it and then go at once. llama.cpp keeps what each of its places read last. There the
+questions of a case go one after the other to one place, and cases go side by side.
+
+The plan knows which questions begin alike (`Question.shares`). Where a server keeps nothing,
+nothing waits.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import anyio
+from pydantic import BaseModel
 
 from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waits import Resting
-from dagengine.question import Message
+from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
+from dagengine.question import Judge, Question, ServerFacts, schema_json
 
-# Providers cache from 1,024 tokens on. English text has about four characters per token, other text
-# fewer. So a prefix of this length is long enough everywhere.
-PREFIX_CHARACTERS = 4_500
-# A prefix that no question used for so long may be gone at the provider.
+# A beginning that no question used for so long may be gone at the provider.
 WARM_SECONDS = 240.0
 _KEPT = 10_000
+# Characters from which on it is worth a wait that a server of one's own keeps a beginning.
+SERVER_CHARACTERS: Final = 1_024
+# Servers of one's own that keep beginnings, and those that do so by place.
+_KEEPING: Final = frozenset({"llama.cpp", "model file", "vLLM"})
+_BY_PLACE: Final = frozenset({"llama.cpp", "model file"})
 
 
-def prefix_of(messages: Sequence[Message]) -> bytes | None:
-    """A digest of the beginning that a cache would keep, None when the prompt is too short."""
-    if sum(len(message["content"]) for message in messages) < PREFIX_CHARACTERS:
+def least_shared(judge: Judge, facts: ServerFacts, *, caches: bool) -> int | None:
+    """Characters from which on a judge's server keeps what questions begin with; None: never.
+
+    `caches` says that it was seen to keep some.
+    """
+    if not judge.capabilities.caches_prefixes:
         return None
-    left, parts = PREFIX_CHARACTERS, list[str]()
-    for message in messages:
-        parts.append(f"{message['role']}\0{message['content'][:left]}\0")
-        left -= len(message["content"])
-        if left <= 0:
-            text = "".join(parts)
-            return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-    return None
+    if facts.server in _KEEPING:
+        return SERVER_CHARACTERS
+    hosted: bool = getattr(judge, "hosted", False)
+    return KEPT_CHARACTERS if hosted or caches else None
+
+
+def beginning_of(question: Question[Any], least: int, *, with_schema: bool) -> bytes | None:
+    """A digest of what a question begins with as others do; None if it is shorter than `least`.
+
+    Providers put the schema of the answer before the prompt: there it is a part of the beginning.
+    """
+    end = shared_end(question, least)
+    if not end:
+        return None
+    system, user = (message["content"] for message in question.messages[:2])
+    answer_type: type[BaseModel] = question.answer_type
+    schema = schema_json(answer_type) if with_schema else ""
+    text = f"{schema}\0{system}\0{user[:end]}"
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 class PromptCacheOrder:
@@ -51,13 +74,13 @@ class PromptCacheOrder:
         self._leading: dict[tuple[str, bytes], tuple[anyio.Event, Urgency]] = {}
 
     @asynccontextmanager
-    async def turn(self, judge: str, prefix: bytes, urgency: Urgency) -> AsyncIterator[None]:
+    async def turn(self, judge: str, beginning: bytes, urgency: Urgency) -> AsyncIterator[None]:
         """Wait until a call whose prompt begins like this may start; the body is the call.
 
         The first call is as urgent as the most urgent of those that wait for it. When it fails,
         the next one goes ahead in its place.
         """
-        key = judge, prefix
+        key = judge, beginning
         while not self._is_warm(key) and key in self._leading:
             landed, leader = self._leading[key]
             leader.lend(urgency.place)
@@ -85,3 +108,70 @@ class PromptCacheOrder:
         self._warm.move_to_end(key)
         if len(self._warm) > _KEPT:
             self._warm.popitem(last=False)
+
+
+def places_of(facts: ServerFacts, resting: Resting) -> StickyPlaces | None:
+    """The places of a server that keeps beginnings by place; None for any other."""
+    if facts.server not in _BY_PLACE or not facts.places:
+        return None
+    return StickyPlaces(facts.places, resting)
+
+
+class StickyPlaces:
+    """The places of one server: which beginning each read last, and which are at work.
+
+    A question goes to the place that is warm for it, also if it has to wait there. Without such a
+    place it takes the free one that was used longest ago. Of those that wait, the most urgent goes
+    first.
+    """
+
+    def __init__(self, places: int, resting: Resting) -> None:
+        self._resting = resting
+        # By place, the one that was used longest ago first; a place has one beginning at a time.
+        self._read: OrderedDict[int, bytes | None] = OrderedDict.fromkeys(range(places))
+        self._busy: set[int] = set()
+        self._waiting: dict[anyio.Event, tuple[bytes, Urgency]] = {}
+
+    @asynccontextmanager
+    async def turn(self, beginning: bytes, urgency: Urgency) -> AsyncIterator[int]:
+        """Wait for the place of a question; the body is the call."""
+        while (place := self._place_for(beginning, urgency)) is None:
+            moved = anyio.Event()
+            self._waiting[moved] = beginning, urgency
+            try:
+                with self._resting:
+                    await moved.wait()
+            except BaseException:
+                self._look_again()  # others may have let it go first
+                raise
+            finally:
+                del self._waiting[moved]
+        self._busy.add(place)
+        self._read[place] = beginning
+        self._read.move_to_end(place)
+        try:
+            yield place
+        finally:
+            self._busy.discard(place)
+            self._look_again()
+
+    def _look_again(self) -> None:
+        for moved in self._waiting:
+            moved.set()
+
+    def _place_for(self, beginning: bytes, urgency: Urgency) -> int | None:
+        """The place where a question may be asked now."""
+        warm = next((place for place, read in self._read.items() if read == beginning), None)
+        if warm is not None:
+            return None if warm in self._busy else warm
+        waited_for = {awaited for awaited, _ in self._waiting.values()}
+        cold = [
+            place for place, read in self._read.items()
+            if place not in self._busy and read not in waited_for
+        ]  # fmt: skip
+        read = set(self._read.values())
+        before = sum(
+            awaited not in read and waiting.place < urgency.place
+            for awaited, waiting in self._waiting.values()
+        )
+        return cold[before] if before < len(cold) else None

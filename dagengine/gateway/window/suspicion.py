@@ -132,8 +132,5 @@ def _ratios(size: Size, read: int) -> tuple[float, float]:
 
 def _is_round(read: int) -> bool:
     """Whether a count is one that people set as a limit, or what Ollama makes of one."""
-    return not read % 50 or not read % 256 or any(_is_power(read - more) for more in (0, 1, 2))
-
-
-def _is_power(number: int) -> bool:
-    return number >= 64 and number & (number - 1) == 0
+    powers = (number for number in (read, read - 1, read - 2) if number & (number - 1) == 0)
+    return not read % 50 or not read % 256 or any(number >= 64 for number in powers)

@@ -56,7 +56,7 @@ def size_of(messages: Iterable[Message]) -> Size:
     whole = NOTHING
     for message in messages:
         content = message["content"]
-        whole += _known(content) if message["role"] == "system" else _size(content)
+        whole += _cached_size(content) if message["role"] == "system" else _size(content)
     return whole
 
 
@@ -99,7 +99,7 @@ def _size(text: str) -> Size:
     return Size(sum(parts.values()), len(text), max(parts, key=lambda part: parts[part]))
 
 
-_known = lru_cache(maxsize=256)(_size)  # instructions are those of many prompts
+_cached_size = lru_cache(maxsize=256)(_size)  # instructions are those of many prompts
 
 
 def _data_tokens(word: str) -> float:

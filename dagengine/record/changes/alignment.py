@@ -25,12 +25,12 @@ class Alignment:
 
     def offer(self, side: Side, place: Place, key: Hashable) -> tuple[Place, Place] | None:
         """The pair that this case completes, as old and new place; None while it waits."""
-        others = self._waiting[1 - side]
-        if key in others:
-            other = others[key].popleft()
-            if not others[key]:
-                del others[key]
-            return (other, place) if side == 1 else (place, other)
+        waiting = self._waiting[1 - side]
+        if key in waiting:
+            partner = waiting[key].popleft()
+            if not waiting[key]:
+                del waiting[key]
+            return (partner, place) if side == 1 else (place, partner)
         self._waiting[side].setdefault(key, deque()).append(place)
         return None
 

@@ -212,8 +212,7 @@ class _Walk:
         return self._difference(shared[-1])
 
     def _names(self) -> Iterator[str]:
-        known = self._trees.order
-        yield from known
+        yield from self._trees.order
         for name in (*self._before, *self._after):
             if name not in self._trees.known:
                 yield name
@@ -235,8 +234,8 @@ class _Walk:
 
     def _failed(self, name: str) -> Difference:
         """A failure that no step shows, for instance a missing field."""
-        found = self._difference(name)
-        return Difference(name, _ended(self._old), _ended(self._new), found.cause, found.detail)
+        differs = self._difference(name)
+        return Difference(name, _ended(self._old), _ended(self._new), differs.cause, differs.detail)
 
     def _difference(self, name: str) -> Difference:
         before, after = self._before.get(name), self._after.get(name)
@@ -263,7 +262,7 @@ class _Walk:
             return f"{' and '.join(fields)} changed"
         if not node.reads and not inputs and not self._fields.same:
             return "the case changed"
-        wrote = [one for one in inputs if self._wrote(one)]
+        wrote = [source for source in inputs if self._wrote(source)]
         return f"{' and '.join(wrote)} gave something else" if wrote else ""
 
     def _wrote(self, name: str) -> bool:

@@ -41,15 +41,15 @@ def compare_runs(
     return comparison
 
 
-def _require_metric(old: Run, new: Run, metric: str | None, found: RunComparison) -> None:
-    names = [one.name for run in (old, new) for one in run.manifest.metrics]
+def _require_metric(old: Run, new: Run, metric: str | None, comparison: RunComparison) -> None:
+    names = [recorded.name for run in (old, new) for recorded in run.manifest.metrics]
     if metric is not None and metric not in names:
         hint = (
             did_you_mean(metric, names) or f"they had {', '.join(map(repr, dict.fromkeys(names)))}"
         )
         raise InputError(f"neither run had a metric {metric!r:.80}; {hint}")
-    if not found.metrics:
-        ours, theirs = ([one.name for one in run.manifest.metrics] for run in (old, new))
+    if not comparison.metrics:
+        ours, theirs = ([recorded.name for recorded in run.manifest.metrics] for run in (old, new))
         raise InputError(
             f"the runs have no metric in common: {', '.join(ours)} in {old.folder}, "
             f"{', '.join(theirs)} in {new.folder}"
@@ -61,7 +61,7 @@ class _Reader:
 
     def __init__(self, sides: tuple[RunFiles, RunFiles], comparison: RunComparison) -> None:
         self._sides = sides
-        self._found = comparison
+        self._comparison = comparison
         self._alignment = Alignment()
 
     def read(self, advance: Callable[[], None]) -> None:
@@ -85,8 +85,8 @@ class _Reader:
             rows[side] if pair[side] == here else self._sides[side].row(pair[side])
             for side in _SIDES
         )
-        self._found.same_cases += 1
-        self._found.add(old, new, CaseFields())
+        self._comparison.same_cases += 1
+        self._comparison.add(old, new, CaseFields())
 
     def _leftovers(self) -> None:
         left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
@@ -98,21 +98,21 @@ class _Reader:
             ]
             for old, new in paired(*keys):
                 del left[0][old], left[1][new]
-                self._other(old, new, kind)
+                self._unequal(old, new, kind)
         for side in _SIDES:
             for place in left[side]:
-                self._found.unpaired(self._sides[side].row(place).case, new=side == 1)
+                self._comparison.unpaired(self._sides[side].row(place).case, new=side == 1)
 
-    def _other(self, old: Place, new: Place, kind: str) -> None:
+    def _unequal(self, old: Place, new: Place, kind: str) -> None:
         """Take two cases that are not equal in content."""
         same = kind == "renamed"
         texts = (self._sides[0].fields(old), self._sides[1].fields(new))
         if same:
-            self._found.renamed += 1
+            self._comparison.renamed += 1
         else:
-            self._found.changed += 1
+            self._comparison.changed += 1
         rows = (self._sides[0].row(old), self._sides[1].row(new))
-        self._found.add(*rows, CaseFields(same, *texts))
+        self._comparison.add(*rows, CaseFields(same, *texts))
 
 
 def _key(row: CaseResult) -> Hashable:

@@ -92,7 +92,7 @@ class MetricComparison:
 
     def pairs(self) -> list[tuple[float | None, float | None]]:
         """The scores of every case before and now; None if there is none."""
-        return [(_known(old), _known(new)) for old, new in zip(*self._scores, strict=True)]
+        return [(_number(old), _number(new)) for old, new in zip(*self._scores, strict=True)]
 
     def by_cause(self) -> dict[Cause, int]:
         """Flips by cause; all causes are there."""
@@ -101,10 +101,10 @@ class MetricComparison:
 
     def by_node(self) -> dict[str, int]:
         """Flips by the first node that differs, the most first."""
-        found: Counter[str] = Counter()
+        flips: Counter[str] = Counter()
         for (node, _), count in self.first.items():
-            found[node] += count
-        return dict(found.most_common())
+            flips[node] += count
+        return dict(flips.most_common())
 
     def tree_changes(self) -> list[TreeChange]:
         """What is not the same in the definitions."""
@@ -162,7 +162,7 @@ class RunComparison:
     def agrees(self) -> bool:
         """Whether both runs say the same of the same cases, by the same trees."""
         return (
-            all(one.agrees and not one.tree_changes() for one in self.metrics)
+            all(metric.agrees and not metric.tree_changes() for metric in self.metrics)
             and not (self.added or self.removed)
             and not self.counts.total()
         )
@@ -204,10 +204,10 @@ def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> R
 
 
 def _mean(scores: Sequence[float]) -> float | None:
-    known = [score for score in scores if score == score]
+    numbers = [score for score in scores if score == score]
     # Not `sum`, which rounds in another way before Python 3.12.
-    return math.fsum(known) / len(known) if known else None
+    return math.fsum(numbers) / len(numbers) if numbers else None
 
 
-def _known(score: float) -> float | None:
+def _number(score: float) -> float | None:
     return score if score == score else None

@@ -60,9 +60,9 @@ class Trees:
         """New names by old ones, of nodes that say and read the same as a node that is gone."""
         old, new = list(every_node(self.old)), list(every_node(self.new))
         before, after = ({node.name for node in nodes} for nodes in (old, new))
-        gone = {_said(node): node.name for node in old if node.name not in after}
-        come = {_said(node): node.name for node in new if node.name not in before}
-        return {gone[said]: name for said, name in come.items() if said in gone}
+        gone = {_content(node): node.name for node in old if node.name not in after}
+        come = {_content(node): node.name for node in new if node.name not in before}
+        return {gone[content]: name for content, name in come.items() if content in gone}
 
     @cached_property
     def before(self) -> Mapping[str, NodeRecord]:
@@ -104,13 +104,12 @@ class Trees:
 
     def inputs(self, name: str) -> tuple[str, ...]:
         """The nodes that a node reads."""
-        found = self.node(name).inputs
-        return tuple(self.renamed.get(one, one) for one in found)
+        return tuple(self.renamed.get(source, source) for source in self.node(name).inputs)
 
     @cached_property
     def redefined(self) -> Mapping[str, str]:
         """What changed about a node, in words, for every node that is not the same."""
-        return {name: said for name in self.order if (said := self._redefinition(name))}
+        return {name: change for name in self.order if (change := self._redefinition(name))}
 
     def _redefinition(self, name: str) -> str:
         old, new = self.before.get(name), self.after.get(name)
@@ -195,7 +194,7 @@ class Trees:
         return "renamed" if what.startswith("it was called") else "definition"
 
 
-def _said(node: NodeRecord) -> tuple[Any, ...]:
+def _content(node: NodeRecord) -> tuple[Any, ...]:
     """What a node says and reads, whatever it is called."""
     return (node.kind, node.question, tuple(node.reads), tuple(node.inputs))
 

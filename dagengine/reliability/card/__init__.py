@@ -1,4 +1,4 @@
-"""The judge card: values, one module per section, words, page, table."""
+"""The judge card: values, the verdict, one module per section, words, page, table."""
 
 from dagengine.reliability.card.build import make_card
 from dagengine.reliability.card.files import card_page, read_card, write_card

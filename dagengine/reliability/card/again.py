@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
-from dagengine.reliability.card.figures import figure, shown
+from dagengine.reliability.card.figures import figure, reaching, shown
 from dagengine.reliability.card.values import CaseSpread, Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
@@ -21,7 +22,8 @@ from dagengine.reliability.statistics.consistency import (
     missing_rate,
     total_agreement,
 )
-from dagengine.reliability.statistics.intervals import Interval, Unknown
+from dagengine.reliability.statistics.exchange import departures
+from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, mean
 from dagengine.results import OutcomeKind
@@ -57,18 +59,25 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     pairs, scores, groups = "pairs of runs of one case", runs.table(score), runs.rows
     why = why_not_twice(runs)
 
-    def over(name: str, of: Callable[..., Sums], level: str, why: str = why) -> Figure:
-        return figure(name, scores, of, level, why, groups)
+    def over(
+        name: str, of: Callable[..., Sums], level: str, why: str = why,
+        table: Sequence[Sequence[Any]] = scores, bounds: Sequence[Sequence[Sequence[Any]]] = (),
+    ) -> Figure:  # fmt: skip
+        ends = [figure(name, end, of, level, why, groups) for end in bounds]
+        return reaching(figure(name, table, of, level, why, groups), ends)
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"
         yield Figure("flip-rate", None, level=f"pass or fail, {pairs}", note=undefined)
     else:
         table = runs.table(lambda run: run.passed(threshold))
-        yield figure("flip-rate", table, flip_rate.sums, f"pass or fail, {pairs}", why, groups)
-        yield figure("pass-rate", table, _mean_of_runs, "runs, averaged over cases", why, groups)
-    yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}")
-    yield over("mean-score", _mean_of_runs, "runs, averaged over cases", "no run has a score")
+        yield over("flip-rate", flip_rate.sums, f"pass or fail, {pairs}", table=table,
+                   bounds=_unrepeated(table))  # fmt: skip
+        yield over("pass-rate", _mean_of_runs, "runs, averaged over cases", table=table,
+                   bounds=_filled(table))  # fmt: skip
+    yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}", bounds=_unrepeated(scores))
+    yield over("mean-score", _mean_of_runs, "runs, averaged over cases", "no run has a score",
+               bounds=_filled(scores))  # fmt: skip
     spread_of = partial(score_spread.sums, scale=_SCALE)
     yield over("score-spread", spread_of, "runs of one case, averaged over cases")
     clusters = groups if len(set(groups)) < len(groups) else None
@@ -81,7 +90,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     )
     moved = drift(scores, groups=clusters)
     yield shown(
-        "drift", moved, "points of the score, from the first run to the last",
+        "drift", moved, "slope of a line through the runs of a case, first to last",
         _no_drift(runs, moved),
     )  # fmt: skip
     yield over("unscored", missing_rate.sums, "all runs", "nothing ran")
@@ -89,6 +98,26 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
 
 def _mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
     return mean(_fmean(row) for row in table)
+
+
+def _filled(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:
+    """The table with its missing results at worst, and at best; nothing if none is missing."""
+    if all(value is not None for row in table for value in row):
+        return ()
+    return [[[end if value is None else value for value in row] for row in table]
+            for end in _SCALE]  # fmt: skip
+
+
+def _unrepeated(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:
+    """The table in which cases that lack two results never flip, and always do."""
+    rows = [[value for value in row if value is not None] for row in table]
+    if not any(len(row) < 2 <= len(whole) for row, whole in zip(rows, table, strict=True)):
+        return ()
+    return [
+        [row if len(row) > 1 or len(whole) < 2 else list(ends) for row, whole in
+         zip(rows, table, strict=True)]
+        for ends in ((0.0, 0.0), _SCALE)
+    ]  # fmt: skip
 
 
 def _fmean(row: Sequence[float | bool | None]) -> float | None:
@@ -121,6 +150,55 @@ def _no_drift(runs: Runs, drift: Interval | Unknown) -> str:
         return "no case has two different scores"
     alike = isinstance(drift, Unknown) and drift.reason == "no variation"
     return "all cases change equally from the first run to the last" if alike else ""
+
+
+_DEPARTURES = {
+    "copied from the run before": "answers repeat the run before more often than other runs",
+    "copied from the first run": "answers repeat the first run more often than other runs",
+    "moved": "results moved from run {run} on",
+    "stands apart": "run {run} stands apart from the others",
+    "differs from run to run": "results of all cases move together from run to run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """How the runs of a case are not repeats of each other, in words.
+
+    `shown` withholds what follows from repeats, `suspected` only the intervals of flips.
+    """
+
+    shown: tuple[str, ...] = ()
+    suspected: str = ""
+
+    @property
+    def first(self) -> str:
+        """The clearest way; empty if the runs may be repeats."""
+        return self.shown[0] if self.shown else ""
+
+    def without(self, measure: Figure) -> Figure:
+        """The figure without the interval that only holds for repeats."""
+        named = _OF_FLIPS if not self.shown else _OF_FLIPS | _OF_REPEATS
+        why = self.first or self.suspected
+        if not why or measure.name not in named or measure.value is None:
+            return measure
+        return replace(measure, low=None, high=None, note=f"no interval: {why}")
+
+
+_OF_FLIPS = {"flip-rate", "score-flip-rate"}
+_OF_REPEATS = {"score-spread", "test-retest", "drift"}
+
+
+def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
+    """Whether and how the runs of a case are not repeats of each other."""
+    ways = departures(runs.table(outcome(threshold)), groups=runs.rows)
+    words = [
+        _DEPARTURES[departure.way].format(run=0 if departure.run is None else departure.run + 1)
+        for departure in ways
+    ]
+    if ways and not ways[0].sure:
+        return Unlike(suspected="answers may repeat the run before; one more run would tell")
+    return Unlike(tuple(words))
 
 
 def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
@@ -183,6 +261,25 @@ def without_score(runs: Runs) -> Iterator[str]:
     if missing:
         why = ", ".join(f"{count:,} {kind}" for kind, count in missing.items())
         yield f"{missing.total():,} of {len(every):,} runs have no score: {why}."
+
+
+def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
+    """A warning where runs without a score are in few cases, or in cases that flip."""
+    rows = [row for row in runs.table(outcome(threshold)) if row]
+    lost = [row.count(None) for row in rows]
+    answers = sum(map(len, rows))
+    share = sum(lost) / answers if answers else 0.0
+    if not sum(lost) or not 0 < share < 1:
+        return
+    # The dispersion of the cases' counts: about 1 where each answer is lost by itself.
+    spread = sum((n - len(row) * share) ** 2 / (len(row) * share * (1 - share))
+                 for n, row in zip(lost, rows, strict=True))  # fmt: skip
+    if sum(lost) > 1 and needs("scipy.stats").chi2.sf(spread, len(rows) - 1) < 0.01:
+        most = sum(n > 0 for n in lost)
+        yield (
+            f"Runs without a score are not spread by chance: {sum(lost)} of them are in {most} of "
+            f"{len(rows)} cases. Figures that leave them out are of the other cases."
+        )
 
 
 def _missing(outcome: OutcomeKind | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def _blame(under: SettingCard) -> Answer:
 def _price(under: SettingCard) -> Answer:
     voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
     if not voting:
-        return Answer(f"Not known: {_why_no_votes(under)}.")
+        return _ratings(under) or Answer(f"Not known: {_why_no_votes(under)}.")
     random = [pair for pair in voting if pair[1].by_chance]
     if random:
         return _by_chance(*max(random, key=_costly), len(random) - 1)
@@ -116,8 +117,9 @@ def _price(under: SettingCard) -> Answer:
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
         same = [node.node for node, votes in voting if votes.constant]
-        note = f" But “{same[0]}” gave every case the same verdict." if same else ""
-        return Answer(f"Nothing: every verdict already flips at most {target} of the time.{note}")
+        if same:
+            return Answer(f"Votes change nothing: “{same[0]}” gave every case the same verdict.")
+        return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
     unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
     tell = next(
         (f"; {votes.runs_to_tell} runs may be enough" for votes in unsure if votes.runs_to_tell), ""
@@ -128,6 +130,33 @@ def _price(under: SettingCard) -> Answer:
     more = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
     sentence = f"{_needed(node, worst, target)}{_left(worst)}.{more}{_calls(voting)}"
     return Answer(sentence, weak)
+
+
+_RELIABLE = 0.9
+
+
+def _ratings(under: SettingCard) -> Answer | None:
+    """How many ratings make a reliable mean, by Spearman and Brown (1910); None without any."""
+    single = under.figure("test-retest")
+    if single is None or single.value is None or single.low is None or single.high is None:
+        return None
+    ends = [_ratings_for(share) for share in (single.high, single.low)]
+    if ends[0] is None:
+        return Answer("No mean of ratings gets reliable: they do not tell the cases apart.")
+    span = (
+        f"{ends[0]} or more"
+        if ends[1] is None
+        else (f"{ends[0]}" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}")
+    )
+    return Answer(f"A mean of {span} ratings has a reliability of {_RELIABLE:g}.",
+                  "" if ends[1] is not None else weakness(single))  # fmt: skip
+
+
+def _ratings_for(share: float) -> int | None:
+    if share <= 0:
+        return None
+    needed = _RELIABLE * (1 - share) / (share * (1 - _RELIABLE))
+    return max(math.ceil(needed - 1e-9), 1) if needed <= 99 else None
 
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
@@ -159,6 +188,8 @@ def _costly(pair: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
 
 
 def _why_no_votes(under: SettingCard) -> str:
+    if under.departures:
+        return under.departures[0]
     again = under.figure("score-flip-rate")
     if again is not None and again.value is None:
         return again.note

@@ -12,15 +12,22 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.across import agreement_of_judges, changed
 from dagengine.reliability.card.again import (
     again,
     agreement_of_runs,
+    lost_together,
+    not_repeats,
     rule_effect,
     spread,
     without_score,
 )
-from dagengine.reliability.card.bias import bias_by_length, bias_by_place, position_bias
+from dagengine.reliability.card.bias import (
+    agreement_of_judges,
+    bias_by_length,
+    bias_by_place,
+    changed,
+    position_bias,
+)
 from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
 from dagengine.reliability.card.nodes import beside_people, node_cards, noise_of, notes_on
@@ -28,8 +35,12 @@ from dagengine.reliability.card.people import (
     compare_with_labels,
     confusion,
     corrected_figures,
+    disagreements,
+    next_labels,
     outcome_name,
     outcomes,
+    segments,
+    voted,
 )
 from dagengine.reliability.card.values import (
     CaseKey,
@@ -38,6 +49,7 @@ from dagengine.reliability.card.values import (
     JudgeCard,
     LabelMeaning,
     MetricCard,
+    Needs,
     Setting,
     SettingCard,
 )
@@ -51,6 +63,7 @@ from dagengine.reliability.labels import (
     labels_for,
     labels_of,
     left_out,
+    on_scale,
     walk_file,
     walked_answers,
     walked_labels,
@@ -61,7 +74,9 @@ from dagengine.reliability.runs import Runs, runs_of
 from dagengine.test_case import LLMTestCase, TestCase, case_label
 
 RULES = (
-    "Runs without a score count only in `unscored`.",
+    "Values leave runs without a score out. Intervals of pass rate, mean score and agreement reach "
+    "from all of them wrong to all of them right.",
+    "A tie of the runs of a case is no outcome, and agrees with nobody.",
     "Runs are compared within one case and one setting; then cases are averaged.",
     "Runs under different settings are never pooled.",
     "Shares of the noise assume that the nodes of a case answer independently of each other.",
@@ -76,23 +91,28 @@ def make_card(
     *,
     labels: str | Path | Mapping[int, Any] | None = None,
     labels_random: bool = False,
+    label_scale: tuple[float, float] | None = None,
     groups: str | None = None,
     target: float = 0.05,
     symmetry: Symmetry | None = None,
+    needs: Needs | None = None,
+    price: float | None = None,
 ) -> JudgeCard:
     """The card of a benchmark.
 
     `judges` are the identities of the judges that answered. `labels` is what people say (see
     `labels_of`): a case field's path, a file (also the `labels.jsonl` of `dagengine view`), or
     labels by case number. `labels_random` states that the labelled cases are a random sample of
-    all. `groups` is the path of a field that cases of one document or dialogue have in common.
-    `target` is the flip rate that votes are counted for, `symmetry` what was swapped. Raises
+    all, `label_scale` the ends of labels that are numbers. `groups` is the path of a field that
+    cases of one document or dialogue have in common. `target` is the flip rate that votes are
+    counted for, `symmetry` what was swapped, `needs` what the judge has to meet, `price` that of
+    one question in US dollars. Raises
     InputError if no case has a label, no label is an outcome of a metric, or no case has the field
     of groups. Raises it too if the observations are about other metrics or nodes.
     """
     replays = [Counterfactual(metric) for metric in metrics]
     seen = _about_these(list(observations), replays)
-    meant = None if labels is None else _meant(_given(labels, replays, cases), replays, cases)
+    meant = None if labels is None else _meant(_sources(labels, replays, cases), replays, cases)
     together = clusters(cases, seen, groups)
     runs = [runs_of(seen, replay, together) for replay in replays]
     settings, keys = _settings(runs), tuple(_keys(cases, together))
@@ -100,7 +120,9 @@ def make_card(
         _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
         settings=settings, grouped=groups is not None, random=labels_random,
     )  # fmt: skip
-    answers = _told(labels, replays, cases)
+    if label_scale is not None and meant is not None:
+        meant = [None if labels is None else on_scale(labels, label_scale) for labels in meant]
+    answers = _walked(labels, replays, cases)
     parts = zip(runs, replays, meant or [None] * len(replays), answers, strict=True)
     made = [whole(*part).card(target) for part in parts]
     return JudgeCard(
@@ -113,6 +135,9 @@ def make_card(
         cases=keys,
         rules=(*RULES, *_on_groups(together, len(cases)), *_on_common(shared_by_all(seen))),
         labels_random=labels_random,
+        label_scale=label_scale,
+        needs=needs or Needs(flips=target),
+        price=price,
     )
 
 
@@ -158,12 +183,12 @@ def check_labels(
     Returns what is to be said about them, one line each: which are left out.
     """
     replays = [Counterfactual(metric) for metric in metrics]
-    _meant(_given(labels, replays, cases), replays, cases)
+    _meant(_sources(labels, replays, cases), replays, cases)
     walks = walk_file(labels)
     return [] if walks is None else list(left_out(walks, replays))
 
 
-def _given(
+def _sources(
     labels: str | Path | Mapping[int, Any],
     replays: Sequence[Counterfactual],
     cases: Sequence[TestCase],
@@ -175,7 +200,7 @@ def _given(
     return [labels_of(cases, labels)] * len(replays)
 
 
-def _told(
+def _walked(
     labels: str | Path | Mapping[int, Any] | None,
     replays: Sequence[Counterfactual],
     cases: Sequence[TestCase],
@@ -265,10 +290,10 @@ def _named(setting: Condition, conditions: Sequence[Condition]) -> str:
     """What tells a setting from the others, in words."""
     words = {
         "judge": setting.judge,
-        "temperature": _said("temperature", setting.temperature),
-        "seed": _said("seed", setting.seed),
+        "temperature": _in_words("temperature", setting.temperature),
+        "seed": _in_words("seed", setting.seed),
         "order": _ORDERS.get(setting.order, setting.order),
-        "paraphrase": _said("wording", setting.paraphrase or "as given"),
+        "paraphrase": _in_words("wording", setting.paraphrase or "as given"),
     }
     differing = [
         word
@@ -278,7 +303,7 @@ def _named(setting: Condition, conditions: Sequence[Condition]) -> str:
     return ", ".join(differing) or "as given"
 
 
-def _said(name: str, value: object) -> str:
+def _in_words(name: str, value: object) -> str:
     return f"{name} {'as the nodes have it' if value is None else value}"
 
 
@@ -292,7 +317,7 @@ class _Maker:
     runs: Runs
     replay: Counterfactual
     labels: Labels | None
-    told: NodeAnswers
+    walked: NodeAnswers
     cases: Sequence[TestCase]
     labelled: bool
     symmetry: Symmetry
@@ -319,20 +344,34 @@ class _Maker:
     def _under(self, name: str, runs: Runs, target: float) -> SettingCard:
         threshold, labels = self.threshold, self.labels
         noise = noise_of(runs, self.replay, self.cases)
+        unlike = not_repeats(runs, threshold)
         kinds = list(stated(runs, threshold, labels))
         every = list(runs.every())
         return SettingCard(
             setting=name,
-            again=tuple(again(runs, threshold)),
+            again=tuple(map(unlike.without, again(runs, threshold))),
             nodes=beside_people(
-                node_cards(self.replay.speakers, runs, noise, target, len(self.cases)),
+                node_cards(
+                    self.replay.speakers,
+                    runs,
+                    noise,
+                    target,
+                    len(self.cases),
+                    unlike.first,
+                ),
                 runs,
                 self.replay,
-                self.told,
+                self.walked,
             ),
             people=tuple(self._people(runs)),
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),
+            departures=unlike.shown,
+            warnings=tuple(lost_together(runs, threshold)),
+            voted=tuple(voted(runs, threshold, labels, unlike)),
+            segments=tuple(segments(runs, threshold, labels, self.cases)),
+            disagreements=tuple(disagreements(runs, threshold, labels, self.cases)),
+            unlabelled=tuple(next_labels(runs, labels, threshold)),
             notes=(*notes_on(noise), *without_score(runs), *rule_effect(runs, threshold)),
             more=(
                 *self._more(runs, labels),
@@ -348,11 +387,12 @@ class _Maker:
         if self.labels is not None:
             yield from compare_with_labels(runs, self.threshold, self.labels, self.grouped)
         elif self.labelled:
-            yield Figure("accuracy", None, note=_no_labels(self.told))
+            yield Figure("accuracy", None, note=_no_labels(self.walked))
 
     def _corrected(self, runs: Runs) -> Iterator[CorrectedFigure]:
         if self.labels is not None:
-            yield from corrected_figures(runs, self.threshold, self.labels, self.random)
+            traits = dict(_traits(self.cases))
+            yield from corrected_figures(runs, self.threshold, self.labels, self.random, traits)
 
     def _more(self, runs: Runs, labels: Labels | None) -> Iterator[Figure]:
         """The measures that are behind the four questions."""
@@ -364,6 +404,16 @@ class _Maker:
         yield from changed(self.runs)
         yield from agreement_of_judges(self.runs, self.threshold)
         yield from position_bias(self.runs, self.replay, self.cases, self.symmetry)
+
+
+def _traits(cases: Sequence[TestCase]) -> Iterator[tuple[str, Sequence[float]]]:
+    """Numbers of all cases in which those with a label do not differ if they were drawn."""
+    yield "place in the file", range(len(cases))
+    for field in ("input", "actual_output"):
+        texts = [getattr(case, field, None) for case in cases]
+        if any(isinstance(text, str) for text in texts):
+            yield f"length of `{field}`", [len(text) if isinstance(text, str) else 0
+                                           for text in texts]  # fmt: skip
 
 
 def _no_labels(answers: NodeAnswers) -> str:

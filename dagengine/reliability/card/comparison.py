@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields, replace
 from dagengine.errors import InputError
 from dagengine.question import judge_name
 from dagengine.reliability.card.figures import shown
-from dagengine.reliability.card.people import scale_of
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -47,7 +46,8 @@ class Side:
     """One metric under one setting of one card, as it is compared.
 
     `nodes` are the parts of the variance by node and case, of nodes whose share is known. `random`
-    says that labels are on a random sample of the cases.
+    says that labels are on a random sample of the cases; `scale` has the ends of labels that are
+    numbers.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Side:
     outcomes: Outcomes
     nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     random: bool = False
+    scale: tuple[float, float] | None = None
 
     def places(self, of: Callable[[CaseKey], str]) -> dict[tuple[str, int], int]:
         """The places of the cases by what tells them apart; equal cases by their order."""
@@ -128,8 +129,8 @@ MEASURES: Mapping[str, Callable[[Side, int], float | None]] = {
 
 
 RATIOS: Mapping[str, Callable[[Side, Sequence[int]], Sums]] = {
-    "kappa": lambda side, numbers: label_kappa.sums([_pair(side, one) for one in numbers]),
-    "test-retest": lambda side, numbers: icc.sums([side.scores(one) for one in numbers]),
+    "kappa": lambda side, numbers: label_kappa.sums([_pair(side, case) for case in numbers]),
+    "test-retest": lambda side, numbers: icc.sums([side.scores(case) for case in numbers]),
 }
 """Measures that are not means over cases: functions of what the cases given add up to."""
 
@@ -242,14 +243,17 @@ def _corrected(
     name = names.pop()
     if names or name not in measures:
         return
-    numbers = [_number(label) for side in sides for label in side.outcomes.labels]
-    values = [number for number in numbers if number is not None]
-    low, high = (0.0, 1.0) if name == "corrected-pass-rate" else scale_of(values)
+    scales = {(0.0, 1.0) if name == "corrected-pass-rate" else side.scale for side in sides}
+    if len(scales) > 1 or (scale := scales.pop()) is None:
+        return
+    low, high = scale
     first, second = (
         _by_people(side, places, low, high)
         for side, places in zip(sides, zip(*shared.pairs, strict=True), strict=True)
     )
-    result = corrected_difference(first, second, random=True)
+    groups = [right.group(number) for _, number in shared.pairs]
+    clusters = groups if len(set(groups)) < len(groups) else None
+    result = corrected_difference(first, second, random=True, groups=clusters)
     level = f"{_level(shared.by, len(shared.pairs))}, from labels of a random sample"
     if isinstance(result, Unknown):
         yield Contrast("", "", shown(name, result, level))
@@ -424,6 +428,7 @@ def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
         under.setting: Side(
             f"{metric.metric if single else f'{metric.metric}: {under.setting}'} ({called})",
             metric.threshold, card.cases, under.outcomes, _parts(under), card.labels_random,
+            card.label_scale,
         )
         for under in metric.settings
     }  # fmt: skip

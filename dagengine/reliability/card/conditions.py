@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from dagengine.errors import InputError
 from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every_setting
+from dagengine.reliability.card.verdict import verdict
 from dagengine.reliability.card.words import TITLES, difference, full, place, title
 from dagengine.results.conditions import Condition, parse_condition
 
@@ -65,16 +66,44 @@ class FailIf(Condition):
         return f"{where}: {full(measure)}" if self.holds(value) else ""
 
 
+_VERDICT = "verdict!=use"
+
+
+@dataclass(frozen=True, slots=True)
+class FailUnlessUse:
+    """The condition `verdict!=use`: the judge is not to be used, or it is not known."""
+
+    text: str = _VERDICT
+
+    def failures(self, card: JudgeCard) -> list[str]:
+        """One line for every metric and setting that is not to be used."""
+        made = ((place(card, metric, under), verdict(card, metric, under))
+                for metric, under in every_setting(card))  # fmt: skip
+        return [f"{self.text}: {where}: {advice.headline}" for where, advice in made
+                if advice.kind not in ("use", "use_with")]  # fmt: skip
+
+    def undecided(self, card: JudgeCard) -> list[str]:
+        """Nothing: what is not known fails."""
+        return []
+
+
+def condition(text: str) -> FailIf | FailUnlessUse:
+    """The condition on one card that a text states; raises InputError if it states none."""
+    return FailUnlessUse() if text.replace(" ", "") == _VERDICT else parse(text)
+
+
 def parse(text: str) -> FailIf:
     """The condition that a text states; raises InputError if it states none."""
     condition = parse_condition(text, "flip-rate>0.05")
     if condition.of or condition.measure not in TITLES:
         name = f"{condition.of}.{condition.measure}" if condition.of else condition.measure
-        raise InputError(f"--fail-if {text!r}: there is no measure {name!r}; use one of {_known()}")
+        raise InputError(
+            f"--fail-if {text!r}: there is no measure {name!r}; use one of {_measures()}"
+        )
     return FailIf(**asdict(condition))
 
 
-def _known() -> str:
+def _measures() -> str:
     return ", ".join(TITLES)
 
 
@@ -91,7 +120,7 @@ def _named(card: JudgeCard) -> Iterator[tuple[str, Figure]]:
         yield from ((metric.metric, measure) for measure in metric.across)
 
 
-def failures(card: JudgeCard, conditions: Sequence[FailIf]) -> list[str]:
+def failures(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> list[str]:
     """One line for everything that fails."""
     return [line for condition in conditions for line in condition.failures(card)]
 
@@ -106,6 +135,6 @@ def worse(found: Sequence[Contrast], conditions: Sequence[FailIf]) -> list[str]:
     ]
 
 
-def undecided(card: JudgeCard, conditions: Sequence[FailIf]) -> list[str]:
+def undecided(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> list[str]:
     """One line for everything that the card has too few cases to tell."""
     return [line for condition in conditions for line in condition.undecided(card)]

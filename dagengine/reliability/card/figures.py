@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from dagengine.reliability.card.values import Figure
@@ -34,6 +35,17 @@ def figure(
     if bounds is None:
         return Figure(name, value, items=count, level=level)
     return Figure(name, value, bounds.low, bounds.high, bounds.level, count, level)
+
+
+def reaching(measure: Figure, bounds: Sequence[Figure]) -> Figure:
+    """The figure with an interval that also holds what other rules for missing answers give."""
+    if measure.value is None or not bounds:
+        return measure
+    ends = [measure, *bounds]
+    lows = [end.value if end.low is None else end.low for end in ends if end.value is not None]
+    highs = [end.value if end.high is None else end.high for end in ends if end.value is not None]
+    values = [low for low in (*lows, *highs) if low is not None]
+    return replace(measure, low=min(values), high=max(values))
 
 
 def _adding(

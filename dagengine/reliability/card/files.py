@@ -21,6 +21,15 @@ from dagengine.reliability.card.values import (
     MetricCard,
     SettingCard,
     every_setting,
+    shown_as,
+)
+from dagengine.reliability.card.verdict import (
+    MARKS,
+    SIGNS,
+    budget,
+    errors,
+    states_of,
+    verdict,
 )
 from dagengine.reliability.card.words import (
     corrected_said,
@@ -83,6 +92,7 @@ def _clipped(text: str) -> str:
     return re.sub("“([^”]+)”", r'“<b title="\1">\1</b>”', html.escape(text))
 
 
+@shown_as
 def card_page(card: JudgeCard) -> str:
     """The page; equal cards give equal pages."""
     import jinja2
@@ -110,7 +120,15 @@ def card_page(card: JudgeCard) -> str:
         card=card,
         words=card_words,
         questions=QUESTIONS,
-        settings=[(m, under, answers(under)) for m, under in every_setting(card)],
+        settings=[
+            (metric, under, answers(under), verdict(card, metric, under))
+            for metric, under in every_setting(card)
+        ],
+        signs=SIGNS,
+        marks=MARKS,
+        states_of=states_of,
+        errors=errors,
+        budget=budget,
         seen_from=seen_from,
         shown=SHOWN_CASES,
     )
@@ -141,6 +159,8 @@ def _lines(card: JudgeCard) -> Iterator[str]:
     yield f"Judge: {judges_of(card)}. {headline(card)}.\n"
     for metric, under in every_setting(card):
         yield f"## {place(card, metric, under)}\n"
+        made = verdict(card, metric, under)
+        yield f"**{made}**\n\n{made.why}\n\nNext: {made.step}\n"
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield f"- **{question}** {answer}"
         yield from (f"- {corrected_said(figure)}" for figure in under.corrected)

@@ -43,8 +43,16 @@ def node_cards(
     noise: Sequence[CaseNoise],
     target: float,
     cases: int,
+    unlike: str = "",
 ) -> tuple[NodeCard, ...]:
-    """The nodes, those with the greatest share of the noise first."""
+    """The nodes, those with the greatest share of the noise first.
+
+    `unlike` says how runs are not repeats of each other; neither blame nor votes follow then.
+    """
+    if unlike:
+        withheld = Figure("variance-share", None, level=_SHARED, note=unlike)
+        single = (_node_card(speaker, runs, noise, target) for speaker in speakers)
+        return tuple(replace(card, share=withheld, votes=None) for card in single)
     cards = [
         replace(_node_card(speaker, runs, noise, target), parts=_parts(speaker.node, noise, cases))
         for speaker in speakers
@@ -80,12 +88,20 @@ def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]
     return tuple(parts)
 
 
+_SHARED = "variance within cases"
+WIDE = 0.5
+"""An interval of a share that is wider than this is no answer: the figure is not known."""
+
+
 def _share(cause: Blame) -> Figure:
-    level = "variance within cases"
-    return Figure(
+    whole = Figure(
         "variance-share", cause.share, cause.low, cause.high,
-        items=cause.cases, level=level, note=cause.why,
+        items=cause.cases, level=_SHARED, note=cause.why,
     )  # fmt: skip
+    if cause.low is None or cause.high is None or cause.high - cause.low <= WIDE:
+        return whole
+    ends = f"it is between {100 * cause.low:.0f} and {100 * cause.high:.0f} %"
+    return replace(whole, value=None, low=None, high=None, note=f"too few cases vary: {ends}")
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
+from random import Random
+from typing import Any
 
-from dagengine.reliability.card.figures import figure, shown
-from dagengine.reliability.card.values import ConfusionTable, CorrectedFigure, Figure, Outcomes
+from dagengine.reliability.card.again import Unlike, outcome
+from dagengine.reliability.card.figures import figure, reaching, shown
+from dagengine.reliability.card.values import (
+    ConfusionTable,
+    CorrectedFigure,
+    Disagreement,
+    Figure,
+    Outcomes,
+    Segment,
+    Voted,
+)
 from dagengine.reliability.labels import Kind, Labels, Vote
 from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.comparisons import holm
 from dagengine.reliability.statistics.confusion import (
     ac1_interval,
     balanced_accuracy_interval,
@@ -19,6 +33,7 @@ from dagengine.reliability.statistics.confusion import (
     kappa_interval,
     label_ceiling,
     label_rates,
+    people_agreement,
 )
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
 from dagengine.reliability.statistics.correlations import (
@@ -28,9 +43,11 @@ from dagengine.reliability.statistics.correlations import (
     pearson,
     spearman,
 )
-from dagengine.reliability.statistics.intervals import Interval, Unknown
+from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
 from dagengine.reliability.statistics.labels import accuracy, majority_baseline, scored_pairs
 from dagengine.reliability.statistics.sums import mean
+from dagengine.reliability.statistics.votes import flips_of_votes
+from dagengine.test_case import TestCase, case_label
 
 Pair = tuple[Vote | None, Vote | None]
 Labelled = Sequence[Pair]
@@ -60,7 +77,7 @@ def compare_with_labels(
     else:
         subject = "last verdicts" if labels.kind == "verdict" else "pass or fail"
         yield from _verdicts(runs, labels, read, subject)
-        yield from people_among_themselves(runs, labels)
+        yield from people_among_themselves(runs, labels, read)
 
 
 def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None:
@@ -85,78 +102,175 @@ def _labelled(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[tuple[int, Vot
 
 
 _AGAINST_LABELS = ("accuracy", "kappa", "baseline")
-_ENDS = (1.0, 3.0, 4.0, 5.0, 7.0, 10.0, 100.0)
 _NONE = "no case that ran has a label"
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """Cases with a label and runs: the label, the majority of the runs, the share that is right."""
+    """Cases with a label and runs: the label, the majority of the runs, the share that is right.
+
+    `pairs` leave runs without a score out. In `wrong` they are wrong, in `right` they are right:
+    what figures would be at worst and at best. Both are empty if every run has a score. `often`
+    says which runs count where cases ran differently often.
+    """
 
     pairs: Labelled
-    singly: Sequence[float]
+    singly: Sequence[float | None]
     groups: Sequence[Hashable]
+    wrong: Labelled = ()
+    right: Labelled = ()
+    ends: tuple[Sequence[float], Sequence[float]] = ((), ())
+    often: int | None = None
 
     @property
     def clusters(self) -> Sequence[Hashable] | None:
         """The groups where some hold several cases; None if cases are independent."""
         return self.groups if len(set(self.groups)) < len(self.groups) else None
 
-    def counted(self, measure: Figure) -> Figure:
-        """The figure with the number of independent groups, as all others have it."""
-        return replace(measure, items=len(set(self.groups)))
+    def over(self, measured: Callable[[Labelled], Figure]) -> Figure:
+        """A figure of the pairs, whose interval reaches over what missing answers leave open."""
+        pairs = enumerate(self.pairs)
+        answered = {self.groups[k] for k, (label, _) in pairs if label is not None}
+        bounds = [measured(side) for side in (self.wrong, self.right) if side]
+        return replace(reaching(measured(self.pairs), bounds), items=len(answered))
 
 
-def _judged(runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote]) -> _Judged:
-    pairs: list[Pair] = []
-    singly: list[float] = []
-    groups: list[Hashable] = []
-    for number, label, scored in _labelled(runs, labels):
-        votes = [read(run) for run in scored]
-        pairs.append((label, majority(votes)))
-        singly.append(statistics.fmean(vote == label for vote in votes) if votes else 0.0)
-        groups.append(runs.group(number))
-    return _Judged(pairs, singly, groups)
+def often_enough(rows: Iterable[Sequence[Run]]) -> int | None:
+    """How many runs of a case make its majority, if cases ran differently often: an odd number.
+
+    The more runs, the seldomer is a majority wrong. So a majority of all runs would be another
+    figure for each case, and cases may have run more often because they are hard.
+    """
+    sizes = {len(row) for row in rows if row}
+    return None if len(sizes) < 2 else max(min(sizes) - 1 + min(sizes) % 2, 1)
+
+
+def _judged(
+    runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote], votes: int | None = None
+) -> _Judged:
+    """`votes` is how many runs of a case make its majority, if not all of them."""
+    cases = [
+        (labels[case], [*chain.from_iterable(settings.values())], runs.group(case))
+        for case, settings in runs.cases.items()
+        if case in labels
+    ]
+    often = votes or often_enough(row for _, row, _ in cases)
+    tallies = [_Tally.of(label, row, often, read) for label, row, _ in cases]
+    pairs, wrong, right = ([tally.pairs[side] for tally in tallies] for side in range(3))
+    singly = [tally.single for tally in tallies]
+    groups = [group for _, _, group in cases]
+    if all(tally.complete for tally in tallies):
+        return _Judged(pairs, singly, groups, often=often)
+    ends = [tally.least for tally in tallies], [tally.most for tally in tallies]
+    return _Judged(pairs, singly, groups, wrong, right, ends, often)
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """One case: the label with the majority of its runs, and the share of runs that meets it.
+
+    `pairs` are as answered, with all missing answers wrong, and with all of them right; `least` and
+    `most` are the shares then.
+    """
+
+    pairs: tuple[Pair, Pair, Pair]
+    single: float | None
+    least: float
+    most: float
+    complete: bool
+
+    @classmethod
+    def of(
+        cls, label: Vote, row: Sequence[Run], often: int | None, read: Callable[[Run], Vote]
+    ) -> _Tally:
+        counted = row[:often]
+        answers: list[Vote | None] = [read(run) for run in counted if run.score is not None]
+        missing = len(counted) - len(answers)
+        # A wrong answer to pass or fail is the other one; of several verdicts it is none of them.
+        miss: Vote = not label if isinstance(label, bool) else _WRONG
+        worst = majority([*answers, *[miss] * missing])
+        pairs: tuple[Pair, Pair, Pair] = (
+            (label, majority(answers)) if answers else (None, None),
+            (label, None if worst == _WRONG else worst),
+            (label, majority([*answers, *[label] * missing])),
+        )
+        hits = [read(run) == label for run in row if run.score is not None]
+        share = statistics.fmean(hits) if hits else None
+        wrong = len(hits) - sum(hits)
+        complete = len(hits) == len(row)
+        return cls(pairs, share, sum(hits) / len(row), 1 - wrong / len(row), complete)
+
+
+_WRONG = "\0wrong"
 
 
 def _verdicts(
     runs: Runs, labels: Labels, read: Callable[[Run], Vote], subject: str
 ) -> Iterator[Figure]:
     judged = _judged(runs, labels.by_case, read)
-    kinds = (True, False) if labels.kind == "pass" else ()
-    level = f"{subject}: majority of a case's runs, cases with a label"
-    yield figure("accuracy", judged.pairs, accuracy.sums, level, _NONE, judged.groups)
+    kinds = labels.kinds
+    counted = "runs" if judged.often is None else f"first {judged.often} runs"
+    level = f"{subject}: majority of a case's {counted}, cases with a label"
+    groups, clusters = judged.groups, judged.clusters
+
+    def hits(pairs: Labelled) -> Figure:
+        return figure("accuracy", pairs, accuracy.sums, level, _NONE, groups)
+
+    yield judged.over(hits)
     single = f"{subject}: single runs, cases with a label"
-    yield figure("single-run-accuracy", judged.singly, mean, single, _NONE, judged.groups)
+    once = figure("single-run-accuracy", judged.singly, mean, single, _NONE, groups)
+    yield reaching(
+        once, [figure(once.name, end, mean, single, _NONE, groups) for end in judged.ends if end]
+    )
     yield _kappa(judged, kinds, level)
-    ac1 = ac1_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
-    yield judged.counted(shown("ac1", ac1, level, _why_constant(judged, ac1)))
-    balanced = balanced_accuracy_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
-    even = shown("balanced-accuracy", balanced, level, _why_unbalanced(judged, kinds))
-    yield judged.counted(even)
+
+    def beyond(pairs: Labelled) -> Figure:
+        ac1 = ac1_interval(pairs, kinds=kinds, groups=clusters)
+        return shown("ac1", ac1, level, _why_constant(judged, ac1))
+
+    yield judged.over(beyond)
+
+    def even(pairs: Labelled) -> Figure:
+        balanced = balanced_accuracy_interval(pairs, kinds=kinds, groups=clusters)
+        return shown("balanced-accuracy", balanced, level, _why_unbalanced(judged, kinds))
+
+    yield judged.over(even)
     yield _baseline(judged, kinds, level)
-    every = label_rates(judged.pairs, groups=judged.clusters)
+    rates = [
+        {rate.label: rate for rate in label_rates(pairs, groups=clusters)}
+        for pairs in (judged.pairs, judged.wrong, judged.right)
+        if pairs
+    ]
+    every = list(rates[0]) if rates else []
     # Of two labels, the second one's are the first one's in turn.
-    first = sorted(every, key=lambda rate: rate.label is not True)
-    for rates in first[:1] if len(every) == 2 else every:
-        label = outcome_name(rates.label)
-        yield shown("sensitivity", rates.sensitivity, f"human label “{label}”")
-        yield shown("specificity", rates.specificity, f"any human label but “{label}”")
+    first = sorted(every, key=lambda label: label is not True)
+    for label in first[:1] if len(every) == 2 else every:
+        named = outcome_name(label)
+        sides = [rate[label] for rate in rates]
+        met = [shown("sensitivity", side.sensitivity, f"human label “{named}”") for side in sides]
+        yield reaching(met[0], met[1:])
+        against = f"any human label but “{named}”"
+        met = [shown("specificity", side.specificity, against) for side in sides]
+        yield reaching(met[0], met[1:])
 
 
 def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
     """Kappa, and the lower bound of a judge without an error on these cases."""
-    kappa = kappa_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
+
+    def measured(pairs: Labelled) -> Figure:
+        kappa = kappa_interval(pairs, kinds=kinds, groups=judged.clusters)
+        return shown("kappa", kappa, level, _why_constant(judged, kappa))
+
     perfect = [(label, label) for label, _ in judged.pairs]
     ideal = kappa_interval(perfect, kinds=kinds, groups=judged.clusters)
-    made = shown("kappa", kappa, level, _why_constant(judged, kappa))
     best = ideal.low if isinstance(ideal, Interval) else None
-    return judged.counted(replace(made, best=best))
+    return replace(judged.over(measured), best=best)
 
 
 def _baseline(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
-    base = figure("baseline", judged.pairs, majority_baseline.sums, level, _NONE, judged.groups)
-    ends = baseline_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
+    pairs = [(label, None) for label, _ in judged.pairs]
+    base = figure("baseline", pairs, majority_baseline.sums, level, _NONE, judged.groups)
+    ends = baseline_interval(pairs, kinds=kinds, groups=judged.clusters)
     return (
         replace(base, low=ends.low, high=ends.high) if ends else replace(base, low=None, high=None)
     )
@@ -194,18 +308,32 @@ def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionT
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), table.counts)
 
 
-def people_among_themselves(runs: Runs, labels: Labels) -> Iterator[Figure]:
+def people_among_themselves(
+    runs: Runs, labels: Labels, read: Callable[[Run], Vote] | None = None
+) -> Iterator[Figure]:
     """How well people agree, and the ceiling for a judge; nothing with one label per case."""
     several = {case: row for case, row in labels.people.items() if len(row) > 1}
     if labels.kind == "number" or not several:
         return
-    ceiling = label_ceiling([*map(list, several.values())], groups=[*map(runs.group, several)])
+    rows, groups = [*map(list, several.values())], [*map(runs.group, several)]
     level = "cases with labels of several people"
-    if isinstance(ceiling, Unknown):
-        yield shown("ceiling", ceiling, level)
-        return
-    yield shown("people-agreement", ceiling.low, level)
-    yield shown("ceiling", ceiling.high, f"{level}; accuracy against the label of one person")
+    agree = figure("people-agreement", rows, people_agreement.sums, level, "too few cases", groups)
+    yield agree
+    yield shown("ceiling", label_ceiling(rows, groups=groups), f"{level}; one person's label")
+    if read is not None:
+        shares = [_shared(read, runs.cases[case], several[case]) for case in several
+                  if case in runs.cases]  # fmt: skip
+        names = [runs.group(case) for case in several if case in runs.cases]
+        yield figure("person-accuracy", shares, mean, f"{level}; one person's label", "", names)
+
+
+def _shared(
+    read: Callable[[Run], Vote], settings: Mapping[Any, Sequence[Run]], people: Sequence[Vote]
+) -> float | None:
+    """The share of the people whose label the majority of the runs meets."""
+    votes = [read(run) for row in settings.values() for run in row if run.score is not None]
+    verdict = majority(votes)
+    return statistics.fmean(label == verdict for label in people) if votes else None
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
@@ -240,30 +368,29 @@ def _within_groups(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
 
 
 def corrected_figures(
-    runs: Runs, threshold: float | None, labels: Labels, random: bool
+    runs: Runs,
+    threshold: float | None,
+    labels: Labels,
+    random: bool,
+    known: Mapping[str, Sequence[float]],
 ) -> Iterator[CorrectedFigure]:
     """The pass rate, or the mean score on the scale of the labels, by the human standard.
 
-    `random` says that the labelled cases are a random sample of all. Nothing if all have a label.
+    `random` says that the labelled cases are a random sample of all; `known` are numbers of all
+    cases in which a random sample does not differ. Nothing if all have a label.
     """
-    rows = [run for settings in runs.cases.values() for run in settings.values()]
-    marks = [labels.by_case.get(case) for case, row in runs.cases.items() for _ in row]
+    rows = {case: [*chain.from_iterable(settings.values())]
+            for case, settings in runs.cases.items()}  # fmt: skip
+    marks = [labels.by_case.get(case) for case in rows]
     if None not in marks:
         return
-    if labels.kind == "pass" and threshold is not None:
-        verdicts = [majority(run.passed(threshold) for run in row) for row in rows]
-        truths = [None if label is None else bool(label) for label in marks]
-        yield _corrected(
-            "corrected-pass-rate", corrected_rate(verdicts, truths, random=random), random
-        )
-    elif labels.kind == "number":
-        means = [_mean([run.score for run in row if run.score is not None]) for row in rows]
-        stated = [None if label is None else float(label) for label in marks]
-        least, most = scale_of([value for value in stated if value is not None])
-        scaled = [None if value is None else least + value * (most - least) for value in means]
-        limits = (least, most)
-        estimate = corrected_mean(scaled, stated, random=random, limits=limits)
-        yield _corrected("corrected-mean-score", estimate, random)
+    traits = {name: [values[case] for case in rows] for name, values in known.items()}
+    groups = [runs.group(case) for case in rows] if runs.groups else None
+    sample: dict[str, Any] = {"random": random, "groups": groups, "known": traits}
+    if labels.kind == "number":
+        yield _corrected_mean(rows.values(), marks, labels.scale, sample)
+    elif labels.kind == "pass" and threshold is not None:
+        yield _corrected_rate(rows.values(), marks, threshold, sample)
     elif random:
         why = "labels name verdicts, not pass or fail"
         if labels.kind == "pass":
@@ -271,16 +398,35 @@ def corrected_figures(
         yield CorrectedFigure(Figure("corrected-pass-rate", None, note=why))
 
 
+def _corrected_rate(
+    rows: Iterable[Sequence[Run]], marks: Sequence[Vote | None],
+    threshold: float, sample: Mapping[str, Any],
+) -> CorrectedFigure:  # fmt: skip
+    verdicts = [majority(run.passed(threshold) for run in row) for row in rows]
+    truths = [None if label is None else bool(label) for label in marks]
+    estimate = corrected_rate(verdicts, truths, **sample)
+    return _corrected("corrected-pass-rate", estimate, sample["random"])
+
+
+def _corrected_mean(
+    rows: Iterable[Sequence[Run]], marks: Sequence[Vote | None],
+    scale: tuple[float, float] | None, sample: Mapping[str, Any],
+) -> CorrectedFigure:  # fmt: skip
+    """The mean score on the scale of the labels, which has to be stated."""
+    name = "corrected-mean-score"
+    if scale is None:
+        why = "the scale of the labels is not stated: --label-scale 1,5"
+        return CorrectedFigure(Figure(name, None, note=why))
+    least, most = scale
+    means = [_mean([run.score for run in row if run.score is not None]) for row in rows]
+    scaled = [None if value is None else least + value * (most - least) for value in means]
+    stated = [None if label is None else float(label) for label in marks]
+    estimate = corrected_mean(scaled, stated, limits=scale, **sample)
+    return _corrected(name, estimate, sample["random"])
+
+
 def _mean(scores: Sequence[float]) -> float | None:
     return statistics.fmean(scores) if scores else None
-
-
-def scale_of(labels: Sequence[float]) -> tuple[float, float]:
-    """The likely ends of the labels' scale: from 0 or 1, up to 1, 3, 4, 5, 7 …"""
-    low, high = min(labels, default=0.0), max(labels, default=1.0)
-    return min(low, 0.0 if low < 1 else 1.0), min(
-        (end for end in _ENDS if end >= high), default=high
-    )
 
 
 def _corrected(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
@@ -299,7 +445,10 @@ def _refusal(unknown: Unknown, random: bool) -> str:
     if unknown.reason != "labels are not random":
         return ""
     if random:
-        return "the judge's results differ on labelled cases, so these are not a random sample"
+        return (
+            f"the labelled cases differ from the others in their {unknown.detail} by more than "
+            "chance, so they are not a random sample"
+        )
     return "labels must be on a random sample of the cases; if they are, state --labels-random"
 
 
@@ -316,20 +465,178 @@ def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: 
     read = reading(labels.kind, threshold)
     if read is None:
         return Outcomes(scores, labels=labelled if labels.kind == "number" else ())
-    right, hits, verdicts = [""] * cases, ["-"] * cases, [""] * cases
-    for case, row in rows.items():
-        scored = [read(run) for run in row if run.score is not None]
-        most = majority(scored)
-        verdicts[case] = outcome_name(most)
-        if case in labels.by_case:
-            label = labels.by_case[case]
-            right[case] = "".join(
-                "-" if run.score is None else str(int(read(run) == label)) for run in row
-            )
-            hits[case] = str(int(most == label))
-    return Outcomes(scores, tuple(right), "".join(hits), labelled, tuple(verdicts))
+    often = often_enough(row for case, row in rows.items() if case in labels.by_case)
+    results = [_against(rows.get(case, ()), labels.by_case.get(case), read, often)
+               for case in range(cases)]  # fmt: skip
+    right, hits, verdicts = (tuple(result[part] for result in results) for part in range(3))
+    return Outcomes(scores, right, "".join(hits), labelled, verdicts)
+
+
+def _against(
+    row: Sequence[Run], label: Vote | None, read: Callable[[Run], Vote], often: int | None
+) -> tuple[str, str, str]:
+    """Which runs of a case meet its label, whether their majority does, and what that says."""
+    if not row:
+        return "", "-", ""
+    scored = [read(run) for run in row[:often] if run.score is not None]
+    most = majority(scored)
+    if label is None:
+        return "", "-", outcome_name(most)
+    right = ("-" if run.score is None else str(int(read(run) == label)) for run in row)
+    return "".join(right), str(int(most == label)) if scored else "-", outcome_name(most)
 
 
 def _score(run: Run) -> str:
     """All digits, as flips and passing are compared by them."""
     return "-" if run.score is None else repr(float(run.score)).removesuffix(".0")
+
+
+# What the first screen shows.
+
+MOST_VOTES = 7
+_NOT_LABELLED = "no labels"
+
+
+def voted(
+    runs: Runs, threshold: float | None, labels: Labels | None, unlike: Unlike
+) -> Iterator[Voted]:
+    """The metric with one vote and with majorities of more, up to half of the runs.
+
+    More than half was not seen. `unlike` says how runs are not repeats: no majority follows then.
+    """
+    table = runs.table(outcome(threshold))
+    seen = _votes_seen(table)
+    groups = runs.rows if runs.groups else None
+    read = None if labels is None else reading(labels.kind, threshold)
+    if labels is not None and labels.kind == "verdict":
+        table = runs.table(lambda run: None if run.score is None else _last_verdict(run))
+    most = 1 if unlike.shown or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
+    for votes in range(1, most + 1, 2):
+        level = f"majorities of {votes}" if votes > 1 else "single runs"
+        rate = flips_of_votes(table, votes, groups=groups) if seen > 1 else None
+        flips = shown("flip-rate", rate, level, "every case ran once; use --times 2 or more")
+        if labels is None or read is None:
+            right = [Figure(name, None, note=_NOT_LABELLED) for name in ("accuracy", "kappa")]
+        else:
+            judged = _judged(runs, labels.by_case, read, votes)
+            right = [_agreement(judged, votes, level), _kappa(judged, labels.kinds, level)]
+        yield Voted(votes, unlike.without(flips), *right)
+
+
+def _votes_seen(table: Sequence[Sequence[Hashable]]) -> int:
+    """How many results most cases have at least."""
+    sizes = [sum(vote is not None for vote in row) for row in table]
+    return statistics.median_low(sizes) if sizes else 0
+
+
+def _agreement(judged: _Judged, votes: int, level: str) -> Figure:
+    """The share of single runs, or of majorities, that people agree with."""
+    sides: Sequence[Sequence[Any]] = (judged.pairs, judged.wrong, judged.right)
+    of: Any = accuracy.sums
+    if votes == 1:
+        sides, of = (judged.singly, *judged.ends), mean
+    answered, *bounds = [figure("accuracy", side, of, level, _NONE, judged.groups)
+                         for place, side in enumerate(sides) if side or not place]  # fmt: skip
+    return reaching(answered, bounds)
+
+
+def disagreements(
+    runs: Runs, threshold: float | None, labels: Labels | None, cases: Sequence[TestCase]
+) -> list[Disagreement]:
+    """The cases where people and judge differ, those first where the judge is surest."""
+    read = None if labels is None else reading(labels.kind, threshold)
+    if labels is None or read is None:
+        return []
+    differing: list[Disagreement] = []
+    for case, label, scored in _labelled(runs, labels.by_case):
+        votes = [read(run) for run in scored]
+        wrong = sum(vote != label for vote in votes)
+        if 2 * wrong < len(votes) or not votes:
+            continue
+        most = Counter(vote for vote in votes if vote != label).most_common(1)[0][0]
+        path = next((run.path[-1] for run in scored if read(run) == most and run.path), None)
+        differing.append(
+            Disagreement(
+                case_label(cases[case], case), outcome_name(label), outcome_name(most),
+                votes.count(most), len(votes),
+                f"{path[0]} → {outcome_name(path[1])}" if path and path[0] else "",
+            )
+        )  # fmt: skip
+    return sorted(differing, key=lambda differs: -differs.votes / differs.runs)
+
+
+SEGMENTS = 8
+"""Fields with more values than this make no segments."""
+
+
+def segments(
+    runs: Runs, threshold: float | None, labels: Labels | None, cases: Sequence[TestCase]
+) -> list[Segment]:
+    """Where the judge is right less often: long answers, tags, fields with few values.
+
+    Only what differs by more than chance (p < 0.05 after Holm's correction for all that was looked
+    at). Cases of one group count as one: a group is right if most of its cases are.
+    """
+    read = None if labels is None else reading(labels.kind, threshold)
+    if labels is None or read is None:
+        return []
+    hits: dict[int, bool] = {}
+    for case, label, scored in _labelled(runs, labels.by_case):
+        if scored:
+            hits[case] = majority([read(run) for run in scored]) == label
+    parts = [(name, chosen) for name, chosen in _parts(cases, hits) if len(chosen) >= 5
+             and len(hits) - len(chosen) >= 5]  # fmt: skip
+    tables, ps = [], []
+    for name, chosen in parts:
+        inside, outside = _hits_of(runs, hits, chosen), _hits_of(runs, hits, set(hits) - chosen)
+        table = [[sum(side), len(side) - sum(side)] for side in (inside, outside)]
+        tables.append((name, table))
+        ps.append(float(needs("scipy.stats").fisher_exact(table, "less").pvalue))
+    return [
+        Segment(name, within[0], sum(within), without[0], sum(without), p)
+        for (name, (within, without)), p in zip(tables, holm(ps), strict=True)
+        if p < 0.05
+    ]
+
+
+def _hits_of(runs: Runs, hits: Mapping[int, bool], chosen: Iterable[int]) -> list[bool]:
+    groups: dict[Hashable, list[bool]] = {}
+    for case in chosen:
+        groups.setdefault(runs.group(case), []).append(hits[case])
+    return [2 * sum(row) >= len(row) for row in groups.values()]
+
+
+def _parts(cases: Sequence[TestCase], hits: Mapping[int, bool]) -> Iterator[tuple[str, set[int]]]:
+    """Segments of the labelled cases, by name."""
+    lengths = {case: len(getattr(cases[case], "actual_output", None) or "") for case in hits}
+    if len({*lengths.values()}) > 1:
+        middle = statistics.median(lengths.values())
+        yield f"answers over {middle:.0f} characters", {c for c, n in lengths.items() if n > middle}
+    values: dict[str, dict[str, set[int]]] = {}
+    for case in hits:
+        fields = dict(getattr(cases[case], "additional_metadata", None) or {})
+        for tag in getattr(cases[case], "tags", None) or ():
+            values.setdefault(f"tag {tag}", {}).setdefault("", set()).add(case)
+        for name, value in fields.items():
+            if isinstance(value, str | bool):
+                values.setdefault(name, {}).setdefault(str(value), set()).add(case)
+    for name, kinds in values.items():
+        for value, chosen in kinds.items() if len(kinds) <= SEGMENTS else ():
+            yield f"{name} {value}".strip(), chosen
+
+
+def next_labels(runs: Runs, labels: Labels | None, threshold: float | None) -> list[int]:
+    """The cases to label next, ten: half drawn at random, half those whose runs differ most.
+
+    Only the random half says how right the judge is over all cases; the others find its mistakes.
+    """
+    free = [case for case in runs.cases if labels is None or case not in labels.by_case]
+    read = outcome(threshold)
+
+    def split(case: int) -> float:
+        row = [read(run) for rows in runs.cases[case].values() for run in rows]
+        return Counter(row).most_common(1)[0][1] / len(row)
+
+    drawn = Random(0).sample(free, min(5, len(free)))
+    rest = sorted((case for case in free if case not in drawn), key=split)
+    return [*drawn, *(case for case in rest[:5] if split(case) < 1)]

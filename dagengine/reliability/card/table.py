@@ -14,19 +14,33 @@ from dagengine.reliability.card.values import (
     SettingCard,
     every_setting,
 )
+from dagengine.reliability.card.verdict import (
+    MARKS,
+    SIGNS,
+    Verdict,
+    budget,
+    errors,
+    states_of,
+    verdict,
+)
 from dagengine.reliability.card.words import (
     PER_LABEL,
+    bounded_or_why,
     corrected_said,
     difference,
+    disagreement,
     headline,
     interval,
     judges_of,
     node_votes,
     number,
     place,
+    position_biases,
+    segment,
     title,
     understood,
     visible,
+    what_n_is,
 )
 from dagengine.terminal import plain
 
@@ -36,23 +50,97 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-def print_card(card: JudgeCard, console: Console | None = None) -> None:
-    """Print the four answers of every metric and setting first, then the figures behind them."""
+SHOWN = 5
+"""Disagreements on the first screen."""
+
+
+def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool = False) -> None:
+    """Print the verdict of every metric and setting and what it rests on; `verbose`: all figures.
+
+    One metric under one setting takes at most 60 lines.
+    """
     from rich.console import Console
     from rich.text import Text
 
     out = console or Console()
     out.print(_text(f"{judges_of(card)}: {headline(card)}"))
-    for metric, under in every_setting(card):
+    unders = list(every_setting(card))
+    for metric, under in unders:
+        made = verdict(card, metric, under)
+        if len(unders) > 1:
+            out.print(_text(f"\n{place(card, metric, under)}", style="dim"))
+        out.print(_text(f"{'' if len(unders) > 1 else chr(10)}{made}", style="bold"))
+        out.print(_text(f"  {made.why}"))
+        out.print(_text(f"  next: {made.step}"))
+    if len(unders) > 1:
+        out.print(_compared(card))
+    else:
+        metric, under = unders[0]
+        made = verdict(card, metric, under)
+        out.print(_demands(card, made, under))
+        out.print(*_below(card, metric, under), sep="\n")
+    for metric, under in unders if verbose else ():
         out.print(_text(f"\n{place(card, metric, under)}", style="bold"))
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             style = "yellow" if answer.weak else ""
             out.print(Text.assemble((f"{question} ", "bold"), (plain(str(answer)), style)))
-    for metric, under in every_setting(card):
         out.print(_text(f"\nFigures of {place(card, metric, under)}", style="bold"))
         out.print(*_figures(under), sep="\n")
-    for metric in card.metrics:
+    for metric in card.metrics if verbose else ():
         out.print(*_together(metric), sep="\n")
+
+
+def _demands(card: JudgeCard, made: Verdict, under: SettingCard) -> Table:
+    """Every number of votes that was seen, with the state of each demand."""
+    needs = card.needs
+    lines = {
+        "flips": f"flips (need ≤ {100 * needs.flips:g} %)",
+        "agreement": f"agrees (need ≥ {100 * needs.agreement:g} %)",
+        "kappa": f"kappa (need ≥ {needs.kappa:g})",
+    }
+    table = _grid("", "votes", *lines.values())
+    for voted in under.voted:
+        states = states_of(voted, needs)
+        cells = [f"{bounded_or_why(getattr(voted, name))} {MARKS[states[name]]}"
+                 for name in lines]  # fmt: skip
+        chosen = voted.votes == made.votes and made.kind in ("use", "use_with")
+        table.add_row(">" if chosen else "", str(voted.votes), *map(_text, cells))
+    return table
+
+
+def _compared(card: JudgeCard) -> Table:
+    """Metrics and settings beside each other, with one vote."""
+    table = _grid("setting", "flips", "agrees", "kappa", "questions per case", "verdict")
+    for metric, under in every_setting(card):
+        first = under.voted[0] if under.voted else None
+        cells = [bounded_or_why(getattr(first, name)) if first else "" for name in
+                 ("flips", "agreement", "kappa")]  # fmt: skip
+        made = verdict(card, metric, under)
+        table.add_row(_text(place(card, metric, under)), *map(_text, cells),
+                      f"{under.calls:.2g}", _text(f"{SIGNS[made.kind]} {made.kind}"))  # fmt: skip
+    return table
+
+
+def _below(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Iterator[RenderableType]:
+    """Which way it errs, where people and judge differ, what to label, what n is."""
+    for wrong, cases, words in errors(under):
+        yield _text(f"{wrong} of {cases} {words}")
+    for part in under.segments:
+        yield _text(segment(part))
+    for bias in position_biases(metric):
+        yield _text(bias)
+    if under.disagreements:
+        yield _text(f"\nPeople and judge disagree in {len(under.disagreements)} cases; "
+                    "surest first", style="bold")  # fmt: skip
+        for differs in under.disagreements[:SHOWN]:
+            yield _text(f"  {disagreement(differs)}")
+    widths = ", ".join(f"±{points} points: {labels:,}" for points, labels in budget(under))
+    yield _text(f"\nLabels for {widths}")
+    if names := [card.cases[number].name for number in under.unlabelled]:
+        yield _text(f"Label next: {', '.join(names)} (the first five drawn at random)")
+    yield from (_text(note, style="yellow") for note in (*under.departures, *under.warnings))
+    yield _text(what_n_is(card, under), style="dim")
+    yield _text("All figures: card.html, or --verbose", style="dim")
 
 
 def _text(text: str, style: str = "") -> Text:

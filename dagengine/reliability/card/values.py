@@ -8,7 +8,7 @@ measured, so a card about something else can be recognized.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
 
@@ -19,6 +19,7 @@ from dagengine.reliability.statistics.votes import Kind as VotesKind
 from dagengine.terminal import counted, one_line
 
 FORMAT = 2
+_PAGES: list[Callable[[JudgeCard], str]] = []
 CHANCE = 0.1
 """Below this agreement beyond chance (at most 1), answers may agree by chance alone."""
 
@@ -72,16 +73,16 @@ class VoteCost:
 
     @property
     def by_chance(self) -> bool:
-        """Whether answers to one question agree no more than answers to different questions.
+        """Whether answers to one question agree hardly more than answers to different questions.
 
         Then votes bring the most common answer to every question, and no information. The interval
-        of the agreement contains 0, and its value is below a tenth.
+        of the agreement contains 0 and its value is below a tenth, or all of it is below two.
         """
         agreement = self.agreement
-        return (
-            agreement is not None and agreement.value is not None and agreement.low is not None
-            and agreement.low <= 0 and agreement.value < CHANCE
-        )  # fmt: skip
+        if agreement is None or agreement.value is None or agreement.low is None:
+            return False
+        surely_little = agreement.high is not None and agreement.high < 2 * CHANCE
+        return surely_little or (agreement.low <= 0 and agreement.value < CHANCE)
 
     @property
     def constant(self) -> bool:
@@ -108,6 +109,59 @@ class NodeCard:
     votes: VoteCost | None = None
     parts: tuple[str, ...] = ()
     people: Figure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a judge has to meet to be used: shares from 0 to 1, kappa from -1 to 1.
+
+    `agreement` and `kappa` are the least agreement with people, by share and beyond chance, and
+    `flips` is the highest flip rate.
+    """
+
+    agreement: float = 0.8
+    kappa: float = 0.4
+    flips: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Voted:
+    """A metric whose result is that of the majority of so many votes, as the runs show it."""
+
+    votes: int
+    flips: Figure
+    agreement: Figure
+    kappa: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Cases that have something in common, of which the judge is right about fewer than of others.
+
+    `p` is corrected for all segments that were looked at.
+    """
+
+    name: str
+    right: int
+    cases: int
+    others_right: int
+    others: int
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A case where people and the majority of the runs differ; `votes` of `runs` runs do.
+
+    `path` is the node that ended the run of the majority, and its verdict.
+    """
+
+    case: str
+    people: str
+    judge: str
+    votes: int
+    runs: int
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +250,11 @@ class Setting:
 class SettingCard:
     """One metric under one setting: measures of repetition and of agreement, nodes, cases.
 
-    `people` is empty without labels; `more` are the measures that answer none of the four
-    questions by themselves. `calls` are questions that one run asks, on average per case.
+    `voted` are the results of majorities that the runs show, `unlabelled` the numbers of cases to
+    label next. `departures` say how the runs are not repeats of each other, the clearest first.
+    `warnings` are about missing answers. `people` is empty without labels; `more` are the measures
+    that answer none of the four questions by themselves. `calls` are questions that one run asks,
+    on average per case.
     """
 
     setting: str
@@ -212,6 +269,12 @@ class SettingCard:
     outcomes: Outcomes = Outcomes(())
     confusion: ConfusionTable | None = None
     corrected: tuple[CorrectedFigure, ...] = ()
+    departures: tuple[str, ...] = ()
+    voted: tuple[Voted, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+    warnings: tuple[str, ...] = ()
+    unlabelled: tuple[int, ...] = ()
 
     @property
     def measures(self) -> tuple[Figure, ...]:
@@ -295,7 +358,9 @@ class CaseKey:
 class JudgeCard:
     """A whole judge card. `times` is the highest number of runs of a case in one of `settings`.
 
-    `labels_random` says that the labelled cases were stated to be a random sample of all.
+    `labels_random` says that the labelled cases were stated to be a random sample of all,
+    `label_scale` has the stated ends of labels that are numbers. `price` is that of one question in
+    US dollars, None if it is not known.
     """
 
     binding: Binding
@@ -305,6 +370,9 @@ class JudgeCard:
     cases: tuple[CaseKey, ...] = ()
     rules: tuple[str, ...] = ()
     labels_random: bool = False
+    label_scale: tuple[float, float] | None = None
+    needs: Needs = Needs()
+    price: float | None = None
     format: int = FORMAT
 
     def __repr__(self) -> str:
@@ -312,17 +380,22 @@ class JudgeCard:
         names = ", ".join(one_line(metric.metric, 80) for metric in self.metrics)
         return f"<JudgeCard of {names}: {counted(len(self.cases), 'case')}, {self.times} runs each>"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """What a notebook shows: the page of the card, in a frame with its own styles."""
-        from dagengine.reliability.card.files import card_page
-
-        page = escape(card_page(self))
-        return f'<iframe title="Judge card" srcdoc="{page}" width="100%" height="600"></iframe>'
+        pages = [escape(page(self)) for page in _PAGES]
+        frame = '<iframe title="Judge card" srcdoc="{}" width="100%" height="600"></iframe>'
+        return frame.format(pages[-1]) if pages else None
 
     @property
     def sha256(self) -> str:
         """The hash of what the card is bound to."""
         return self.binding.sha256
+
+
+def shown_as(page: Callable[[JudgeCard], str]) -> Callable[[JudgeCard], str]:
+    """Make a function of a card what notebooks show of cards: pages know cards, not cards pages."""
+    _PAGES.append(page)
+    return page
 
 
 def every_setting(card: JudgeCard) -> Iterator[tuple[MetricCard, SettingCard]]:

@@ -9,10 +9,12 @@ from dagengine.question import judge_name
 from dagengine.reliability.card.values import (
     Contrast,
     CorrectedFigure,
+    Disagreement,
     Figure,
     JudgeCard,
     MetricCard,
     NodeCard,
+    Segment,
     SettingCard,
     VoteCost,
     every_setting,
@@ -25,7 +27,7 @@ TITLES = {
     "mean-score": "mean score",
     "score-spread": "standard deviation of the score",
     "test-retest": "test-retest reliability, ICC(1,1)",
-    "drift": "drift: score of the last run minus the first",
+    "drift": "drift: slope of the score over the runs",
     "within-group-spearman": "Spearman correlation within groups",
     "within-group-kendall": "Kendall correlation within groups",
     "unscored": "runs without a score",
@@ -66,7 +68,8 @@ TITLES = {
     "specificity": "specificity: correct among all other cases",
     "corrected-pass-rate": "pass rate by the human standard",
     "corrected-mean-score": "mean score by the human standard",
-    "ceiling": "ceiling set by human disagreement",
+    "ceiling": "agreement with one person that no judge exceeds",
+    "person-accuracy": "agreement of the judge with one person",
     "people-agreement": "agreement of a person with the other people",
     "balanced-accuracy": "balanced accuracy",
     "baseline": "baseline: always the most common label",
@@ -259,3 +262,58 @@ def votes_of(votes: VoteCost) -> str:
 def node_votes(node: NodeCard) -> str:
     """How many votes a node needs; a dash if it has none."""
     return "–" if node.votes is None else votes_of(node.votes)  # noqa: RUF001 - a dash for nothing
+
+
+# The first screen.
+
+_WIDE = 0.5
+
+
+def bounded_or_why(measure: Figure) -> str:
+    """A figure with its interval, or "not known" where there is none that says anything."""
+    if measure.value is None:
+        return f"not known: {measure.note}"
+    if measure.low is None or measure.high is None:
+        return f"not known: {measure.note or 'no interval'}"
+    if measure.high - measure.low > _WIDE:
+        return f"not known ({interval(measure)})"
+    return bounded(measure)
+
+
+def segment(part: Segment) -> str:
+    """A segment of the cases in which the judge is right less often."""
+    return (
+        f"{part.name}: {part.cases - part.right} of {part.cases} wrong, others "
+        f"{part.others - part.others_right} of {part.others}: more than chance"
+    )
+
+
+def disagreement(differs: Disagreement) -> str:
+    """What people and judge say of one case."""
+    path = f"   {differs.path}" if differs.path else ""
+    return (
+        f"{differs.case}: people {differs.people}, judge {differs.judge} "
+        f"{differs.votes}/{differs.runs}{path}"
+    )
+
+
+def position_biases(metric: MetricCard) -> list[str]:
+    """Preferences for a place, where they are more than chance."""
+    return [
+        f"{title(measure)}: {bounded(measure)}"
+        for measure in metric.across
+        if measure.name.startswith("position-preference") and measure.low is not None
+        and measure.high is not None and not measure.low <= 0.5 <= measure.high
+    ]  # fmt: skip
+
+
+def what_n_is(card: JudgeCard, under: SettingCard) -> str:
+    """What is counted, in a sentence or two."""
+    runs = runs_of_cases(under)
+    labelled = sum(1 for label in under.outcomes.labels if label)
+    ran = f"{len(runs)} cases; each counts once, however often it ran"
+    drawn = " drawn at random" if card.labels_random else ""
+    people = f"{labelled} have a label{drawn}" if labelled else "none has a label"
+    missing = sum(line.split().count("-") for line in under.outcomes.scores)
+    lost = f" {missing} of {sum(runs)} runs have no score: counted both ways." if missing else ""
+    return f"n: {ran}; {people}.{lost}"

@@ -9,7 +9,6 @@ from dagengine.record.changes.run_comparison import MetricComparison
 from dagengine.record.changes.tree_changes import every_node
 from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
 from dagengine.reliability.statistics.comparisons import (
-    Comparison,
     compare_means,
     compare_shares,
 )
@@ -23,6 +22,8 @@ class PairedTest:
     """Whether the new run is better or worse by more than chance.
 
     `what` is "pass rate", or "mean score" of a metric without a threshold. `p` is two-sided.
+    `shift` counts the flips (worse, better) to which the same questions were answered differently,
+    if these go in one direction by more than chance: the whole run was judged otherwise.
     """
 
     what: str
@@ -30,11 +31,27 @@ class PairedTest:
     p: float
     test: str
     differing: int
+    shift: tuple[int, int] | None = None
 
     @property
     def chance(self) -> bool:
         """Whether so large a difference comes about by chance in more than 5 of 100 runs."""
         return self.p > _CHANCE
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the test shows, as every screen says it."""
+        chance = "could be chance" if self.chance else "more than chance"
+        p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.2g}"
+        test = f"{chance} (paired, {self.test}, {p})"
+        if self.shift is None:
+            return (test,)
+        worse, better = self.shift
+        return (
+            test,
+            f"the same questions got other answers in one direction ({worse:,} worse, {better:,} "
+            "better): one of the runs was judged otherwise as a whole",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +71,20 @@ class Noise:
     high: int
     stale: str = ""
 
-    @property
-    def expected(self) -> int:
-        """The flips to be expected, to the nearest whole number."""
-        return round(self.rate * self.cases)
+    def words(self, flips: int, test: PairedTest | None) -> str:
+        """Whether asking again alone would give so many flips, as every screen says it.
 
-    def of(self, flips: int) -> int:
-        """How many of some flips asking again alone would give."""
-        return min(self.expected, flips)
+        Asking again flips cases in both directions alike. So flips that go in one direction by more
+        than chance are not explained by it, however few they are.
+        """
+        bounds = f"{self.low:,} to {self.high:,} of {self.cases:,}"
+        stale = f"; {self.stale}" if self.stale else ""
+        rate = f"the card: {100 * self.rate:.1f} % of cases flip, {bounds}{stale}"
+        if flips > self.high:
+            return f"{flips:,} flips are more than asking again alone would give ({rate})"
+        if test is not None and not test.chance:
+            return f"asking again alone could give as many flips, but not in one direction ({rate})"
+        return f"not more flips than asking again alone would give ({rate})"
 
 
 def paired_test(found: MetricComparison) -> PairedTest | None:
@@ -82,13 +105,17 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
     result = compare_shares(pairs) if pairs else compare_means(found.pairs())
     if isinstance(result, Unknown):
         return None
-    return _told("pass rate" if pairs else "mean score", result)
+    measure = "pass rate" if pairs else "mean score"
+    return PairedTest(measure, result.value, result.p, result.test, result.differing, _shift(found))
 
 
-def _told(measure: str, comparison: Comparison) -> PairedTest:
-    return PairedTest(
-        measure, comparison.value, comparison.p, comparison.test, comparison.differing
-    )
+def _shift(found: MetricComparison) -> tuple[int, int] | None:
+    same = [change.kind for change in found.changes if change.first.cause == "same"]
+    worse, better = same.count("worse"), same.count("better")
+    result = compare_shares([(True, False)] * worse + [(False, True)] * better)
+    if isinstance(result, Unknown) or result.p > _CHANCE:
+        return None
+    return worse, better
 
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:

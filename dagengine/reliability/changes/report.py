@@ -11,7 +11,7 @@ from dagengine.record.changes.comparison import CAUSES, CaseChange
 from dagengine.record.changes.run_comparison import MetricComparison, RunComparison
 from dagengine.record.values import Manifest
 from dagengine.reliability.card.values import JudgeCard
-from dagengine.reliability.changes.chance import Noise, noise, paired_test
+from dagengine.reliability.changes.chance import Noise, PairedTest, noise, paired_test
 
 
 def change_report(found: RunComparison, card: JudgeCard | None = None) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _run(run: Manifest) -> dict[str, Any]:
 
 def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, Any]:
     test, hint = _test(comparison)
-    foretold, silent = _noise(comparison, card)
+    foretold, silent = _noise(comparison, card, test)
     return {
         "metric": comparison.name,
         "cases": comparison.cases,
@@ -71,7 +71,9 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
         "causes": comparison.by_cause(),
         "nodes": list(_nodes(comparison)),
         "tree": [asdict(change) for change in comparison.tree_changes()],
-        "test": test,
+        "test": None
+        if test is None
+        else {**asdict(test), "chance": test.chance, "words": list(test.words)},
         "test_missing": hint,
         "noise": foretold,
         "noise_missing": silent,
@@ -103,16 +105,15 @@ def _change(change: CaseChange) -> dict[str, Any]:
     }
 
 
-def _test(comparison: MetricComparison) -> tuple[dict[str, Any] | None, str]:
+def _test(comparison: MetricComparison) -> tuple[PairedTest | None, str]:
     try:
-        test = paired_test(comparison)
+        return paired_test(comparison), ""
     except MissingExtraError as error:
         return None, str(error)
-    return None if test is None else {**asdict(test), "chance": test.chance}, ""
 
 
 def _noise(
-    comparison: MetricComparison, card: JudgeCard | None
+    comparison: MetricComparison, card: JudgeCard | None, test: PairedTest | None
 ) -> tuple[dict[str, Any] | None, str]:
     if card is None:
         return None, ""
@@ -120,8 +121,4 @@ def _noise(
         foretold: Noise = noise(card, comparison)
     except (InputError, MissingExtraError) as error:
         return None, str(error)
-    return {
-        **asdict(foretold),
-        "expected": foretold.expected,
-        "of_flips": foretold.of(comparison.flips),
-    }, ""
+    return {**asdict(foretold), "words": foretold.words(comparison.flips, test)}, ""

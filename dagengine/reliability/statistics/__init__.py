@@ -10,9 +10,7 @@ from dagengine.reliability.statistics.bias import (
 )
 from dagengine.reliability.statistics.calibration import (
     brier_score,
-    calibration_error,
     debiased_calibration_error,
-    log_loss,
     reliability,
 )
 from dagengine.reliability.statistics.comparisons import (
@@ -23,10 +21,11 @@ from dagengine.reliability.statistics.comparisons import (
     compare_shares,
     compare_unpaired,
     holm,
+    labels_to_decide,
+    labels_within,
     visible_difference,
 )
 from dagengine.reliability.statistics.confusion import (
-    Ceiling,
     Confusion,
     LabelRates,
     ac1_interval,
@@ -63,10 +62,10 @@ from dagengine.reliability.statistics.correlations import (
     spearman,
     win_rate,
 )
+from dagengine.reliability.statistics.exchange import Departure, departures
 from dagengine.reliability.statistics.inter_rater import (
     cohen_kappa,
     fleiss_kappa,
-    gwet_ac1,
     krippendorff_alpha,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
@@ -76,17 +75,12 @@ from dagengine.reliability.statistics.labels import (
     label_agreement,
     label_kappa,
     majority_baseline,
-    score_agreement,
 )
 from dagengine.reliability.statistics.spread import (
     drift,
     icc,
     icc_interval,
-    icc_of_mean,
-    repeatability,
-    retest_reliability,
     score_spread,
-    worst_spread,
 )
 from dagengine.reliability.statistics.votes import (
     SteadyVotes,
@@ -95,10 +89,10 @@ from dagengine.reliability.statistics.votes import (
 )
 
 __all__ = [
-    "Ceiling",
     "Comparison",
     "Confusion",
     "Corrected",
+    "Departure",
     "Interval",
     "LabelRates",
     "SteadyVotes",
@@ -109,7 +103,6 @@ __all__ = [
     "balanced_accuracy_interval",
     "bootstrap",
     "brier_score",
-    "calibration_error",
     "cases_needed",
     "classification",
     "cohen_kappa",
@@ -122,6 +115,7 @@ __all__ = [
     "corrected_mean",
     "corrected_rate",
     "debiased_calibration_error",
+    "departures",
     "drift",
     "entropy",
     "entropy_interval",
@@ -130,11 +124,9 @@ __all__ = [
     "flip_rate",
     "flips_of_votes",
     "group_correlation",
-    "gwet_ac1",
     "holm",
     "icc",
     "icc_interval",
-    "icc_of_mean",
     "kappa_interval",
     "kendall",
     "krippendorff_alpha",
@@ -142,9 +134,10 @@ __all__ = [
     "label_ceiling",
     "label_kappa",
     "label_rates",
+    "labels_to_decide",
+    "labels_within",
     "length_bias",
     "list_bias",
-    "log_loss",
     "longer_wins",
     "majority",
     "majority_baseline",
@@ -156,10 +149,7 @@ __all__ = [
     "position_consistency",
     "position_preference",
     "reliability",
-    "repeatability",
-    "retest_reliability",
     "rmse",
-    "score_agreement",
     "score_spread",
     "spearman",
     "steady_votes",
@@ -167,5 +157,4 @@ __all__ = [
     "unanimity",
     "visible_difference",
     "win_rate",
-    "worst_spread",
 ]

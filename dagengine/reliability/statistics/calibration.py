@@ -21,9 +21,7 @@ from dagengine.reliability.statistics.sums import Sums, Totals, mean, measure, t
 __all__ = [
     "ReliabilityBin",
     "brier_score",
-    "calibration_error",
     "debiased_calibration_error",
-    "log_loss",
     "reliability",
 ]
 
@@ -37,29 +35,6 @@ def brier_score(stated: Stated) -> Sums:
     Brier 1950, https://doi.org/10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2.
     """
     return mean((p - happened) ** 2 for p, happened in _checked(stated))
-
-
-@measure
-def log_loss(stated: Stated) -> Sums:
-    """Mean of -ln of the probability given to what happened, from 0 (best); ln 2 for 0.5.
-
-    A certainty that failed would be infinite: probabilities are kept 2⁻⁵² away from 0 and 1,
-    so that it costs 36 (Good 1952, https://doi.org/10.1111/j.2517-6161.1952.tb00104.x).
-    """
-    return mean((_surprise(p, happened) for p, happened in _checked(stated)), most=None)
-
-
-@measure
-def calibration_error(stated: Stated, *, bins: int = 10) -> Sums:
-    """Expected calibration error, from 0 (best) to 1.
-
-    Σ nᵦ/n · |mean probability - share that happened| over `bins` bins of equal width. The upper end
-    belongs to the bin, and 0 to the first (Naeini et al. 2015,
-    https://doi.org/10.1609/aaai.v29i1.9602). Noise within bins makes it too high with few answers
-    per bin: compare at equal numbers and bins only. Its interval has the same fault;
-    `debiased_calibration_error` has not.
-    """
-    return Sums(_binned(stated, bins), _expected_error)
 
 
 def debiased_calibration_error(

@@ -35,6 +35,8 @@ __all__ = [
     "compare_shares",
     "compare_unpaired",
     "holm",
+    "labels_to_decide",
+    "labels_within",
     "visible_difference",
 ]
 
@@ -267,3 +269,40 @@ def _sign_p(changes: Sequence[float]) -> float:
     surplus = abs(sums) - abs(math.fsum(moved))
     slack = 1e-9 * max(map(abs, moved))
     return float((surplus > slack).mean() + (abs(surplus) <= slack).mean() / 2)
+
+
+# How many labels.
+
+_MORE_LABELS = (20, 40, 80, 160, 320, 640)
+
+
+def labels_within(share: float, half: float, *, level: float = 0.95) -> int:
+    """How many labels bring a share to within ± `half`; shares near 0 or 1 count as 5 points off.
+
+    z²·p(1 - p)/half². Raises InputError for a half width that is not above 0.
+    """
+    if half <= 0:
+        raise InputError(f"half={half}: half the width of an interval is above 0")
+    z, share = NormalDist().inv_cdf((1 + level) / 2), min(max(share, 0.05), 0.95)
+    return math.ceil(z * z * share * (1 - share) / half**2)
+
+
+def labels_to_decide(share: float, labels: int, line: float, *, chance: float = 0.8) -> int | None:
+    """How many more labels tell on which side of a line a share is, with this probability.
+
+    The least of 20, 40 … 640. What they will say is forecast by the beta-binomial of those there
+    are (Jeffreys' prior); they tell if Wilson's interval of all of them then excludes the line.
+    None if 640 do not.
+    """
+    stats, z = needs("scipy.stats"), NormalDist().inv_cdf(0.975)
+    numpy, hits = needs("numpy"), share * labels
+    for more in _MORE_LABELS:
+        new, size = numpy.arange(more + 1), labels + more
+        rate = (hits + new) / size
+        middle = rate + z * z / (2 * size)
+        half = z * numpy.sqrt(rate * (1 - rate) / size + (z / (2 * size)) ** 2)
+        telling = abs(middle - line * (1 + z * z / size)) >= half
+        odds = stats.betabinom.pmf(new, more, hits + 0.5, labels - hits + 0.5)
+        if float(odds[telling].sum()) >= chance:
+            return more
+    return None

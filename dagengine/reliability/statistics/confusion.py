@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 from dagengine.errors import InputError
@@ -26,17 +27,15 @@ from dagengine.reliability.statistics.consistency import flip_rate
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     Interval,
-    Method,
     Unknown,
     bootstrap,
-    design_effect,
     needs,
+    quantile_of_t,
 )
 from dagengine.reliability.statistics.labels import Labelled
 from dagengine.reliability.statistics.sums import Missing, Sums, Table, Vote, counted, mean, measure
 
 __all__ = [
-    "Ceiling",
     "Confusion",
     "LabelRates",
     "ac1_interval",
@@ -103,7 +102,8 @@ def label_rates(
         LabelRates(
             label,
             _share([(verdict == label, g) for (x, verdict), g in named if x == label]),
-            _share([(verdict != label, g) for (x, verdict), g in named if x != label]),
+            # A tie, or no verdict, is right about no case: as in the sensitivity, and in accuracy.
+            _share([(verdict not in (label, None), g) for (x, verdict), g in named if x != label]),
         )
         for label in labels
         if label is not None
@@ -158,20 +158,42 @@ def balanced_accuracy_interval(
     missing: Missing = "own category",
     groups: Groups | None = None,
     level: float = 0.95,
-    seed: int = 0,
 ) -> Interval | Unknown:
-    """Balanced accuracy, from 0 to 1, with the interval of independent Beta posteriors.
+    """Balanced accuracy, from 0 to 1: the mean over labels of the share of its cases that is met.
 
-    The mean over labels of Beta(met + 1/2, missed + 1/2) (Brodersen et al. 2010,
-    https://doi.org/10.1109/ICPR.2010.764, with Jeffreys' prior). Unknown if a label of
-    `kinds` has no case, or fewer than two labels occur.
+    The interval is put together from Jeffreys' intervals of the labels' shares (MOVER; Newcombe,
+    Zou & Donner 2008, https://doi.org/10.1002/sim.3231). Distances from the shares are added, not
+    posteriors: of many labels with few cases each, all posteriors are pulled the same way. Unknown
+    if a label of `kinds` has no case, or fewer than two labels occur.
     """
     table = confusion_table(pairs, kinds=kinds, missing=missing)
     rows = dict(zip(table.kinds, table.counts, strict=True))
     if not all(sum(rows[kind]) for kind in kinds):
         return Unknown("undefined", table.items)
-    effect = _effect(pairs, missing, groups)
-    return _posterior(table, _balanced, _balanced_draws, "Beta posterior", effect, level, seed)
+    numpy = needs("numpy")
+    counts = numpy.array(table.counts, dtype=float).reshape(2 * (len(table.kinds),))
+    value = float(_balanced(counts))
+    if math.isnan(value):
+        return Unknown("undefined", table.items)
+    effect = _effect(pairs, missing, groups, table, _balanced)
+    if isinstance(effect, Unknown):
+        return effect
+    below, above = _jeffreys_distances(counts / effect, level)
+    return Interval(value, value - below, value + above, level, "MOVER", table.items)
+
+
+def _jeffreys_distances(table: Any, level: float) -> tuple[float, float]:
+    """How far the mean of the labels' shares reaches down, and up."""
+    numpy, inverse = needs("numpy"), needs("scipy.special").betaincinv
+    labelled, met = table.sum(1), table.diagonal()
+    met, labelled = met[labelled > 0], labelled[labelled > 0]
+    shares, missed = met / labelled, labelled - met
+    tail = (1 - level) / 2
+    low = numpy.where(met > 0, inverse(met + 0.5, missed + 0.5, tail), 0.0)
+    high = numpy.where(missed > 0, inverse(met + 0.5, missed + 0.5, 1 - tail), 1.0)
+    below = numpy.sqrt((numpy.maximum(shares - low, 0) ** 2).sum()) / len(shares)
+    above = numpy.sqrt((numpy.maximum(high - shares, 0) ** 2).sum()) / len(shares)
+    return min(float(below), float(shares.mean())), min(float(above), float(1 - shares.mean()))
 
 
 def kappa_interval(
@@ -190,8 +212,8 @@ def kappa_interval(
     five kinds.
     """
     table = confusion_table(pairs, kinds=kinds, missing=missing)
-    effect = _effect(pairs, missing, groups)
-    return _posterior(table, _kappa, _drawn(_kappa), "Dirichlet posterior", effect, level, seed)
+    effect = _effect(pairs, missing, groups, table, _kappa)
+    return _posterior(table, _kappa, effect, level, seed)
 
 
 def ac1_interval(
@@ -211,8 +233,8 @@ def ac1_interval(
     those that occur.
     """
     table = confusion_table(pairs, kinds=kinds, missing=missing)
-    effect = _effect(pairs, missing, groups)
-    return _posterior(table, _ac1, _drawn(_ac1), "Dirichlet posterior", effect, level, seed)
+    effect = _effect(pairs, missing, groups, table, _ac1)
+    return _posterior(table, _ac1, effect, level, seed)
 
 
 def _used(pairs: Labelled, missing: Missing) -> list[tuple[Vote | None, Vote | None]]:
@@ -229,24 +251,67 @@ def _with_groups(
     return [pair for pair, _ in kept], [name for _, name in kept]
 
 
-def _effect(pairs: Labelled, missing: Missing, groups: Groups | None) -> float | Unknown:
-    """How many dependent cases say as much as one that is independent."""
+def _effect(
+    pairs: Labelled, missing: Missing, groups: Groups | None, seen: Confusion, of: Tables
+) -> float | Unknown:
+    """How many dependent cases say as much as one that is independent, for this measure.
+
+    The variance of the measure by leaving out one group at a time, over that by leaving out one
+    case at a time. The measure's own: large groups may be those that are hard, which accuracy and
+    kappa feel differently. Widened as quantiles of t are for so few groups.
+    """
     if groups is None:
         return 1.0
     used, names = _with_groups(pairs, missing, groups)
-    return design_effect([float(label == verdict) for label, verdict in used], names)
+    members: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        members.setdefault(name, []).append(place)
+    count = len(members)
+    if count < LEAST_GROUPS:
+        return Unknown("too few groups", count, LEAST_GROUPS)
+    numpy, kinds = needs("numpy"), len(seen.kinds)
+    places = {kind: place for place, kind in enumerate(seen.kinds)}
+    cells = numpy.array([places[label] * kinds + places[verdict] for label, verdict in used])
+    whole = numpy.array(seen.counts, dtype=float)
+    grouped = numpy.stack(
+        [numpy.bincount(cells[rows], minlength=kinds * kinds) for rows in members.values()]
+    )
+    together = _left_out_variance(whole, grouped.reshape(-1, kinds, kinds), numpy.ones(count), of)
+    # Cases in one cell of the table are alike: each cell is left out once and counts as often.
+    single = numpy.eye(kinds * kinds).reshape(-1, kinds, kinds)[whole.ravel() > 0]
+    alone = _left_out_variance(whole, single, whole.ravel()[whole.ravel() > 0], of)
+    effect = together / alone if alone > 1e-15 else len(used) / count
+    wider = quantile_of_t(0.95, count) / NormalDist().inv_cdf(0.975)
+    return float(max(effect, 1.0) * wider**2)
+
+
+def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> float:
+    """The jackknife's variance; what is undefined without a part is left out."""
+    numpy = needs("numpy")
+    values = of(whole - parts)
+    there = ~numpy.isnan(values)
+    values, weights = values[there], weights[there]
+    size = weights.sum()
+    if size < 2:
+        return 0.0
+    return float((size - 1) * numpy.cov(values, aweights=weights, ddof=0))
 
 
 # Posteriors. Tables have labels in rows; before them there may be one more axis, the draws.
 
-Draw = Callable[[Any, Any], tuple[Any, Any]]
-"""From a generator and a table: draws for the lower end, and for the upper one."""
+Tables = Callable[[Any], Any]
+"""A measure of tables: one number for each, not a number where it is undefined."""
 
 
 def _posterior(
-    seen: Confusion, of: Callable[[Any], Any], draw: Draw, method: Method,
-    effect: float | Unknown, level: float, seed: int,
-) -> Interval | Unknown:  # fmt: skip
+    seen: Confusion, of: Tables, effect: float | Unknown, level: float, seed: int
+) -> Interval | Unknown:
+    """The interval of a measure of tables drawn by Dirichlet, with a prior for each end.
+
+    Both priors contain one case on which people and judge agree. The prior of the lower end
+    contains one more on which they do not, that of the upper end half of one. With a single prior
+    one of the ends is too near where few cases or few of a label are there.
+    """
     if not 0 < level < 1:
         raise InputError(f"level={level} must lie between 0 and 1")
     numpy = needs("numpy")
@@ -256,43 +321,28 @@ def _posterior(
         return Unknown("undefined", seen.items)
     if isinstance(effect, Unknown):
         return effect
-    lower, upper = draw(numpy.random.default_rng(seed), table / effect)
+    random = numpy.random.default_rng(seed)
+    lower, upper = (
+        of(random.dirichlet((table / effect + _prior(len(table), apart)).ravel(), _DRAWS)
+           .reshape(_DRAWS, *table.shape))
+        for apart in (1.0, 0.5)
+    )  # fmt: skip
     low = float(numpy.nanquantile(lower, (1 - level) / 2))
     high = float(numpy.nanquantile(upper, (1 + level) / 2))
-    return Interval(value, min(low, value), max(high, value), level, method, seen.items)
+    return Interval(
+        value, min(low, value), max(high, value), level, "Dirichlet posterior", seen.items
+    )
 
 
-def _balanced(table: Any) -> float:
+def _balanced(tables: Any) -> Any:
     """Undefined with one label only: nothing is balanced."""
-    labelled = table.sum(1)
-    recalls = table.diagonal()[labelled > 0] / labelled[labelled > 0]
-    return float(recalls.mean()) if len(recalls) > 1 else math.nan
-
-
-def _balanced_draws(random: Any, table: Any) -> tuple[Any, Any]:
-    labelled, met = table.sum(1), table.diagonal()
-    there = labelled > 0
-    missed = (labelled - met)[there]
-    draws = random.beta(met[there] + 0.5, missed + 0.5, (_DRAWS, len(missed))).mean(1)
-    return draws, draws
-
-
-def _drawn(of: Callable[[Any], Any]) -> Draw:
-    """A measure of tables drawn by Dirichlet, with a prior for each end.
-
-    Both priors contain one case on which people and judge agree. The prior of the lower end
-    contains one more on which they do not, that of the upper end half of one. With a single prior
-    one of the ends is too near where few cases or few of a label are there.
-    """
-
-    def draw(random: Any, table: Any) -> tuple[Any, Any]:
-        low, high = (
-            random.dirichlet((table + _prior(len(table), apart)).ravel(), _DRAWS)
-            for apart in (1.0, 0.5)
-        )
-        return tuple(of(draws.reshape(_DRAWS, *table.shape)) for draws in (low, high))
-
-    return draw
+    numpy = needs("numpy")
+    labelled = tables.sum(-1)
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        met = numpy.diagonal(tables, axis1=-2, axis2=-1)
+        recalls = numpy.where(labelled > 0, met / labelled, 0.0)
+        labels = (labelled > 0).sum(-1)
+        return numpy.where(labels > 1, recalls.sum(-1) / labels, math.nan)
 
 
 def _prior(kinds: int, apart: float) -> Any:
@@ -346,26 +396,19 @@ def _with_others(votes: Sequence[Vote]) -> float | None:
     return math.fsum(shares) / len(shares)
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """The accuracy that no judge exceeds against a single person's label, within these limits."""
+def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:
+    """The highest share of one person's labels that any judge can meet, because people differ.
 
-    low: Interval
-    high: Interval
-
-
-def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Ceiling | Unknown:
-    """The highest accuracy that a judge can have, because people differ; from 0 to 1.
-
-    One row per case, one column per person. A judge that always gives the majority label agrees
-    with one more person with the probability of the most common label, p. The majority of the
-    other people agrees no more often (`people_agreement`). If two people agree with the probability
-    A, p ≤ (1 + √(2A - 1))/2 with two labels, and p ≤ √A with more. Both bounds hold for the mean
-    over cases by concavity. Unknown without two cases that several people labelled.
+    One row per case, one column per person. A judge that always gives the likeliest label meets one
+    more person with its probability p. How p is spread over cases is known in part only, so the
+    interval reaches from below to above what it can be. The majority of the other people meets a
+    person no more often (`people_agreement`). If two people agree with the probability A, the mean
+    of p is at most (1 + √(2A - 1))/2 with two labels, and √A with more: by concavity, for p that
+    is the same in all cases. The value is between both. Unknown without two such cases.
     """
-    low = bootstrap(labels, people_agreement, groups=groups)
+    least = bootstrap(labels, people_agreement, groups=groups)
     differ = bootstrap(labels, flip_rate, groups=groups)
-    if low is None or differ is None:
+    if least is None or differ is None:
         several = [k for k, row in enumerate(labels) if len(row) - row.count(None) > 1]
         names = range(len(labels)) if groups is None else groups
         return _too_few(len({names[k] for k in several}), len(several))
@@ -375,6 +418,6 @@ def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Ceiling | U
         agree = 1 - differing
         return (1 + math.sqrt(max(2 * agree - 1, 0.0))) / 2 if two else math.sqrt(agree)
 
-    value, least, most = (bound(x) for x in (differ.value, differ.high, differ.low))
-    high = Interval(value, least, most, differ.level, differ.method, differ.items)
-    return Ceiling(low, high)
+    most, high = bound(differ.value), bound(differ.low)
+    value = (least.value + max(most, least.value)) / 2
+    return replace(least, value=value, low=least.low, high=max(high, value))

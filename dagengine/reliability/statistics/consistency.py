@@ -43,7 +43,6 @@ __all__ = [
     "majority_share",
     "missing_effect",
     "missing_rate",
-    "plug_in_entropy",
     "total_agreement",
     "unanimity",
 ]
@@ -51,6 +50,8 @@ __all__ = [
 Votes = list[Vote | None]
 
 _LN2 = math.log(2)
+# So many verdicts are all that there are; of more, as of scores, some may not have been seen.
+_FEW_KINDS = 5
 
 
 @measure
@@ -64,7 +65,13 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     rows = [counted(row, missing) for row in table]
     kinds = max(len({vote for row in rows for vote in row}), 2)
     most = max((_most_differing(size, kinds) for size in {len(row) for row in rows}), default=0.0)
-    return mean((_differing(row) for row in rows), most=most, limit=1 - 1 / kinds)
+    limit = None if kinds > _FEW_KINDS and _unseen_kinds(rows) else 1 - 1 / kinds
+    return mean((_differing(row) for row in rows), most=most, limit=limit)
+
+
+def _unseen_kinds(rows: Sequence[Votes]) -> bool:
+    """Whether there may be answers that nobody gave: some were given on one item only."""
+    return 1 in Counter(vote for row in rows for vote in set(row)).values()
 
 
 @measure
@@ -126,16 +133,6 @@ def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) 
     kinds = max(len({vote for row in rows for vote in row}), 2)
     unseen = [_unseen(len(row), kinds) for row in rows if len(row) > 1]
     return replace(interval, high=interval.high + math.fsum(unseen) / len(unseen))
-
-
-@measure
-def plug_in_entropy(table: Table, *, missing: Missing = "drop") -> Sums:
-    """Entropy of the answers that were given, in bits, from 0 to log₂ N; depends on N.
-
-    -Σ p log₂ p with p = nₖ/n (Shannon 1948). It describes these answers; for the judge behind
-    them it is too low, by about (verdicts - 1) / 2N ln 2.
-    """
-    return mean((_plug_in(counted(row, missing)) for row in table), most=None)
 
 
 @measure
@@ -213,10 +210,3 @@ def _unseen(answers: int, kinds: int) -> float:
 
     grid = [k / 200 for k in range(1, 201)]
     return (kinds - 1) * max(map(left, grid)) + max(left(p) for p in grid if p * kinds >= 1)
-
-
-def _plug_in(votes: Votes) -> float | None:
-    if not votes:
-        return None
-    shares = [n / len(votes) for n in Counter(votes).values()]
-    return sum(-p * math.log2(p) for p in shares)

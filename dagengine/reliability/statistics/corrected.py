@@ -2,7 +2,9 @@
 
 A judge's pass rate is biased. Labels on a random sample of the cases show the bias, and the judge
 gives information about the cases without a label. Labels cannot show that they are a random sample:
-the caller says so. Cases are independent.
+the caller says so, and it is tested where there is something to test: the judge's results, and what
+the caller knows of all cases (their order, the length of their texts). Cases of common `groups` (a
+dialogue, a document) depend on each other.
 
 `numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
@@ -11,21 +13,22 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.comparisons import compare_unpaired
 from dagengine.reliability.statistics.intervals import (
+    LEAST_GROUPS,
     Interval,
     Method,
     Unknown,
     bootstrap,
     mean_of,
     needs,
+    quantile_of_t,
 )
 from dagengine.reliability.statistics.sums import Vote, mean, numbers
 
@@ -35,7 +38,7 @@ LEAST_LABELS = 10
 _DRAWS = 4000
 # A judge that is worth fewer labels than this, in times of those there are, tells nothing.
 _TELLING = 1.1
-# Labels whose cases the judge sees this differently are not a random sample.
+# Labels whose cases differ from the others by less chance than this are not a random sample.
 _CHANCE = 0.001
 
 
@@ -70,41 +73,43 @@ def corrected_rate(
     *,
     random: bool,
     passed: Sequence[Vote] = (True,),
+    groups: Sequence[Hashable] | None = None,
+    known: Mapping[str, Sequence[float]] | None = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> Corrected | Unknown:
     """The share of cases that pass by the human standard, from 0 to 1.
 
     One verdict and one label per case, None for a case without; `passed` are the verdicts that
-    the judge's own rate counts. `random` says that the labelled cases are a random sample.
+    the judge's own rate counts. `random` says that the labelled cases are a random sample. `known`
+    are numbers of all cases, by what they are, in which a random sample does not differ.
 
     Every verdict is a stratum: its share of all cases times the share of its labelled cases that
     passed. These are from posteriors with Jeffreys' prior (the chain rule estimate of Hofer et al.
     2024, https://arxiv.org/abs/2405.06034). The interval is within 0 and 1 and never of width 0, as
-    prediction-powered intervals are near the ends. Unknown for labels that are not random, or that
-    the judge's verdicts show not to be (p < 0.001), and with fewer than ten. Raises InputError for
-    labels that are not yes or no.
+    prediction-powered intervals are near the ends. Cases of one group count for less, by the
+    variance of the estimate over groups. Unknown for labels that are not random, or that the
+    judge's verdicts or what is `known` show not to be (p < 0.001), with fewer than ten, and with
+    fewer than eight groups. Raises InputError for labels that are not yes or no.
     """
     _check(verdicts, labels)
     if stray := [label for label in labels if label not in (None, 0, 1)]:
         raise InputError(f"labels must be True or False (1 or 0), got {stray[0]!r}")
-    rows = [(verdict, label) for verdict, label in zip(verdicts, labels, strict=True)
-            if label is not None]  # fmt: skip
-    if (refused := _refused(len(rows), random)) or (refused := _biased(verdicts, labels)):
+    names = _groups(groups, len(labels))
+    asked = [name for name, label in zip(names, labels, strict=True) if label is not None]
+    if refused := _refused(asked, random, groups is not None) or _unlike(
+        {**_shares_of(verdicts), **(known or {})}, labels, names
+    ):
         return refused
-    alone = bootstrap([float(label) for _, label in rows], mean, level=level)
-    assert alone is not None  # there are ten labels
-    strata = Counter(verdicts)
-    sizes = list(strata.values())
-    good = [sum(bool(label) for verdict, label in rows if verdict == kind) for kind in strata]
-    seen = [sum(verdict == kind for verdict, _ in rows) for kind in strata]
-    rates = [hits / count if count else alone.value
-             for hits, count in zip(good, seen, strict=True)]  # fmt: skip
-    value = math.fsum(a * b for a, b in zip(sizes, rates, strict=True)) / len(verdicts)
-    low, high = _stratified(sizes, good, seen, level, seed)
-    estimate = _interval(value, (low, high), level, "post-stratified posterior", len(rows))
+    stated = [float(label) for label in labels if label is not None]
+    alone = bootstrap(stated, mean, level=level, groups=asked)
+    assert alone is not None  # there are ten labels, and eight groups
+    strata = _Strata.of(verdicts, labels, alone.value)
+    effect = 1.0 if groups is None else strata.effect(verdicts, labels, names, level)
+    ends = strata.ends(effect, level, seed)
+    estimate = _interval(strata.rate, ends, level, "post-stratified posterior", len(set(asked)))
     judge = sum(verdict in passed for verdict in verdicts) / len(verdicts)
-    return _result(estimate, alone, judge, len(rows), len(verdicts))
+    return _result(estimate, alone, judge, len(stated), len(verdicts))
 
 
 def corrected_mean(
@@ -113,6 +118,8 @@ def corrected_mean(
     *,
     random: bool,
     limits: tuple[float, float] = (0.0, 1.0),
+    groups: Sequence[Hashable] | None = None,
+    known: Mapping[str, Sequence[float]] | None = None,
     level: float = 0.95,
 ) -> Corrected | Unknown:
     """The mean of people's scores over all cases, within `limits`.
@@ -125,18 +132,20 @@ def corrected_mean(
     differs.
     """
     _check(scores, labels)
-    labelled, unlabelled = _parts(scores, labels)
-    if refused := _refused(len(labelled), random) or _unlike([f for _, f in labelled], unlabelled):
+    cases = _Cases.of(scores, labels, groups)
+    if refused := _refused(cases.asked, random, groups is not None) or _unlike(
+        {"results": scores, **(known or {})}, labels, _groups(groups, len(labels))
+    ):
         return refused
-    alone = mean_of([label for label, _ in labelled], level=level)
+    labelled, unlabelled = cases.labelled, cases.unlabelled
+    alone = mean_of([label for label, _ in labelled], level=level, groups=cases.asked)
     if isinstance(alone, Unknown):
         return alone
-    t = float(needs("scipy.special").stdtrit(len(labelled) - 1, (1 + level) / 2))
-    value, half = _powered(labelled, unlabelled, t)
+    value, half = _powered(cases, quantile_of_t(level, len(set(cases.asked))))
     ends = (max(value - half, limits[0]), min(value + half, limits[1]))
     value = min(max(value, limits[0]), limits[1])
     estimate = _interval(value, ends, level, "PPI++", len(labelled))
-    judge = statistics.fmean([f for _, f in labelled] + unlabelled)
+    judge = statistics.fmean([*(f for _, f in labelled), *unlabelled])
     return _result(
         estimate, _clipped(alone, *limits), judge, len(labelled), len(labelled) + len(unlabelled)
     )
@@ -147,6 +156,7 @@ def corrected_difference(
     second: tuple[Sequence[float | None], Sequence[float | None]],
     *,
     random: bool,
+    groups: Sequence[Hashable] | None = None,
     level: float = 0.95,
 ) -> Corrected | Unknown:
     """How much better the second of two systems is by the human standard, from -1 to 1.
@@ -158,17 +168,27 @@ def corrected_difference(
     """
     scores, labels = (_less(before, after) for before, after in zip(first, second, strict=True))
     _check(scores, labels)
-    labelled, unlabelled = _parts(scores, labels)
-    if refused := _refused(len(labelled), random) or _unlike([f for _, f in labelled], unlabelled):
+    cases = _Cases.of(scores, labels, groups)
+    if refused := _refused(cases.asked, random, groups is not None) or _unlike(
+        {"results": scores}, labels, _groups(groups, len(labels))
+    ):
         return refused
+    labelled, unlabelled = cases.labelled, cases.unlabelled
     z = NormalDist().inv_cdf((1 + level) / 2)
-    pseudo = [*labelled, (1.0, 0.0), (-1.0, 0.0)]
-    results = [_powered(pseudo, part, z) for part in (unlabelled, [])]
+    if groups is not None:
+        z = quantile_of_t(level, len(set(cases.asked)))
+    pseudo = replace(
+        cases,
+        labelled=[*labelled, (1.0, 0.0), (-1.0, 0.0)],
+        asked=[*cases.asked, object(), object()],
+    )
+    labels_only = replace(pseudo, unlabelled=[], unlabelled_groups=[])
+    results = [_powered(part, z) for part in (pseudo, labels_only)]
     estimate, alone = (
         _interval(value, (value - half, value + half), level, "PPI++", len(labelled), -1.0)
         for value, half in results
     )
-    judge = statistics.fmean([f for _, f in labelled] + unlabelled)
+    judge = statistics.fmean([*(f for _, f in labelled), *unlabelled])
     helped = _result(estimate, alone, judge, len(labelled), len(labelled) + len(unlabelled))
     value, half = results[0 if helped.telling else 1]
     return replace(helped, p=2 * NormalDist().cdf(-abs(value) / half * z))
@@ -191,74 +211,182 @@ def _check(answers: Sequence[Any], labels: Sequence[float | None]) -> None:
     numbers(labels)
 
 
-def _refused(labels: int, random: bool) -> Unknown | None:
+def _groups(groups: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
+    """The group of every case; a case by itself where there are none."""
+    if groups is not None and len(groups) != size:
+        raise InputError(f"{size} cases need as many groups, got {len(groups)}")
+    return range(size) if groups is None else groups
+
+
+def _refused(asked: Sequence[Hashable], random: bool, grouped: bool) -> Unknown | None:
     if not random:
-        return Unknown("labels are not random", labels)
-    return Unknown("too few labels", labels, LEAST_LABELS) if labels < LEAST_LABELS else None
+        return Unknown("labels are not random", len(asked))
+    if len(asked) < LEAST_LABELS:
+        return Unknown("too few labels", len(asked), LEAST_LABELS)
+    if grouped and len(set(asked)) < LEAST_GROUPS:
+        return Unknown("too few groups", len(set(asked)), LEAST_GROUPS)
+    return None
 
 
-def _biased(verdicts: Sequence[Vote | None], labels: Sequence[bool | None]) -> Unknown | None:
-    """Whether the judge's verdicts differ between the cases with a label and those without."""
-    kinds = dict.fromkeys(verdicts)
-    pairs = Counter(
-        (label is None, verdict) for verdict, label in zip(verdicts, labels, strict=True)
-    )
-    table = [[pairs[side, kind] for kind in kinds] for side in (False, True)]
-    if len(kinds) < 2 or not sum(table[1]):
-        return None
-    stats = needs("scipy.stats")
-    test = stats.fisher_exact(table) if len(kinds) == 2 else stats.chi2_contingency(table)
-    unlike = float(test.pvalue) < _CHANCE
-    return Unknown("labels are not random", sum(table[0])) if unlike else None
+def _unlike(
+    traits: Mapping[str, Sequence[float | None]],
+    labels: Sequence[float | None],
+    groups: Sequence[Hashable],
+) -> Unknown | None:
+    """In which trait the cases with a label differ from the others by more than chance.
+
+    The covariance of the trait's rank with having a label. Its variance is that over all choices
+    of the labelled cases, or over groups where that is larger.
+    """
+    rankdata = needs("scipy.stats").rankdata
+    for name, values in traits.items():
+        rows = [(value, label is not None, group) for value, label, group in
+                zip(values, labels, groups, strict=True) if value is not None]  # fmt: skip
+        size, share = len(rows), statistics.fmean(row[1] for row in rows) if rows else 0.0
+        if size < 2 or not 0 < share < 1:
+            continue
+        ranks = (rankdata([row[0] for row in rows]) - (size + 1) / 2).tolist()
+        square = share * (1 - share) * math.fsum(rank * rank for rank in ranks) * size / (size - 1)
+        parts = [rank * (row[1] - share) for rank, row in zip(ranks, rows, strict=True)]
+        if len({row[2] for row in rows}) < size:
+            square = max(square, _grouped_squares(parts, [row[2] for row in rows]))
+        if square and 2 * NormalDist().cdf(-abs(math.fsum(parts)) / math.sqrt(square)) < _CHANCE:
+            return Unknown("labels are not random", sum(row[1] for row in rows), detail=name)
+    return None
 
 
-def _unlike(labelled: Sequence[float], unlabelled: Sequence[float]) -> Unknown | None:
-    comparison = compare_unpaired(labelled, unlabelled)
-    unlike = not isinstance(comparison, Unknown) and comparison.p < _CHANCE
-    return Unknown("labels are not random", len(labelled)) if unlike else None
+def _grouped_squares(parts: Sequence[float], groups: Sequence[Hashable]) -> float:
+    """The sum of the squares of what groups add up to."""
+    sums: defaultdict[Hashable, float] = defaultdict(float)
+    for part, group in zip(parts, groups, strict=True):
+        sums[group] += part
+    return math.fsum(part * part for part in sums.values()) * len(sums) / max(len(sums) - 1, 1)
+
+
+def _shares_of(verdicts: Sequence[Vote | None]) -> dict[str, list[float]]:
+    """Which cases got each verdict; of two verdicts one says it all."""
+    kinds = [*dict.fromkeys(verdicts)]
+    if len(kinds) == 2:
+        return {"results": [float(verdict == kinds[1]) for verdict in verdicts]}
+    return {f"results ({kind})": [float(verdict == kind) for verdict in verdicts] for kind in kinds}
 
 
 # Estimates.
 
 
-def _stratified(
-    sizes: Sequence[int], good: Sequence[int], seen: Sequence[int], level: float, seed: int
-) -> tuple[float, float]:
-    numpy = needs("numpy")
-    generator = numpy.random.default_rng(seed)
-    shares = generator.dirichlet(numpy.array(sizes) + 1 / len(sizes), _DRAWS)
-    hits, misses = numpy.array(good), numpy.array(seen) - numpy.array(good)
-    rates = generator.beta(hits + 0.5, misses + 0.5, (_DRAWS, len(sizes)))
-    ends = [(1 - level) / 2, (1 + level) / 2]
-    low, high = numpy.quantile((shares * rates).sum(1), ends).tolist()
-    return low, high
+@dataclass(frozen=True)
+class _Strata:
+    """By verdict: all cases, those with a label, and those whose label is yes.
+
+    `rest` is taken for the rate of a verdict that no labelled case has.
+    """
+
+    sizes: Counter[Vote | None]
+    seen: Counter[Vote | None]
+    good: Counter[Vote | None]
+    rest: float
+
+    @classmethod
+    def of(
+        cls, verdicts: Sequence[Vote | None], labels: Sequence[bool | None], rest: float
+    ) -> _Strata:
+        rows = list(zip(verdicts, labels, strict=True))
+        seen = Counter(verdict for verdict, label in rows if label is not None)
+        good = Counter(verdict for verdict, label in rows if label)
+        return cls(Counter(verdicts), seen, good, rest)
+
+    def rate_of(self, verdict: Vote | None) -> float:
+        """The share of yes among the labels of a verdict."""
+        seen = self.seen[verdict]
+        return self.good[verdict] / seen if seen else self.rest
+
+    @property
+    def rate(self) -> float:
+        """The share of yes among all cases."""
+        parts = (size * self.rate_of(verdict) for verdict, size in self.sizes.items())
+        return math.fsum(parts) / self.sizes.total()
+
+    def effect(
+        self,
+        verdicts: Sequence[Vote | None],
+        labels: Sequence[bool | None],
+        groups: Sequence[Hashable],
+        level: float,
+    ) -> float:
+        """How many times less cases count as they depend on each other, from what each adds."""
+        added, asked, rate = [], set(), self.rate
+        for verdict, label, group in zip(verdicts, labels, groups, strict=True):
+            own = self.rate_of(verdict)
+            part = own - rate
+            if label is not None:
+                asked.add(group)
+                part += self.sizes[verdict] * (bool(label) - own) / self.seen[verdict]
+            added.append(part)
+        single = math.fsum(part * part for part in added)
+        whole = _grouped_squares(added, groups)
+        effect = whole / single if single > 1e-12 else self.seen.total() / len(asked)
+        wider = quantile_of_t(level, len(asked)) / NormalDist().inv_cdf((1 + level) / 2)
+        return max(effect, 1.0) * wider**2
+
+    def ends(self, effect: float, level: float, seed: int) -> tuple[float, float]:
+        """The limits of the rate by the posterior, of so many times fewer cases."""
+        numpy = needs("numpy")
+        generator = numpy.random.default_rng(seed)
+        sizes, seen, good = (numpy.array([counts[verdict] / effect for verdict in self.sizes])
+                             for counts in (self.sizes, self.seen, self.good))  # fmt: skip
+        shares = generator.dirichlet(sizes + 1 / len(sizes), _DRAWS)
+        rates = generator.beta(good + 0.5, seen - good + 0.5, (_DRAWS, len(sizes)))
+        quantiles = [(1 - level) / 2, (1 + level) / 2]
+        low, high = numpy.quantile((shares * rates).sum(1), quantiles).tolist()
+        return low, high
 
 
-def _parts(
-    scores: Sequence[float | None], labels: Sequence[float | None]
-) -> tuple[list[tuple[float, float]], list[float]]:
-    """(label, score) of the cases with both, and the scores of cases without a label."""
-    numbers(scores)
-    pairs = list(zip(labels, scores, strict=True))
-    labelled = [(y, f) for y, f in pairs if y is not None and f is not None]
-    return labelled, [f for y, f in pairs if y is None and f is not None]
+@dataclass(frozen=True)
+class _Cases:
+    """(label, score) of the cases with both, scores of those without a label, and their groups."""
+
+    labelled: Sequence[tuple[float, float]]
+    asked: Sequence[Hashable]
+    unlabelled: Sequence[float]
+    unlabelled_groups: Sequence[Hashable]
+
+    @classmethod
+    def of(
+        cls, scores: Sequence[float | None], labels: Sequence[float | None],
+        groups: Sequence[Hashable] | None,
+    ) -> _Cases:  # fmt: skip
+        numbers(scores)
+        rows = list(zip(labels, scores, _groups(groups, len(scores)), strict=True))
+        both = [(y, f, g) for y, f, g in rows if y is not None and f is not None]
+        rest = [(f, g) for y, f, g in rows if y is None and f is not None]
+        return cls([(y, f) for y, f, _ in both], [g for _, _, g in both],
+                   [f for f, _ in rest], [g for _, g in rest])  # fmt: skip
 
 
-def _powered(
-    labelled: Sequence[tuple[float, float]], unlabelled: Sequence[float], quantile: float
-) -> tuple[float, float]:
+def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
     """The estimate, and half the width of its interval."""
-    labels, scores = [y for y, _ in labelled], [f for _, f in labelled]
-    n, more = len(labelled), len(unlabelled)
+    labels, scores = [y for y, _ in cases.labelled], [f for _, f in cases.labelled]
+    n, more = len(labels), len(cases.unlabelled)
     spread = statistics.variance(scores)
     weight = 0.0
     if spread > 1e-12 and more > 1:
         weight = statistics.covariance(labels, scores) / (spread * (1 + n / more))
         weight = min(max(weight, 0.0), 1.0)
-    left = statistics.variance([y - weight * f for y, f in labelled]) / n
-    rest = weight * weight * statistics.variance(unlabelled) / more if more > 1 else 0.0
-    moved = statistics.fmean(unlabelled) - statistics.fmean(scores) if more > 1 else 0.0
-    return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(left + rest)
+    left = [y - weight * f for y, f in cases.labelled]
+    centre = statistics.fmean(left)
+    parts = [(part - centre) / n for part in left]
+    moved = 0.0
+    if more > 1:
+        mean_score = statistics.fmean(cases.unlabelled)
+        moved = mean_score - statistics.fmean(scores)
+        parts += [weight * (f - mean_score) / more for f in cases.unlabelled]
+    names = [*cases.asked, *(cases.unlabelled_groups if more > 1 else ())]
+    if len(set(names)) < len(names):
+        square = _grouped_squares(parts, names)
+    else:
+        square = math.fsum(part * part for part in parts[:n]) * n / (n - 1)
+        square += math.fsum(part * part for part in parts[n:]) * more / max(more - 1, 1)
+    return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(square)
 
 
 def _less(first: Sequence[float | None], second: Sequence[float | None]) -> list[float | None]:

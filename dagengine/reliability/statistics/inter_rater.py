@@ -29,7 +29,7 @@ from dagengine.reliability.statistics.sums import (
     squared_deviations,
 )
 
-__all__ = ["cohen_kappa", "fleiss_kappa", "gwet_ac1", "krippendorff_alpha"]
+__all__ = ["cohen_kappa", "fleiss_kappa", "krippendorff_alpha"]
 
 Weights = Literal["none", "linear", "quadratic"]
 Level = Literal["nominal", "ordinal", "interval"]
@@ -72,21 +72,6 @@ def fleiss_kappa(table: Table, *, missing: Missing = "drop") -> Sums:
     answered item weighs the same (Gwet 2014, Handbook of Inter-Rater Reliability, chapter 2).
     """
     return Sums([_shares(counted(row, missing)) for row in table], _fleiss)
-
-
-@measure
-def gwet_ac1(table: Table, *, kinds: int | None = None, missing: Missing = "drop") -> Sums:
-    """Gwet's AC1 of any raters, from -1/(kinds - 1) to 1.
-
-    As Fleiss' kappa, with chance Σ π(1 - π)/(kinds - 1) of the mean shares π, which stays small
-    where one verdict is rare (Gwet 2008, https://doi.org/10.1348/000711006X126600). `kinds` is
-    how many verdicts are possible; without it, how many occur, and with one it is undefined.
-    """
-    rows = [counted(row, missing) for row in table]
-    seen = len({vote for row in rows for vote in row})
-    if kinds is not None and kinds < max(seen, 2):
-        raise InputError(f"kinds must be at least {max(seen, 2)}, got {kinds}: {seen} occur")
-    return Sums([_shares(row) for row in rows], partial(_gwet, kinds or seen))
 
 
 @measure
@@ -171,14 +156,6 @@ def _fleiss(all_: Totals) -> float | None:
         return None
     chance = sum(share * share for share in shares)
     return (agreement - chance) / (1 - chance)
-
-
-def _gwet(kinds: int, all_: Totals) -> float | None:
-    shares = [number / all_["items"] for key, number in all_.items() if isinstance(key, tuple)]
-    if kinds < 2:
-        return None
-    chance = sum(share * (1 - share) for share in shares) / (kinds - 1)
-    return (all_["agreement"] / all_["paired"] - chance) / (1 - chance)
 
 
 # Krippendorff: what one item adds, and the formula, by level.

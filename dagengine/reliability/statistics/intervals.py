@@ -29,7 +29,7 @@ Statistic = Callable[[Sequence[T]], Sums | float | None]
 
 Method = Literal[
     "BCa",
-    "Beta posterior",
+    "MOVER",
     "Dirichlet posterior",
     "Wilson",
     "jackknife",
@@ -78,11 +78,15 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why something has no interval: `items` are there, and `needed` would do (None: not known)."""
+    """Why something has no interval: `items` are there, and `needed` would do (None: not known).
+
+    `detail` says more where the reason leaves it open.
+    """
 
     reason: Reason
     items: int
     needed: int | None = None
+    detail: str = ""
 
 
 def bootstrap(

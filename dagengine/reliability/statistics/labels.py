@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.correlations import kendall, pearson, spearman
 from dagengine.reliability.statistics.inter_rater import cohen_kappa
 from dagengine.reliability.statistics.sums import (
     Missing,
@@ -29,13 +28,11 @@ from dagengine.reliability.statistics.sums import (
 
 __all__ = [
     "LabelAgreement",
-    "ScoreAgreement",
     "accuracy",
     "balanced_accuracy",
     "label_agreement",
     "label_kappa",
     "majority_baseline",
-    "score_agreement",
     "scored_pairs",
 ]
 
@@ -136,39 +133,6 @@ def _mean_recall(all_: Totals) -> float | None:
 # Scores.
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreAgreement:
-    """Correlations of scores with labels, from -1 to 1, at one level, over `points` points.
-
-    They are None when either side is constant.
-    """
-
-    level: Level
-    points: int
-    pearson: float | None
-    spearman: float | None
-    kendall: float | None
-
-
-def score_agreement(
-    table: ScoreTable,
-    labels: Sequence[float | None],
-    *,
-    level: Level = "item",
-    systems: Sequence[Hashable] = (),
-) -> ScoreAgreement:
-    """Correlations of a table of scores with one label per row; see `scored_pairs`."""
-    pairs = scored_pairs(table, labels, level=level, systems=systems)
-    scores, people = [score for score, _ in pairs], [label for _, label in pairs]
-    return ScoreAgreement(
-        level=level,
-        points=len(pairs),
-        pearson=pearson(scores, people),
-        spearman=spearman(scores, people),
-        kendall=kendall(scores, people),
-    )
-
-
 def scored_pairs(
     table: ScoreTable,
     labels: Sequence[float | None],
@@ -191,18 +155,15 @@ def scored_pairs(
             f"{len(table)} rows need as many labels (and systems, at their level), "
             f"got {len(labels)} (and {len(systems)})"
         )
-    rows = [numbers(row) for row in table]
-    rated = enumerate(zip(rows, labels, strict=True))
-    labelled = [(k, row, label) for k, (row, label) in rated if row and label is not None]
+    named = systems if level == "system" else range(len(table))
+    rated = zip(map(numbers, table), labels, named, strict=True)
+    labelled = [(scores, label, name) for scores, label, name in rated
+                if scores and label is not None]  # fmt: skip
     if level == "answer":
-        return [(score, label) for _, row, label in labelled for score in row]
-    means = [(k, statistics.fmean(row), label) for k, row, label in labelled]
-    if level == "item":
-        return [(score, label) for _, score, label in means]
-    groups: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)
-    for k, score, label in means:
-        groups[systems[k]].append((score, label))
-    return [
-        (statistics.fmean(s for s, _ in group), statistics.fmean(x for _, x in group))
-        for group in groups.values()
-    ]
+        return [(score, label) for scores, label, _ in labelled for score in scores]
+    points: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)
+    for scores, label, name in labelled:
+        points[name].append((statistics.fmean(scores), label))
+    # Of items each is alone with its place.
+    sides = [[*zip(*group, strict=True)] for group in points.values()]
+    return [(statistics.fmean(scores), statistics.fmean(stated)) for scores, stated in sides]

@@ -9,10 +9,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
-from functools import partial
-from importlib import import_module
-from itertools import combinations
-from typing import Any
 
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
@@ -28,7 +24,6 @@ from dagengine.reliability.statistics.sums import (
     mean,
     measure,
     numbers,
-    rectangular,
     squared_deviations,
     total,
 )
@@ -37,11 +32,7 @@ __all__ = [
     "drift",
     "icc",
     "icc_interval",
-    "icc_of_mean",
-    "repeatability",
-    "retest_reliability",
     "score_spread",
-    "worst_spread",
 ]
 
 # The items that an interval of reliability takes: with one left out, two still have to differ.
@@ -53,7 +44,7 @@ def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None)
     """The standard deviation of an item's scores, averaged over items, in points of the score.
 
     sqrt(Σ (x - mean)² / (n - 1)) per item with at least two scores. Few repetitions make it
-    too low, by about 1/4n of itself; `repeatability` is not. The ends of the `scale`, where there
+    too low, by about 1/4n of itself. The ends of the `scale`, where there
     are any, say how large it can be, for the interval.
     """
     rows = [numbers(row) for row in table]
@@ -67,53 +58,20 @@ def _most_deviation(sizes: Iterable[int]) -> float:
     return math.sqrt(max(variances, default=0.0))
 
 
-def worst_spread(table: ScoreTable) -> float | None:
-    """The largest standard deviation within an item, in points of the score.
-
-    A maximum over the items given: it grows with their number, and no resampling of them gives
-    an interval for it.
-    """
-    deviations = [_deviation(numbers(row)) for row in table]
-    return max((deviation for deviation in deviations if deviation is not None), default=None)
-
-
-@measure
-def repeatability(table: ScoreTable) -> Sums:
-    """The standard deviation of one score given again, in points of the score (ISO 5725-2).
-
-    sqrt(Σ within-item squares / Σ (n - 1)), pooled over the table: its square is unbiased.
-    """
-    return Sums(_anova(table), lambda all_: math.sqrt(all_["within"] / all_["freedom"]))
-
-
 @measure
 def icc(table: ScoreTable) -> Sums:
-    """ICC(1,1), how far one score tells items apart, at most 1; over the pooled table.
+    """ICC(1,1), how far one score tells items apart, at most 1.
 
-    (MSB - MSW) / (MSB + (k₀ - 1) MSW), one-way analysis of variance (Shrout & Fleiss 1979,
-    https://doi.org/10.1037/0033-2909.86.2.420). With missing scores k₀ is the repetitions per
-    item that the analysis of unbalanced data takes: (n - Σ nᵢ²/n) / (items - 1).
+    With equal numbers of repetitions, (MSB - MSW) / (MSB + (k - 1) MSW) of one-way analysis of
+    variance (Shrout & Fleiss 1979, https://doi.org/10.1037/0033-2909.86.2.420). Every item has the
+    same weight, whatever its repetitions: items that ran more often may be the noisy ones.
     """
 
     def formula(all_: Totals) -> float:
-        between, within, repeats = _mean_squares(all_)
-        return (between - within) / (between + (repeats - 1) * within)
+        between, within = _variances(all_)
+        return between / (between + within)
 
-    return Sums(_anova(table), formula)
-
-
-@measure
-def icc_of_mean(table: ScoreTable) -> Sums:
-    """ICC(1,k), how far the mean of an item's k scores tells items apart, at most 1.
-
-    (MSB - MSW) / MSB; see `icc`.
-    """
-
-    def formula(all_: Totals) -> float:
-        between, within, _ = _mean_squares(all_)
-        return (between - within) / between
-
-    return Sums(_anova(table), formula)
+    return Sums(_by_item(table), formula)
 
 
 def icc_interval(
@@ -157,15 +115,13 @@ def _icc_ends(
     table: ScoreTable, groups: Sequence[Hashable], level: float
 ) -> tuple[float, float] | None:
     """The ends by the jackknife alone; None if scores vary in too few groups."""
-    sums = _anova(table)
-    varying = {
-        name for name, totals in zip(groups, sums, strict=True) if totals and totals["within"]
-    }
+    sums = _by_item(table)
+    varying = {name for name, totals in zip(groups, sums, strict=True) if totals.get("within")}
     limits = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,
                       groups=groups, telling=len(varying) + 1)  # fmt: skip
     if limits is None:
         return None
-    repeats = _mean_squares(total(sums))[2]
+    repeats = _repeats(total(sums))
     low, high = ((ratio - 1) / (ratio - 1 + repeats) for ratio in
                  (math.exp(min(end, 700.0)) for end in limits))  # fmt: skip
     return low, high
@@ -173,14 +129,14 @@ def _icc_ends(
 
 def _no_ends(table: ScoreTable, names: Sequence[Hashable]) -> Unknown:
     """Why the jackknife has no ends: it needs noise and differing items, with one left out, too."""
-    sums = _anova(table)
+    sums = _by_item(table)
     size = len({name for name, totals in zip(names, sums, strict=True) if totals})
-    between, within, _ = _mean_squares(total(sums))
-    if not within:
+    if not _variances(total(sums))[1]:
         return Unknown("no variation within items", size)
     if size < _LEAST:
         return Unknown("too few items", size, _LEAST)
-    return Unknown("one item varies" if between else "no variation between items", size)
+    means = {statistics.fmean(scored) for row in table if (scored := numbers(row))}
+    return Unknown("one item varies" if len(means) > 1 else "no variation between items", size)
 
 
 def _unseen(
@@ -209,22 +165,6 @@ def drift(
     return mean_of([_slope(row) for row in table], level=level, groups=groups)
 
 
-@measure
-def retest_reliability(table: ScoreTable) -> Sums:
-    """The correlation of one repetition with another, from -1 to 1, over the pooled table.
-
-    Pearson's r of every two columns over the items scored in both, averaged over the pairs of
-    columns that have one (neither constant). Raises InputError when rows differ in length.
-    """
-    pairs = list(combinations(range(rectangular(table)), 2))
-    for row in table:
-        numbers(row)
-    columns = zip(*table, strict=True)
-    starts = [next((x for x in column if x is not None), 0.0) for column in columns]
-    items = [_products(row, starts, pairs) for row in table]
-    return Sums(items, _mean_correlation, arrays=partial(_mean_correlations, pairs))
-
-
 def _deviation(scores: Sequence[float]) -> float | None:
     return statistics.stdev(scores) if len(scores) > 1 else None
 
@@ -239,75 +179,47 @@ def _slope(row: Sequence[float | None]) -> float | None:
 
 
 def _log_ratio(all_: Totals) -> float | None:
-    between, within, _ = _mean_squares(all_)
-    return math.log(between / within) if between > 0 and within > 0 else None
+    """The variance of the items' means over the part of it that is noise (MSB/MSW)."""
+    between, within = _variances(all_)
+    noise = within / _repeats(all_)
+    return math.log((between + noise) / noise) if between + noise > 0 and within > 0 else None
 
 
-def _anova(table: ScoreTable) -> list[Totals]:
+def _by_item(table: ScoreTable) -> list[Totals]:
     rows = [numbers(row) for row in table]
     # Moved to one of the scores: deviations stay, and equal scores are exactly zero.
     start = next((row[0] for row in rows if row), 0.0)
-    return [_sums_of_squares([score - start for score in row]) for row in rows]
+    return [_moments([score - start for score in row]) for row in rows]
 
 
-def _sums_of_squares(row: Sequence[float]) -> Totals:
+def _moments(row: Sequence[float]) -> Totals:
     if not row:
         return {}
     size, centre = len(row), statistics.fmean(row)
-    return {
-        "items": 1.0,
-        "scores": float(size),
-        "freedom": float(size - 1),
-        "scores²": float(size * size),
-        "sum": size * centre,
-        "squares": size * centre * centre,
-        "within": size * statistics.pvariance(row),
-    }
+    own = {"items": 1.0, "mean": centre, "mean²": centre * centre, "1/size": 1 / size}
+    if size > 1:
+        variance = statistics.variance(row)
+        own |= {"repeated": 1.0, "within": variance, "noise": variance / size, "1/often": 1 / size}
+    return own
 
 
-def _mean_squares(all_: Totals) -> tuple[float, float, float]:
-    """Between items, within items, and the repetitions of an item."""
-    freedom, size = all_["items"] - 1, all_["scores"]
-    between = squared_deviations(size, all_["sum"], all_["squares"]) / freedom
-    within = all_["within"] / all_["freedom"]
-    return between, within, (size - all_["scores²"] / size) / freedom
+def _variances(all_: Totals) -> tuple[float, float]:
+    """Between items, and within them: each item counts once."""
+    within = all_["within"] / all_["repeated"]
+    means = squared_deviations(all_["items"], all_["mean"], all_["mean²"]) / (all_["items"] - 1)
+    return means - within / _repeats(all_), within
 
 
-def _products(
-    row: Sequence[float | None], starts: Sequence[float], pairs: Sequence[tuple[int, int]]
-) -> Totals:
-    products: dict[Hashable, float] = {}
-    moved = [None if x is None else x - start for x, start in zip(row, starts, strict=True)]
-    for pair in pairs:
-        x, y = moved[pair[0]], moved[pair[1]]
-        if x is not None and y is not None:
-            terms = {"n": 1.0, "x": x, "y": y, "xx": x * x, "yy": y * y, "xy": x * y}
-            products |= {(*pair, name): number for name, number in terms.items()}
-    return products
+def _repeats(all_: Totals) -> float:
+    """The within variance over the noise of the items' means: the repetitions, where equal.
 
-
-def _mean_correlation(all_: Totals) -> float | None:
-    pairs = [key[:2] for key in all_ if isinstance(key, tuple) and key[2] == "n"]
-    correlations = [correlation({name: all_[(*pair, name)] for name in _TERMS}) for pair in pairs]
-    return (
-        statistics.fmean(values) if (values := [r for r in correlations if r is not None]) else None
-    )
-
-
-def _mean_correlations(pairs: Sequence[tuple[int, int]], all_: Totals) -> Any:
-    """Of many totals at once, each an array: resamples of the pairs of 20 columns take a while."""
-    numpy = import_module("numpy")
-    terms = [[all_[(*pair, name)] for pair in pairs if (*pair, name) in all_] for name in _TERMS]
-    n, x, y, xx, yy, xy = (numpy.array(term) for term in terms)
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        squares = [b - a * a / n for a, b in ((x, xx), (y, yy))]
-        mask = (n > 0) & (squares[0] > 1e-12 * xx) & (squares[1] > 1e-12 * yy)
-        r = (xy - x * y / n) / numpy.sqrt(squares[0] * squares[1])
-        r = numpy.where(mask, numpy.clip(r, -1, 1), 0)
-        return r.sum(0) / mask.sum(0)
-
-
-_TERMS = ("n", "x", "y", "xx", "yy", "xy")
+    An item with one repetition has the mean noise of the others.
+    """
+    within = all_["within"] / all_["repeated"]
+    if not within:
+        return all_["items"] / all_["1/size"]
+    single = all_["1/size"] - all_["1/often"]
+    return within * all_["items"] / (all_["noise"] + single * within)
 
 
 def correlation(sums: Totals, x: str = "x", y: str = "y") -> float | None:

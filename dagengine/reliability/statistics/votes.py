@@ -52,7 +52,7 @@ class SteadyVotes:
 
     `least` is the lowest number that may be enough, `most` the lowest that certainly is; each is
     right in 95 of 100 benchmarks. `runs` is how often a case was run (the lower median) and
-    `cases` how many were run twice at least. `one` is the flip rate of a single vote. `floor` is
+    `cases` how many were run twice at least. `single` is the flip rate of a single vote. `floor` is
     that of `seen` votes, the greatest number that the runs show without a model: half of them.
     `likely` is the best guess of the number, and `runs_to_tell` are the runs that would show it.
     They are None if there is no best guess or the runs do show it.
@@ -64,7 +64,7 @@ class SteadyVotes:
     most: int | None
     cases: int
     runs: int
-    one: Interval
+    single: Interval
     seen: int
     floor: Interval
     likely: int | None = None

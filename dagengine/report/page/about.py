@@ -69,11 +69,11 @@ def _benchmark_of(manifest: Manifest, folder: str) -> str:
     What the run was told of its cases and its judge is told again. Of a run that no command
     started only the folder is known.
     """
-    words = ["dagengine", "benchmark", *(_told(manifest) or ["METRICS.py", "--data", "FILE"])]
+    words = ["dagengine", "benchmark", *(_repeated(manifest) or ["METRICS.py", "--data", "FILE"])]
     return shlex.join([*words, "--labels", str(Path(folder, LABELS))])
 
 
-def _told(manifest: Manifest) -> list[str] | None:
+def _repeated(manifest: Manifest) -> list[str] | None:
     """The metrics of the command of a run, and its options about cases and judge; None for others.
 
     The cases of an app are in its record alone: they are no data for another command.
@@ -82,12 +82,12 @@ def _told(manifest: Manifest) -> list[str] | None:
     metrics = manifest.settings.get("metrics")
     if words[:2] != ["dagengine", "run"] or not metrics or manifest.settings.get("app"):
         return None
-    found = [str(metrics)]
+    arguments = [str(metrics)]
     for place, word in enumerate(words):
         name, sign, _ = word.partition("=")
         if name in _SAME:
-            found += [word] if sign else words[place : place + 2]
-    return found
+            arguments += [word] if sign else words[place : place + 2]
+    return arguments
 
 
 def _words(command: str | None) -> list[str]:
@@ -97,10 +97,10 @@ def _words(command: str | None) -> list[str]:
         return []
 
 
-def _settings(given: Any) -> list[tuple[str, str]]:
+def _settings(record: Any) -> list[tuple[str, str]]:
     """What the caller says the run was made with; a long text by its beginning."""
-    found = given if isinstance(given, dict) else {}
-    return [(str(name), _short(value)) for name, value in found.items()]
+    settings = record if isinstance(record, dict) else {}
+    return [(str(name), _short(value)) for name, value in settings.items()]
 
 
 def _short(value: Any) -> str:
@@ -115,5 +115,5 @@ def judge_name(judge: JudgeRecord) -> str:
 
 def _metric_file(command: str | None) -> str | None:
     words = _words(command)
-    found = [Path(word).name for word in words if word.split(":")[0].endswith(".py")]
-    return found[0] if found else None
+    names = [Path(word).name for word in words if word.split(":")[0].endswith(".py")]
+    return names[0] if names else None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagengine.record.costs import StepCosts
-from dagengine.report.page.graphs import PageGraph, item_verdicts
 from dagengine.report.page.people import People
+from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.results.verdict import LETTERS
 
@@ -21,7 +21,7 @@ _DIGITS = 8  # of a content's hash
 class MetricColumns:
     """The columns of one metric. A *way* is what rows share that went alike through the graph."""
 
-    graph: PageGraph
+    graph: MetricGraph
     costs: StepCosts
     ways: dict[Any, int] = field(default_factory=dict)
     way: array[int] = field(default_factory=lambda: array("l"))
@@ -37,16 +37,16 @@ class MetricColumns:
     def add(self, result: MetricResult | None) -> str:
         """Add one row's result (None: the row has none of this metric); returns its state."""
         row = len(self.state)
-        found = result or MetricResult(self.graph.metric.name, None, None, None)
-        state = LETTERS[found.state]
+        outcome = result or MetricResult(self.graph.metric.name, None, None, None)
+        state = LETTERS[outcome.state]
         self.state.append(state)
-        self.score.append(None if found.score is None else round(found.score, 6))
-        used = found.usage
+        self.score.append(None if outcome.score is None else round(outcome.score, 6))
+        used = outcome.usage
         self.tokens.append(round(used.input_tokens + used.output_tokens))
-        self.questions.append(sum(map(_questions, found.steps)))
-        self.cost.append(self.cost_of(found))
-        self.seconds.append(None if found.seconds is None else round(found.seconds, 3))
-        self.way.append(self.ways.setdefault(self._way(row, found), len(self.ways)))
+        self.questions.append(sum(map(_questions, outcome.steps)))
+        self.cost.append(self.cost_of(outcome))
+        self.seconds.append(None if outcome.seconds is None else round(outcome.seconds, 3))
+        self.way.append(self.ways.setdefault(self._way(row, outcome), len(self.ways)))
         return state
 
     def cost_of(self, result: MetricResult) -> float | None:
@@ -62,11 +62,12 @@ class MetricColumns:
     def _way(self, row: int, result: MetricResult) -> Any:
         answers: list[int] = []
         nodes: list[int] = []
+        contest: int | None = None
         for step in result.steps:
             node = self.graph.node(step.node)
             if node is None:
                 continue
-            nodes += [one for one in self.graph.around(node) if one not in nodes]
+            nodes += [around for around in self.graph.around(node) if around not in nodes]
             if step.verdict is not None:
                 answer = self.graph.answer(node, step.verdict)
                 answers.append(answer)
@@ -75,9 +76,34 @@ class MetricColumns:
             for verdict, count in Counter(item_verdicts(step.output)).items():
                 answer = self.graph.answer(node, verdict)
                 self.items.setdefault(answer, []).append((row, count))
+            if (vote := Contest.of(step.output)) is not None:
+                contest = self._contest(row, node, vote)
+                answers.append(contest)
         failure = result.failure
         broken = failure and (str(failure.kind), self.graph.node(failure.node), failure.node)
-        return tuple(answers), tuple(nodes), self._end(result), broken
+        end = self._end(result)
+        return tuple(answers), tuple(nodes), end if contest is None else (end[0], contest), broken
+
+    def _contest(self, row: int, node: int, contest: Contest) -> int:
+        """Count the votes of an arena; returns the answer that stands for its winner.
+
+        A winner is an answer of the node that counted, a vote one of the node that asked, the place
+        of a winner one of the node that drew the order. So filters, shares and large runs need
+        nothing of their own for an arena.
+        """
+        winner = self.graph.answer(node, contest.winner)
+        votes = [vote for _, vote in contest.votes]
+        if len(set(votes)) > 1:
+            self.split.setdefault(winner, []).append(row)
+        asked = self.graph.asked_by(node)
+        places = [
+            f"shown {order.index(vote) + 1}" for order, vote in contest.votes if vote in order
+        ]
+        for about, verdicts in ((asked, votes), (self.graph.asked_by(asked), places)):
+            for verdict, count in Counter(verdicts).items():
+                answer = self.graph.answer(about, verdict)
+                self.items.setdefault(answer, []).append((row, count))
+        return winner
 
     def _end(self, result: MetricResult) -> tuple[int | None, int | None]:
         """The node that gave the score, and the answer where a verdict did."""
@@ -132,19 +158,19 @@ class Columns:
     tags: dict[str, int] = field(default_factory=dict)
     tagged: list[list[int]] = field(default_factory=list)
     people: People = field(default_factory=People)
-    said: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    human_answers: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
     def add(self, row: CaseResult, hash_: str | None, tags: list[str]) -> list[str]:
         """Add one row; returns its states, one per metric."""
-        said = self.people.of(hash_)
-        if said:
-            self.said[len(self.name)] = said
+        answers = self.people.of(hash_)
+        if answers:
+            self.human_answers[len(self.name)] = answers
         self.name.append(row.case)
         self.hash.append((hash_ or "")[:_DIGITS])
         self.number.append(row.index)
         self.tagged.append([self.tags.setdefault(tag, len(self.tags)) for tag in tags])
-        found = {result.metric: result for result in row.metrics}
-        return [metric.add(found.get(metric.graph.metric.name)) for metric in self.metrics]
+        results = {result.metric: result for result in row.metrics}
+        return [metric.add(results.get(metric.graph.metric.name)) for metric in self.metrics]
 
     def as_dict(self, slot: list[int]) -> dict[str, Any]:
         """JSON-ready form; `slot` is the place of every row among the texts."""
@@ -155,7 +181,7 @@ class Columns:
             "number": None if placed else list(self.number),
             "tags": list(self.tags),
             "tagged": self.tagged if self.tags else None,
-            "said": self.said,
+            "said": self.human_answers,
             "slot": slot,
             "metrics": [metric.as_dict() for metric in self.metrics],
         }

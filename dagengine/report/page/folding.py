@@ -1,18 +1,12 @@
-"""Which part of a large graph is drawn: what most failures and most cases came by."""
+"""Which part of a large graph is drawn: the branches with most failures, the rest as groups."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagengine.report.page.graphs import PageGraph
-
-LARGE = 24
-"""A graph of more nodes than this is folded."""
-_SHOWN = 9
-_SHARE = 0.1  # of the failures, or of the cases
+from dagengine.report.pictures.graphs import MetricGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +17,7 @@ class Stub:
     by: tuple[int, ...]
 
 
-def top_nodes(graph: PageGraph) -> list[int]:
+def top_nodes(graph: MetricGraph) -> list[int]:
     """The nodes of the metric itself that ask or decide.
 
     Those of nested metrics are behind one of these; what only hands on a field of the case is
@@ -33,29 +27,50 @@ def top_nodes(graph: PageGraph) -> list[int]:
     return [number for number in own if graph.nodes[number].kind != "field"] or own
 
 
-def shown_nodes(graph: PageGraph, ways: Sequence[tuple[Any, int, int]]) -> set[int]:
-    """The nodes to draw: those that a tenth of the failures or of the cases came by.
+def unfolded(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> list[set[int]]:
+    """Ever larger parts of a graph: from its roots on, always the branch with most failures next.
 
-    At most `_SHOWN` of them, the busiest first. `ways` are (way, cases, failed) as
-    `MetricColumns.counted` gives them. A small graph is drawn whole.
+    `ways` are (way, cases, failed) as `MetricColumns.counted` gives them. Where nothing failed the
+    branch with most cases is next. What hands data on comes with the node that reads it.
     """
     top = top_nodes(graph)
-    if len(top) <= LARGE:
-        return set(top)
-    cases = sum(cases for _, cases, _ in ways) or 1
-    failures = sum(failed for _, _, failed in ways) or 1
-    busy = dict.fromkeys(top, 0.0)
-    for column, whole in ((1, cases), (2, failures)):
-        came = Counter[int]()
-        for way in ways:
-            came.update(dict.fromkeys(way[0][1], way[column]))
-        for node in top:
-            busy[node] = max(busy[node], came[node] / whole)
-    ranked = sorted(top, key=lambda node: (-busy[node], node))
-    return {node for node in ranked[:_SHOWN] if busy[node] >= _SHARE} or set(ranked[:1])
+    came: dict[int, tuple[int, int]] = dict.fromkeys(top, (0, 0))
+    for way, cases, failed in ways:
+        for node in set(way[1]) & came.keys():
+            came[node] = (came[node][0] + failed, came[node][1] + cases)
+    led = {target for answer in graph.answers for target in answer.targets}
+    inputs: dict[int, set[int]] = {node: set() for node in top}
+    for feed in graph.feeds:
+        if feed.target in inputs and feed.source in inputs:
+            inputs[feed.target].add(feed.source)
+    fed = {source for sources in inputs.values() for source in sources}
+    roots = {node for node in top if node not in led | fed} or set(top[:1])
+    parts = [_with_inputs(roots, inputs)]
+    while ahead := heads(graph, parts[-1]) & set(top):
+        worst = max(ahead, key=lambda node: (came[node], -node))
+        parts.append(_with_inputs(parts[-1] | {worst}, inputs))
+    return parts if parts[-1] == set(top) else [*parts, set(top)]
 
 
-def stubs_of(graph: PageGraph, shown: set[int]) -> list[Stub]:
+def heads(graph: MetricGraph, shown: set[int]) -> set[int]:
+    """The hidden nodes that shown ones lead to, or that run after one."""
+    answers = (answer for answer in graph.answers if answer.node in shown)
+    led = {target for answer in answers for target in answer.targets}
+    return (
+        led | {feed.target for feed in graph.feeds if feed.runs and feed.source in shown}
+    ) - shown
+
+
+def _with_inputs(shown: set[int], inputs: dict[int, set[int]]) -> set[int]:
+    """Nodes with all that they read, directly or not."""
+    nodes, new = set(shown), set(shown)
+    while new:
+        new = set().union(*(inputs.get(node, set()) for node in new)) - nodes
+        nodes |= new
+    return nodes
+
+
+def stubs_of(graph: MetricGraph, shown: set[int]) -> list[Stub]:
     """The rest of the graph, as subtrees that hang together."""
     hidden = set(top_nodes(graph)) - shown
     groups = {node: {node} for node in hidden}
@@ -64,7 +79,7 @@ def stubs_of(graph: PageGraph, shown: set[int]) -> list[Stub]:
             joined = groups[source] | groups[target]
             for node in joined:
                 groups[node] = joined
-    found = []
+    stubs = []
     for group in {min(group): group for group in groups.values()}.values():
         by = [
             number
@@ -72,11 +87,11 @@ def stubs_of(graph: PageGraph, shown: set[int]) -> list[Stub]:
             if answer.node in shown and group & set(answer.targets)
         ]
         if by:
-            found.append(Stub(tuple(sorted(group)), tuple(by)))
-    return sorted(found, key=lambda stub: stub.by)
+            stubs.append(Stub(tuple(sorted(group)), tuple(by)))
+    return sorted(stubs, key=lambda stub: stub.by)
 
 
-def _links(graph: PageGraph) -> Iterable[tuple[int, int]]:
+def _links(graph: MetricGraph) -> Iterable[tuple[int, int]]:
     for answer in graph.answers:
         yield from ((answer.node, target) for target in answer.targets)
     yield from ((feed.source, feed.target) for feed in graph.feeds)

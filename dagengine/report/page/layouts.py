@@ -2,49 +2,104 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Collection, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import graphviz
 
 from dagengine.errors import MissingExtraError
 from dagengine.report.layout import laid_out
-from dagengine.report.page.folding import LARGE, Stub, shown_nodes, stubs_of, top_nodes
-from dagengine.report.page.graphs import PageGraph
+from dagengine.report.page.folding import Stub, heads, stubs_of, top_nodes, unfolded
 from dagengine.report.page.values import Box
+from dagengine.report.pictures.graphs import MetricGraph
 
-_NODE, _LEAF, _STUB = 42, (76, 30), (100, 38)  # pixels
+_NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels
 _BOLD, _SMALL = 7.4, 6.0  # pixels of a character
 _NAME, _VERDICT = 26, 24  # characters that are shown
-_PIPE = 10  # pixels between the middle of an edge and its label
-_OPENED = 12  # stubs that can be opened one by one
+_GAP = 5  # pixels between the middle of an edge and its label
+_BESIDE, _FULL = (544, 560), (1212, 620)  # the picture beside the list, and above it
+_SHARE = 0.9  # of the failures that a picture beside the list has to show
+_OPENED = 12  # groups that can be opened one by one
+_TRIED = 16  # branches that are tried after the first that has no room
 _INCH = 72
 
 
 def layouts(
-    graph: PageGraph, ways: Sequence[tuple[Any, int, int]], cases: int
+    graph: MetricGraph, ways: Sequence[tuple[Any, int, int]], cases: int
 ) -> list[dict[str, Any]]:
-    """The whole graph; a large one also folded, and folded with each one of its stubs open.
+    """The whole graph; if that has no room also folded to fit, and with each group open.
 
-    Empty if there is no Graphviz, and for a graph that Graphviz cannot lay out.
+    A picture fits by folding and is never shrunk: beside the list of ends, or, if that leaves out
+    more than a tenth of the failures, over the full width. Empty if there is no Graphviz, and for a
+    graph that Graphviz cannot lay out.
     """
-    whole = set(top_nodes(graph))
-    chosen = [(whole, list[Stub]())]
-    if len(whole) > LARGE:
-        shown = shown_nodes(graph, ways)
-        stubs = stubs_of(graph, shown)
-        chosen.append((shown, stubs))
-        for stub in stubs[:_OPENED]:
-            more = shown | set(stub.nodes)
-            chosen.append((more, stubs_of(graph, more)))
+    never = _never(graph, ways)
     try:
-        return [_Drawing(graph, nodes, stubs, cases).as_dict() for nodes, stubs in chosen]
+        parts = unfolded(graph, ways)
+        whole = _drawn(graph, parts[-1], cases, never)
+        if whole.fits(_BESIDE):
+            return [whole.as_dict()]
+        chosen = _largest(graph, parts, cases, never, _BESIDE)
+        if _shown_share(chosen, ways) < _SHARE:
+            if whole.fits(_FULL):
+                return [whole.as_dict()]
+            chosen = _largest(graph, parts, cases, never, _FULL)
+        folded = _drawn(graph, chosen, cases, never)
+        opened = [
+            _drawn(graph, chosen | set(stub.nodes), cases, never) for stub in folded.stubs[:_OPENED]
+        ]
+        return [drawing.as_dict() for drawing in (whole, folded, *opened)]
     except (MissingExtraError, OSError, ValueError):
         return []
 
 
-def nested_layouts(graph: PageGraph, cases: int) -> dict[int, dict[str, Any]]:
+def _drawn(graph: MetricGraph, shown: set[int], cases: int, never: frozenset[int]) -> _Drawing:
+    return _Drawing(graph, shown, stubs_of(graph, shown), cases, never)
+
+
+def _largest(
+    graph: MetricGraph,
+    parts: Sequence[set[int]],
+    cases: int,
+    never: frozenset[int],
+    room: tuple[int, int],
+) -> set[int]:
+    """The largest part whose picture has room: branch after branch, past those that have none."""
+    without_room = partial(_without_room, graph, cases, never, room)
+    place = max(0, bisect.bisect_left(parts, True, key=without_room) - 1)
+    chosen, tried = parts[place], 0
+    for before, after in pairwise(parts[place:]):
+        more = after - before
+        if tried < _TRIED and more & heads(graph, chosen):
+            tried += 1
+            chosen = chosen if without_room(chosen | more) else chosen | more
+    return chosen
+
+
+def _without_room(
+    graph: MetricGraph, cases: int, never: frozenset[int], room: tuple[int, int], part: set[int]
+) -> bool:
+    return not _drawn(graph, part, cases, never).fits(room)
+
+
+def _never(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> frozenset[int]:
+    """The answers that no case took; none before the first case."""
+    taken = {answer for way, cases, _ in ways if cases for answer in way[0]}
+    return frozenset(range(len(graph.answers))) - taken if taken else frozenset()
+
+
+def _shown_share(shown: set[int], ways: Sequence[tuple[Any, int, int]]) -> float:
+    """The share of the failures whose end is drawn: 1 where nothing failed."""
+    failures = sum(failed for *_, failed in ways)
+    there = sum(failed for way, _, failed in ways if way[2][0] is None or way[2][0] in shown)
+    return there / failures if failures else 1.0
+
+
+def nested_layouts(graph: MetricGraph, cases: int) -> dict[int, dict[str, Any]]:
     """The graphs of metrics under verdicts, by the number of the node that stands for each."""
     inside: dict[int, set[int]] = {}
     for number, node in enumerate(graph.nodes):
@@ -62,40 +117,75 @@ class _Drawing:
     """One layout: some nodes, and stubs for the others."""
 
     def __init__(
-        self, graph: PageGraph, shown: Collection[int], stubs: Sequence[Stub], cases: int
+        self,
+        graph: MetricGraph,
+        shown: Collection[int],
+        stubs: Sequence[Stub],
+        cases: int,
+        never: frozenset[int] = frozenset(),
     ) -> None:
-        self._graph, self._shown, self._stubs = graph, shown, stubs
+        self._graph, self._shown = graph, shown
+        # What no case took is one pill of its node, with the groups that nothing else leads to.
+        self._never = {
+            number
+            for number in never
+            if (graph.answers[number].targets or graph.answers[number].score is not None)
+            and not set(graph.answers[number].targets) & set(shown)
+        }
+        self.stubs = [stub for stub in stubs if not set(stub.by) <= self._never]
+        self._untaken = [stub for stub in stubs if set(stub.by) <= self._never]
         self._digits = len(f"{cases:,}")
         self._dot = graphviz.Digraph(
-            graph_attr={"nodesep": "0.32", "ranksep": "0.3"},
+            graph_attr={"nodesep": "0.17", "ranksep": "0.3"},
             node_attr={"shape": "box", "fixedsize": "true", "label": ""},
             edge_attr={"dir": "none", "label": ""},
         )
         self._draw()
-        found = json.loads(laid_out(str(self._dot.source), "json0"))
-        _, _, self._width, self._height = map(float, found["bb"].split(","))
-        self._boxes = {part["name"]: self._box(part) for part in found.get("objects", [])}
-        self._edges = found.get("edges", [])
+        drawing = json.loads(laid_out(str(self._dot.source), "json0"))
+        _, _, self._width, self._height = map(float, drawing["bb"].split(","))
+        self._boxes = {part["name"]: self._box(part) for part in drawing.get("objects", [])}
+        self._edges = drawing.get("edges", [])
 
     def _draw(self) -> None:
+        lists = {a.node for a in self._graph.answers if not a.targets and a.score is None}
         for number in sorted(self._shown):
             node = self._graph.nodes[number]
-            under = len(node.kind.replace("binary ", "")) + self._digits + 3
-            wide = max(_BOLD * min(len(node.name), _NAME), _SMALL * under, 70) + 22
-            self._place(f"n{number}", wide, _NODE)
-        for number in range(len(self._stubs)):
-            self._place(f"s{number}", *_STUB)
-        for number, answer in enumerate(self._graph.answers):
+            kind = node.kind.replace("binary ", "")
+            under = 2 * self._digits + 3 + (0 if kind == "judgement" else len(kind) + 3)
+            least, tall = (210, _ITEMS) if number in lists else (104, _NODE)
+            wide = max(_BOLD * min(len(node.name), _NAME), _SMALL * under) + 26
+            self._place(f"n{number}", max(wide, least), tall)
+        for number in range(len(self.stubs)):
+            self._place(f"s{number}", 128 + 6 * self._digits, _STUB)
+        for number in sorted(set(range(len(self._graph.answers))) - self._never):
+            answer = self._graph.answers[number]
             if answer.node not in self._shown:
                 continue
             if answer.score is not None:
-                self._place(f"l{number}", *_LEAF)
+                self._place(f"l{number}", _SMALL * (self._digits + 6) + 28, _LEAF)
             for name in self._targets(number):
                 self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
+        for owner in sorted({self._graph.answers[n].node for n in self._never} & set(self._shown)):
+            self._place(f"u{owner}", 96 + 60 * bool(self._groups(owner)), _LEAF)
+            first = min(self._untaken_of(owner))
+            self._dot.edge(f"n{owner}", f"u{owner}", id=f"u{owner}", **self._label(first))
         for feed in self._graph.feeds:
             if {feed.source, feed.target} <= set(self._shown):
                 key = f"f{feed.source}-{feed.target}-{int(feed.runs)}"
                 self._dot.edge(f"n{feed.source}", f"n{feed.target}", id=key)
+
+    def _untaken_of(self, node: int) -> list[int]:
+        """The answers of a node that no case took."""
+        return [number for number in self._never if self._graph.answers[number].node == node]
+
+    def _groups(self, node: int) -> set[int]:
+        """The nodes that only answers of a node lead to that no case took."""
+        own = set(self._untaken_of(node))
+        return {inner for stub in self._untaken if set(stub.by) & own for inner in stub.nodes}
+
+    def fits(self, room: tuple[int, int]) -> bool:
+        """Whether the drawing has room in a box of so many pixels."""
+        return self._width + 6 <= room[0] and self._height + 6 <= room[1]
 
     def _place(self, name: str, width: float, height: float) -> None:
         self._dot.node(name, width=f"{width / _INCH:.4f}", height=f"{height / _INCH:.4f}")
@@ -103,20 +193,36 @@ class _Drawing:
     def _targets(self, number: int) -> list[str]:
         """Where an answer leads in this drawing."""
         answer = self._graph.answers[number]
-        found = [f"n{target}" for target in answer.targets if target in self._shown]
-        found += [f"s{place}" for place, stub in enumerate(self._stubs) if number in stub.by]
-        return found + ([f"l{number}"] if answer.score is not None else [])
+        targets = [f"n{target}" for target in answer.targets if target in self._shown]
+        targets += [f"s{place}" for place, stub in enumerate(self.stubs) if number in stub.by]
+        return targets + ([f"l{number}"] if answer.score is not None else [])
 
     def _label(self, number: int) -> dict[str, str]:
         """Room for the words beside an edge: an empty table of their size."""
-        size = f'width="{self._wide(number)}" height="34"'
+        size = f'width="{self._wide(number)}" height="18"'
         table = f'<table border="0" fixedsize="true" {size}><tr><td></td></tr></table>'
         return {"label": f"<{table}>"}
 
     def _wide(self, number: int) -> int:
         """The width of the words beside an edge, with the way to its middle."""
-        verdict = self._graph.answers[number].verdict
-        return round(_BOLD * max(min(len(verdict), _VERDICT), 2 * self._digits + 3) + _PIPE)
+        shown = min(len(self._verdicts(number)), _VERDICT)
+        return round(_BOLD * (shown + (self._digits + 1 if self._shared(number) else 0)) + _GAP)
+
+    def _verdicts(self, number: int) -> str:
+        """The words beside an edge; answers that no case took stand together."""
+        if number not in self._never:
+            return self._graph.answers[number].verdict
+        own = sorted(self._untaken_of(self._graph.answers[number].node))
+        return ", ".join(self._graph.answers[each].verdict for each in own)
+
+    def _shared(self, number: int) -> bool:
+        """Whether another answer leads to the same node: then the edge says its own count."""
+        targets = set(self._graph.answers[number].targets)
+        return any(
+            targets & set(answer.targets)
+            for place, answer in enumerate(self._graph.answers)
+            if place != number
+        )
 
     def _box(self, part: dict[str, Any]) -> Box:
         x, y = map(float, part["pos"].split(","))
@@ -127,15 +233,30 @@ class _Drawing:
         """JSON-ready form, by the numbers of nodes and answers."""
         graph = self._graph
         edges: list[dict[str, Any] | None] = [None] * len(graph.answers)
-        feeds = []
+        feeds, never = [], []
         for edge in self._edges:
             path, key = self._path(edge["pos"]), edge["id"]
+            if key.startswith("u"):
+                node = int(key[1:])
+                answers = sorted(self._untaken_of(node))
+                words = {"answers": answers, "words": self._verdicts(answers[0])}
+                place = {
+                    "box": self._boxes[key],
+                    "path": path,
+                    "label": self._words(edge, answers[0]),
+                }
+                never.append({"node": node, "nodes": len(self._groups(node)), **words, **place})
+                continue
             if key.startswith("e"):
                 before = edges[int(key[1:])]
                 if before is not None:  # an answer with several targets has several curves
                     before["path"] += path
                 else:
-                    edges[int(key[1:])] = {"path": path, "label": self._words(edge)}
+                    edges[int(key[1:])] = {
+                        "path": path,
+                        "label": self._words(edge, int(key[1:])),
+                        "shared": self._shared(int(key[1:])),
+                    }
             else:
                 source, target, runs = map(int, key[1:].split("-"))
                 feeds.append({"from": source, "to": target, "path": path, "runs": bool(runs)})
@@ -147,6 +268,7 @@ class _Drawing:
             "edges": edges,
             "leaves": [self._boxes.get(f"l{number}") for number in range(len(graph.answers))],
             "feeds": feeds,
+            "never": never,
             "stubs": [
                 {
                     "box": self._boxes[f"s{number}"],
@@ -154,7 +276,7 @@ class _Drawing:
                     "answers": [n for n, a in enumerate(graph.answers) if a.node in hidden],
                     "by": stub.by,
                 }
-                for number, stub in enumerate(self._stubs)
+                for number, stub in enumerate(self.stubs)
             ],
         }
 
@@ -165,13 +287,12 @@ class _Drawing:
         first, *rest = (f"{x:.1f},{self._height - y:.1f}" for x, y in pairs)
         return f"M{first}C{' '.join(rest)}"
 
-    def _words(self, edge: dict[str, Any]) -> tuple[float, float] | None:
+    def _words(self, edge: dict[str, Any], number: int) -> tuple[float, float] | None:
         """Where the first line of a label begins."""
         if "lp" not in edge:
             return None
         x, y = map(float, edge["lp"].split(","))
-        wide = self._wide(int(edge["id"][1:]))
-        left, top, *_ = _rounded(x - wide / 2 + _PIPE, self._height - y - 4, 0, 0)
+        left, top, *_ = _rounded(x - self._wide(number) / 2 + _GAP, self._height - y + 4, 0, 0)
         return left, top
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run
-from dagengine.report.page.graphs import words
+from dagengine.report.pictures.graphs import words
 
 
 class People:
@@ -17,7 +17,7 @@ class People:
     def __init__(self, labels: Iterable[Label] = ()) -> None:
         self._by_case: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for label in labels:
-            self._by_case[label.case].append(_said(label))
+            self._by_case[label.case].append(_label_record(label))
 
     @classmethod
     def of_run(cls, run: Run) -> People:
@@ -29,7 +29,7 @@ class People:
         return self._by_case.get(case or "", [])
 
 
-def _said(label: Label) -> dict[str, Any]:
+def _label_record(label: Label) -> dict[str, Any]:
     """One label; `answer` is that of a node, `outcome` that of the whole case."""
     outcome = label.outcome
     return {

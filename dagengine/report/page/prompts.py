@@ -27,14 +27,14 @@ class PromptBlocks:
         `slots` are those of the rows among the texts. The first of them have their prompts. The
         line of a slot lists prompts by metric and step.
         """
-        found = Blocks()
+        filled = Blocks()
         asked = any(key for row in self._keys for steps in row for key in steps)
         if self._prompts is None or not asked:
             return [], []
         placed = sorted((slot, row) for row, slot in enumerate(slots) if slot >= 0)
         for _, row in placed:
-            if found.size > room:
+            if filled.size > room:
                 break
-            found.add(self._prompts.of(self._keys[row]))
-        blocks, counts = found.within(room)
+            filled.add(self._prompts.of(self._keys[row]))
+        blocks, counts = filled.within(room)
         return blocks, starts_of(counts)

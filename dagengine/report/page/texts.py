@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from dagengine.record.costs import StepCosts
-from dagengine.report.page.graphs import PageGraph, words
+from dagengine.report.pictures.graphs import MetricGraph, words
 from dagengine.results import CaseResult, Failure, MetricResult, Step, implied_output
 from dagengine.results.odds import ResultOdds
 
@@ -70,7 +70,9 @@ def starts_of(counts: Sequence[int]) -> list[int]:
 class Texts:
     """Collects the texts of rows: what failed or has no score, and the others."""
 
-    def __init__(self, graphs: Sequence[PageGraph], costs: StepCosts, room: int, rows: int) -> None:
+    def __init__(
+        self, graphs: Sequence[MetricGraph], costs: StepCosts, room: int, rows: int
+    ) -> None:
         """`room` is how many characters of the page all blocks may take together.
 
         A run of more than `rows` rows keeps the texts of the first group alone.
@@ -85,8 +87,10 @@ class Texts:
         """Add the next row with the fields of its case."""
         first = "f" in states or "n" in states
         if first or self._count < self._rows:
-            found = {result.metric: result for result in row.metrics}
-            results = [self._metric(graph, found.get(graph.metric.name)) for graph in self._graphs]
+            by_metric = {result.metric: result for result in row.metrics}
+            results = [
+                self._metric(graph, by_metric.get(graph.metric.name)) for graph in self._graphs
+            ]
             took = three_digits(row.seconds)
             line = [fields, results] if took is None else [fields, results, took]
             (self._first if first else self._rest).add(line)
@@ -106,7 +110,7 @@ class Texts:
             slots[row] = slot
         return blocks, starts_of(counts), slots
 
-    def _metric(self, graph: PageGraph, result: MetricResult | None) -> list[Any]:
+    def _metric(self, graph: MetricGraph, result: MetricResult | None) -> list[Any]:
         if result is None:
             return [None, None, []]
         failure: Failure | None = result.failure
@@ -125,7 +129,7 @@ def odds_of(step: Step) -> list[tuple[str, float]] | None:
     """What a step might have answered, in the words of the page; None without odds."""
     if step.odds is None:
         return None
-    return [(words(said), round(chance, 4)) for said, chance in step.odds]
+    return [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
 
 
 def result_odds(odds: ResultOdds) -> dict[str, tuple[float, float]]:
@@ -142,15 +146,15 @@ def _composed(result: MetricResult) -> str:
     )
 
 
-def _step(graph: PageGraph, step: Step, cost: float | None) -> list[Any]:
+def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
     node = graph.node(step.node)
     verdict = None if step.verdict is None else words(step.verdict)
-    known = None if node is None else graph.nodes[node].kind
+    usual = None if node is None else graph.nodes[node].kind
     tokens = round(step.usage.input_tokens + step.usage.output_tokens)
     values = [
         *(step.node if node is None else node, str(step.outcome), verdict, _output(step)),
         *(step.reason, step.score, step.mode, step.confidence),
-        *(list(step.votes) or None, tokens or None, None if step.kind == known else step.kind),
+        *(list(step.votes) or None, tokens or None, None if step.kind == usual else step.kind),
         float(f"{cost:.4g}") if cost else None,
         three_digits(step.seconds),
         odds_of(step),

@@ -20,12 +20,13 @@ from dagengine.record.run import Run
 from dagengine.regular_files import require_regular
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns, MetricColumns
-from dagengine.report.page.graphs import PageGraph
+from dagengine.report.page.drafts import drafts_of, kept_of
 from dagengine.report.page.layouts import layouts, nested_layouts
 from dagengine.report.page.lines import headline, plain_lines
 from dagengine.report.page.people import People
 from dagengine.report.page.prompts import PromptBlocks
 from dagengine.report.page.texts import Texts, packed
+from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult
 
@@ -95,7 +96,7 @@ def served_page(run: Run, server: Mapping[str, Any], *, rows: int = ROWS, room: 
 def _parts(
     run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
-    graphs = [PageGraph.of(metric) for metric in run.manifest.metrics]
+    graphs = [MetricGraph.of(metric) for metric in run.manifest.metrics]
     names = [metric.name for metric in run.manifest.metrics]
     costs = StepCosts(run.manifest)
     columns = Columns([MetricColumns(graph, costs) for graph in graphs], people=People.of_run(run))
@@ -120,15 +121,18 @@ def _parts(
         }
         for metric in columns.metrics
     ]
+    if (drafts := drafts_of(run)) is not None:
+        record["drafts"] = [draft.model_dump(exclude_none=True) for draft in drafts]
     placed = {"blocks": starts, "prompts": asked_starts}
     head = json.dumps({"format": FORMAT, "run": record, **placed, "server": server})
     lines = plain_lines(run, tally)
+    first = headline(run, tally) if drafts is None else kept_of(drafts)
     index = [("index", packed(columns.as_dict(slots)))]
     data = chain(index, _named("texts", blocks), _named("prompts", asked))
-    body = _noscript(headline(run, tally), lines) + "".join(
+    body = _noscript(first, lines) + "".join(
         f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data
     )
-    title = f"{record['name']}: {headline(run, tally)}"
+    title = f"{record['name']}: {first}"
     yield from page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
 
 
@@ -157,9 +161,9 @@ def _inert(text: str) -> str:
 
 
 def _noscript(title: str, lines: list[tuple[str, str]]) -> str:
-    said = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
+    paragraphs = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
     needs = "<p>This page needs JavaScript.</p>"
-    return f"<noscript><main><h1>{escape(title)}</h1>{said}{needs}</main></noscript>\n"
+    return f"<noscript><main><h1>{escape(title)}</h1>{paragraphs}{needs}</main></noscript>\n"
 
 
 @cache

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from dagengine.errors import JUDGE_FAILURES, JudgeFailure, RecordingMissError
-from dagengine.gateway.host import Asks
-from dagengine.gateway.limits import Limits
-from dagengine.gateway.packs.packing import Hold
-from dagengine.gateway.tracing import NoSpans
-from dagengine.gateway.waits import Resting
-from dagengine.question import Answer, Judge, Question, ServerFacts, durable_identity
+from dagengine.gateway.gateway import Asks, Gateway
+from dagengine.gateway.request import Request
+from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import forms_of, secrets_of_environment
-from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.testing.recorded.recordings import Recording
-from dagengine.threads import Home
 
 T = TypeVar("T", bound=BaseModel)
 Mode = Literal["live", "record", "refresh", "replay"]
@@ -28,80 +22,29 @@ Mode = Literal["live", "record", "refresh", "replay"]
 asks everything again; `replay` makes no judge calls."""
 
 
-class _Before:
-    """What asks through something else, and is otherwise the same."""
+class Resampled:
+    """Asks for another sample: the answers of an earlier attempt must not be given again."""
 
-    def __init__(self, asks: Asks) -> None:
+    def __init__(self, asks: Asks, attempt: int) -> None:
         self._asks = asks
+        self._attempt = attempt
 
     @property
-    def home(self) -> Home:
-        return self._asks.home
-
-    @property
-    def limits(self) -> Limits:
-        return self._asks.limits
-
-    @property
-    def totals(self) -> Totals:
-        return self._asks.totals
-
-    @property
-    def spent(self) -> tuple[Spent, ...]:
-        return self._asks.spent
-
-    @property
-    def waiting(self) -> list[Waiting]:
-        return self._asks.waiting
-
-    @property
-    def resting(self) -> Resting:
-        return self._asks.resting
+    def run(self) -> Gateway:
+        return self._asks.run
 
     @property
     def replays(self) -> bool:
         return self._asks.replays
 
-    @property
-    def spans(self) -> NoSpans:
-        return self._asks.spans
-
-    async def meet(self, judges: Iterable[Judge]) -> None:
-        await self._asks.meet(judges)
-
-    def facts(self, judge: Judge) -> ServerFacts:
-        return self._asks.facts(judge)
-
-    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
-        return self._asks.stored_as(judge, question)
-
-    async def ask(
-        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
-    ) -> Answer[T]:
-        return await self._asks.ask(judge, question, place, hold)
-
-
-class Resampled(_Before):
-    """Asks for another sample: the answers of an earlier attempt must not be given again."""
-
-    def __init__(self, asks: Asks, attempt: int) -> None:
-        super().__init__(asks)
-        self._attempt = attempt
-
-    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
-        return super().stored_as(judge, self._resampled(question))
-
-    async def ask(
-        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
-    ) -> Answer[T]:
-        return await super().ask(judge, self._resampled(question), place, hold)
-
-    def _resampled(self, question: Question[T]) -> Question[T]:
+    async def answer(self, request: Request) -> Answer[Any]:
+        question = request.question
         options = replace(question.options, sample=question.options.sample + self._attempt)
-        return replace(question, options=options)
+        request.question = replace(question, options=options)
+        return await self._asks.answer(request)
 
 
-class Recorder(_Before):
+class Recorder:
     """Takes answers from a recording, and puts into it what it asks.
 
     `missed` are the messages of questions that a replay has no answer to. `replayed` counts the
@@ -110,7 +53,7 @@ class Recorder(_Before):
     """
 
     def __init__(self, asks: Asks, recording: Recording, mode: Mode) -> None:
-        super().__init__(asks)
+        self._asks = asks
         self.recording = recording
         self.mode = mode
         self.replayed = 0
@@ -119,13 +62,16 @@ class Recorder(_Before):
         self.unrecorded: dict[str, None] = {}
 
     @property
+    def run(self) -> Gateway:
+        return self._asks.run
+
+    @property
     def replays(self) -> bool:
         return self.mode == "replay"
 
-    async def ask(
-        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
-    ) -> Answer[T]:
+    async def answer(self, request: Request) -> Answer[Any]:
         """The recorded answer, or the judge's; raises JudgeError."""
+        judge, question = request.judge, request.question
         name = durable_identity(judge)
         if self.mode != "refresh" and name is not None:
             answer = self._recorded(name, question)
@@ -134,7 +80,7 @@ class Recorder(_Before):
         if self.mode == "replay":
             raise self._miss(judge, question)
         try:
-            answer = await super().ask(judge, question, place, hold)
+            answer = await self._asks.answer(request)
         except JUDGE_FAILURES as error:
             self._note(judge, question, error)
             raise

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagengine.gateway.gateway import Gateway
-from dagengine.gateway.host import Asks
+from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.testing.recorded.asking import Mode, Recorder, Resampled
 from dagengine.testing.recorded.recordings import Recording
 

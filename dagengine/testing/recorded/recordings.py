@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question
 from dagengine.regular_files import is_there, read_whole, write_whole
 from dagengine.store.locks import one_writer
@@ -217,22 +218,23 @@ def _prompt(question: Question[Any]) -> str:
 
 def _parts(question: Question[Any]) -> dict[str, Any]:
     """Digests of what a question is made of."""
-    *before, last = question.messages
     _, shape, options = question.canonical.decode(errors="surrogatepass").split("\n", 2)
+    try:
+        step, pieces = parts_of(question.messages)
+        evidence = _evidence(pieces)
+    except ValueError:  # a prompt of the caller's own
+        *before, last = (message["content"] for message in question.messages)
+        step, evidence = "\n\n".join(before), {"prompt": _digest(last)[:_PART]}
     return {
-        "instructions": _digest([message["content"] for message in before])[:_PART],
-        "evidence": _evidence(last["content"]),
+        "instructions": _digest(step)[:_PART],
+        "evidence": evidence,
         "shape": _digest(shape)[:_PART],
         "options": options,
     }
 
 
-def _evidence(text: str) -> dict[str, str]:
-    """A digest of each piece of evidence; of a prompt of the caller's own, of all of it."""
-    try:
-        pieces = unfenced(text)
-    except ValueError:
-        return {"prompt": _digest(text)[:_PART]}
+def _evidence(pieces: list[Evidence]) -> dict[str, str]:
+    """A digest of each piece of evidence."""
     digests: dict[str, str] = {}
     for piece in pieces:
         names = (piece.label if place == 1 else f"{piece.label} #{place}" for place in count(1))

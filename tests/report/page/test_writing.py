@@ -23,7 +23,6 @@ from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run, load_run
 from dagengine.report.page import write_page
 from dagengine.report.page.about import run_record
-from dagengine.report.page.folding import LARGE
 from dagengine.report.tally import Tally
 from dagengine.test_case import LLMTestCase
 
@@ -169,11 +168,41 @@ def test_a_large_tree_is_also_drawn_folded_and_with_each_stub_open(tmp_path: Pat
     whole, folded, *opened = metric["layouts"]
     assert all(whole["nodes"])
     drawn = [node for node, box in enumerate(folded["nodes"]) if box]
-    assert 0 < len(drawn) <= LARGE
-    hidden = {node for stub in folded["stubs"] for node in stub["nodes"]}
-    assert hidden == set(range(60)) - set(drawn)
+    assert 0 < len(drawn) < 60
+    assert folded["width"] <= 1212  # it fits the width of a page
+    assert folded["height"] <= 620
+    hidden = [node for stub in folded["stubs"] for node in stub["nodes"]]
+    never = sum(never["nodes"] for never in folded["never"])
+    assert len(hidden) + never == 60 - len(drawn)
     assert len(opened) == len(folded["stubs"])
     assert all(sum(map(bool, layout["nodes"])) > len(drawn) for layout in opened)
+
+
+def test_a_folded_tree_opens_the_branch_with_most_failures(tmp_path: Path) -> None:
+    """One of nine equal branches fails; the others are groups, whose failures are none."""
+
+    def branch(depth: int, path: str) -> BinaryJudgementNode:
+        then: Any = {True: 10, False: 0}
+        if depth:
+            then = {True: branch(depth - 1, f"{path}1"), False: branch(depth - 1, f"{path}0")}
+        return BinaryJudgementNode(
+            f"{path}?", evaluation_params=["actual_output"], name=path, then=then
+        )
+
+    def answer(question: Any) -> Any:
+        number = int(question.messages[-1]["content"].split("text ")[1].split()[0])
+        depth = len(question.name) - 1
+        return {"verdict": bool(number >> depth & 1) if depth < 4 else number != 5}
+
+    cases = [LLMTestCase(input="?", actual_output=f"text {n} .") for n in range(16)]
+    judge = ScriptedJudge(answer)
+    metric = DAGMetric("Deep", DAG(root_node=branch(4, "b")))
+    evaluate(cases, [metric], model=judge, show=False, out=tmp_path / "run")
+    head = _head(write_page(load_run(tmp_path / "run"), tmp_path / "report.html"))
+    (found,) = head["run"]["metrics"]
+    names = [node["name"] for node in found["nodes"]]
+    drawn = {names[place] for place, box in enumerate(found["layouts"][1]["nodes"]) if box}
+    assert {"b", "b1", "b10", "b101", "b1010"} <= drawn  # 5 is 0101 from its last bit on
 
 
 @pytest.mark.usefixtures("without_graphviz")
@@ -261,7 +290,8 @@ def test_the_command_for_labels_asks_the_same_judge_about_the_same_cases(
     arguments = [*command[1:], "--times", "2"]
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert "mine" in done.stdout
-    assert "'pass' as pass" in done.stdout
+    assert "2 cases; each counts once, however often it ran; 2 have a label" in done.stdout
+    assert "'pass' as pass (1)" in Path("benchmark/card.md").read_text()
 
 
 def test_a_page_that_may_travel_names_no_place_of_the_machine(support: Run) -> None:

@@ -3,6 +3,7 @@
 import { Bits } from "./bits.ts";
 import { Blocks } from "./blocks.ts";
 import { Columns } from "./columns.ts";
+import { contestOf } from "./contest.ts";
 import { answerKey, answerName, ended } from "./names.ts";
 import { element, text, unpacked, type Head, type Index, type PackedRow, type PackedStep } from "./packed.ts";
 import { Server, type Prompt } from "./server.ts";
@@ -23,6 +24,7 @@ export class Embedded implements Source {
   private readonly columns: Columns[];
   private readonly all: Bits;
   private found: { text: string; bits: Promise<Bits> } | null = null;
+  private readonly voted = new Map<number, Map<number, [number, number][]>>();
   private sorted: { key: string; rows: Int32Array } | null = null;
 
   private constructor(
@@ -163,15 +165,7 @@ export class Embedded implements Source {
 
   async many(filter: Filter): Promise<Many> {
     const kept = await this.matching(filter);
-    const any = new Bits(this.run.cases);
-    const none = new Bits(this.run.cases);
-    const every = kept.copy();
-    for (const { states } of this.columns) {
-      every.keep(states.fail);
-      for (const [sum, part] of [[any, states.fail], [none, states.none]] as const) {
-        part.words.forEach((word, i) => (sum.words[i]! |= word));
-      }
-    }
+    const any = this.chosen(filter.metric, "any");
     const sets = new Map<string, number>();
     const bad = kept.copy().keep(any);
     for (const row of bad.places()) {
@@ -185,17 +179,16 @@ export class Embedded implements Source {
         return {
           failed: kept.common(columns.states.fail),
           none: kept.common(columns.states.none),
+          passed: kept.common(columns.states.pass),
           mean: scoresOf(scores)?.mean ?? null,
-          bins: this.bins(columns, kept),
         };
       }),
       together: [...sets]
         .map(([key, cases]) => ({ metrics: key.split(",").map(Number), cases }))
         .sort((a, b) => b.cases - a.cases),
       any: bad.count(),
-      every: every.count(),
-      passed: kept.copy().keep(any, true).keep(none, true).count(),
-      none: kept.common(none),
+      missing: kept.common(this.chosen(filter.metric, "missing")),
+      passed: kept.common(this.chosen(filter.metric, "passed")),
     };
   }
 
@@ -215,13 +208,13 @@ export class Embedded implements Source {
     if (chosen === "all") return this.all;
     if (chosen === "unsure") return unsure;
     if (chosen === "fail" || chosen === "none" || chosen === "pass") return states[chosen];
-    const bits = chosen === "any" ? new Bits(this.run.cases) : this.all.copy();
-    for (const { states } of this.columns) {
-      if (chosen === "every") bits.keep(states.fail);
-      else if (chosen === "passed") bits.keep(states.fail, true).keep(states.none, true);
-      else states.fail.words.forEach((word, i) => (bits.words[i]! |= word));
-    }
-    return bits;
+    const [failed, missing] = (["fail", "none"] as const).map((state) => {
+      const bits = new Bits(this.run.cases);
+      for (const { states } of this.columns) states[state].words.forEach((word, i) => (bits.words[i]! |= word));
+      return bits;
+    });
+    if (chosen === "any") return failed!;
+    return chosen === "missing" ? missing!.keep(failed!, true) : this.all.copy().keep(failed!, true).keep(missing!, true);
   }
 
   private arranged(rows: Int32Array, metric: number, { by, down }: Order): Int32Array {
@@ -276,7 +269,7 @@ export class Embedded implements Source {
     if (by === "questions") return (row) => packed.questions[row]!;
     if (by === "state") return (row) => ORDER[columns.state(row)];
     if (by === "split") return (row) => this.splits(columns, row);
-    if (by === "failed") return (row) => this.columns.filter((c) => c.states.fail.has(row)).length;
+    if (by === "worst") return (row) => Math.min(...this.columns.map((c) => badness(c, row)));
     if (by === "data") return (row) => row;
     return null;
   }
@@ -291,11 +284,31 @@ export class Embedded implements Source {
     return { total: rows.length, rows: shown };
   }
 
-  async previews(rows: Row[], metric: number): Promise<Row[]> {
-    return await Promise.all(rows.map(async (row) => ({ ...row, ...(await this.texts(this.at(row.index), metric)) })));
+  async previews(rows: Row[]): Promise<Row[]> {
+    return await Promise.all(rows.map(async (row) => ({ ...row, ...(await this.texts(this.at(row.index), row.about)) })));
   }
 
-  private row(row: number, metric: number): Row {
+  /** The metric that a row tells of: that in front, or of several the worst. */
+  private told(row: number, front: number): number {
+    if (this.columns.length === 1) return front;
+    const order = this.columns.map((columns) => badness(columns, row));
+    return order.indexOf(Math.min(...order));
+  }
+
+  /** Items by answer of every row that has some. */
+  private votes(metric: number): Map<number, [number, number][]> {
+    const known = this.voted.get(metric);
+    if (known) return known;
+    const votes = new Map<number, [number, number][]>();
+    for (const [answer, rows] of Object.entries(this.columns[metric]!.packed.items)) {
+      for (const [row, count] of rows) votes.set(row, [...(votes.get(row) ?? []), [Number(answer), count]]);
+    }
+    this.voted.set(metric, votes);
+    return votes;
+  }
+
+  private row(row: number, front: number): Row {
+    const metric = this.told(row, front);
     const columns = this.columns[metric]!;
     const { packed } = columns;
     const way = packed.ways[packed.way[row]!]!;
@@ -307,6 +320,8 @@ export class Embedded implements Source {
         score: c.packed.score[row] ?? null,
         kind: c.packed.ways[c.packed.way[row]!]!.failure?.[0] ?? null,
       })),
+      about: metric,
+      votes: this.votes(metric).get(row) ?? [],
       end: ended(columns.metric, way, columns.state(row), packed.score[row] ?? null),
       path: way.answers.map((answer) => answerName(columns.metric, answer)).join(", "),
       split: this.splits(columns, row),
@@ -332,7 +347,7 @@ export class Embedded implements Source {
     const step = steps.find(([node]) => node === end);
     const code = end != null && columns.metric.nodes[end]!.kind === "code";
     const decided = code && step?.[2] != null ? "decided by code" : null;
-    const why = failure?.message ?? step?.[4] ?? decided ?? this.reason(columns.metric, reason, steps);
+    const why = failure?.message ?? contestOf(step?.[3])?.reason ?? step?.[4] ?? decided ?? this.reason(columns.metric, reason, steps);
     const first = firstText(fields);
     return { why: why == null ? null : cut(why), first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!) };
   }
@@ -447,6 +462,11 @@ function composed(metric: Metric, steps: PackedStep[]): string {
     return verdict == null ? [] : [`${name} → ${verdict}${reason ? `: ${reason}` : ""}`];
   });
   return lines.join("\n");
+}
+
+/** How bad a result is, as the command line orders cases: failed by score, no score, then the lowest. */
+function badness(columns: Columns, row: number): number {
+  return Math.min(2, ORDER[columns.state(row)]) * 2 + (columns.packed.score[row] ?? 0);
 }
 
 function sum(rows: [number, number][], kept: Bits): number {

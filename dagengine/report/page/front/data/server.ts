@@ -3,6 +3,21 @@
 /** A question as it was sent to the judge. */
 export type Prompt = { role: string; content: string }[];
 
+/** What passed under one metric, with the share and its 95 % interval; null where nothing can pass. */
+export interface Rate {
+  metric: string;
+  hash: string | null;
+  passed: number;
+  of: number;
+  share: [value: number, low: number, high: number] | null;
+}
+
+export interface History {
+  runs: OtherRun[];
+  /** Folders that cannot be read. */
+  broken: { name: string; why: string }[];
+}
+
 export interface OtherRun {
   run: number;
   name: string;
@@ -11,6 +26,11 @@ export interface OtherRun {
   seconds: number | null;
   finished: boolean;
   metrics: string[];
+  rates: Rate[];
+  data: string | null;
+  /** The runs with a metric and a case in common. */
+  comparable: number[];
+  planned: number | null;
   cases: number;
   passed: number | null;
   failed: number | null;
@@ -36,6 +56,8 @@ export interface Change {
   answer: [string, string];
   cause: Cause;
   detail: string;
+  /** The line that tells the case apart; null without texts. */
+  first?: string | null;
 }
 
 export interface TreeChange {
@@ -66,9 +88,9 @@ export interface MetricChanges {
   causes: Record<Cause, number>;
   nodes: ({ node: string } & Record<Cause, number>)[];
   tree: TreeChange[];
-  test: { p: number; chance: boolean; test: string } | null;
+  test: { chance: boolean; words: string[] } | null; // in the words of the terminal
   test_missing: string;
-  noise: { low: number; high: number; cases: number; of_flips: number; stale: string } | null;
+  noise: { words: string } | null;
   noise_missing: string;
   changes: Change[];
 }
@@ -104,6 +126,7 @@ export interface WalkOf {
   failure: { kind: string; node: string; message: string } | null;
   steps: WalkStep[];
   fields: Record<string, unknown> | null;
+  questions: Record<string, string | null>;
 }
 
 export interface Asked {
@@ -160,7 +183,7 @@ export interface ServerHead {
 export class Server {
   constructor(readonly head: ServerHead) {}
 
-  runs(): Promise<OtherRun[]> {
+  runs(): Promise<History> {
     return this.get("../../api/runs", {});
   }
 

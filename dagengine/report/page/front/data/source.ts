@@ -42,10 +42,23 @@ export interface Layout {
   width: number;
   height: number;
   nodes: (Box | null)[];
-  edges: ({ path: string; label: [number, number] | null } | null)[];
+  /** A shared edge is not the only one to its target: it says its own count. */
+  edges: ({ path: string; label: [number, number] | null; shared: boolean } | null)[];
   leaves: (Box | null)[];
   feeds: { from: number; to: number; path: string; runs: boolean }[];
   stubs: Stub[];
+  /** The answers of a node that no case took, with the nodes that nothing else leads to. */
+  never: Never[];
+}
+
+export interface Never {
+  node: number;
+  answers: number[];
+  nodes: number;
+  words: string;
+  box: Box;
+  path: string;
+  label: [number, number] | null;
 }
 
 export interface Metric {
@@ -57,7 +70,7 @@ export interface Metric {
   answers: Answer[];
   /** Edges without an answer: `runs` ones start their reader, the others only hand data on. */
   feeds: { from: number; to: number; runs: boolean }[];
-  /** Whole, folded, then folded with one stub open; empty where there was no Graphviz. */
+  /** Whole; where that has no room also folded to fit, then folded with one stub open; empty where there was no Graphviz. */
   layouts: Layout[];
   /** The graphs of metrics under verdicts, by the number of the node that stands for each. */
   nested: Record<string, Layout>;
@@ -97,6 +110,26 @@ export interface Run {
   settings: [name: string, value: string][];
   /** Why there are no prompts at all; null where the store of the run has them. */
   noPrompts: string | null;
+  /** What became of the drafts of a synthesis; missing in any other run, and in one of very many. */
+  drafts?: Draft[];
+}
+
+/** A draft of a synthesis: the golden that it became, or why it did not. */
+export interface Draft {
+  /** The number of its row. */
+  case: number;
+  /** Its input or scenario, as far as it was written. */
+  text: string;
+  /** What it is about, with the place of its passage. */
+  source: string;
+  kind: string;
+  /** What dropped it: a node, or what is said of it; missing where it became a golden. */
+  cause?: string;
+  why?: string;
+  /** The text that a near duplicate repeats. */
+  repeats?: string;
+  answer?: string;
+  sentences: string[];
 }
 
 /** One condition of a filter. All of them hold at once. */
@@ -113,8 +146,8 @@ export interface Filter {
   text: string;
 }
 
-/** Which rows of a filter the table shows; `any` and `every` are about all metrics. */
-export type Chosen = "fail" | "none" | "pass" | "all" | "unsure" | "any" | "every" | "passed";
+/** Which rows of a filter the table shows; `any`, `missing` and `passed` are about all metrics. */
+export type Chosen = "fail" | "none" | "pass" | "all" | "unsure" | "any" | "missing" | "passed";
 
 export interface Order {
   by: string;
@@ -177,18 +210,18 @@ export interface Counts {
 export interface Strip {
   failed: number;
   none: number;
+  passed: number;
   mean: number | null;
-  bins: { passed: number; failed: number }[];
 }
 
 export interface Many {
   strips: Strip[];
   /** Sets of metrics that fail in the same cases, the largest first. */
   together: { metrics: number[]; cases: number }[];
+  /** Cases by their one state: some metric failed; none failed and some gave no score; all passed. */
   any: number;
-  every: number;
+  missing: number;
   passed: number;
-  none: number;
 }
 
 export interface Score {
@@ -202,8 +235,12 @@ export interface Row {
   index: number;
   name: string;
   scores: Score[];
-  /** The last decision (or the leaf) under the metric of the filter. */
+  /** The metric that `end`, `why` and `votes` are of: that of the filter, or of several the worst. */
+  about: number;
+  /** The last decision (or the leaf). */
   end: string;
+  /** How many items got which answer; in an arena, how many orders who won. */
+  votes: [answer: number, count: number][];
   why: string | null;
   first: string | null;
   path: string;
@@ -300,7 +337,7 @@ export interface Source {
   many(filter: Filter): Promise<Many>;
   rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window>;
   /** Reads the texts that a table shows of rows; only of a source whose rows come without. */
-  previews?(rows: Row[], metric: number): Promise<Row[]>;
+  previews?(rows: Row[]): Promise<Row[]>;
   /** Makes ready for a search that is about to come. */
   prepare?(): Promise<void>;
   /** The place of a case in an order, -1 when it is not among those chosen. */

@@ -23,3 +23,14 @@ export function interval(hits: number, of: number): [number, number] {
   const whole = 1 + (z * z) / of;
   return [Math.max(0, (middle - half) / whole), Math.min(1, (middle + half) / whole)];
 }
+
+/** How likely a lead as large is by chance: the sign test (mid-p) over cases that one of the two won. */
+export function signTest(won: number, lost: number): number {
+  const of = won + lost;
+  let [term, tail] = [0.5 ** of, 0];
+  for (let hits = 0; hits < Math.min(won, lost); hits++) {
+    tail += term;
+    term *= (of - hits) / (hits + 1);
+  }
+  return Math.min(1, 2 * tail + term);
+}

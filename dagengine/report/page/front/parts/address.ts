@@ -19,7 +19,7 @@ export interface Place {
 }
 
 const KINDS = ["e", "n", "end", "b", "set"] as const;
-const STATES = ["fail", "none", "pass", "all", "unsure", "any", "every", "passed"];
+const STATES = ["fail", "none", "pass", "all", "unsure", "any", "missing", "passed"];
 const OWN = ["m", "v", "state", "q", "sort", "case", "step", "as", "not"];
 
 export function read(fragment: string): Place {

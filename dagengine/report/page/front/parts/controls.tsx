@@ -81,7 +81,7 @@ function commandOf({ parts, text }: Filter, folder: string, metric: Metric, seve
 }
 
 const MORE: [string, string][] = [
-  ["end", "ended at, and why"], ["tags", "tags"], ["path", "path"], ["split", "votes split"],
+  ["tags", "tags"], ["path", "path"], ["split", "votes split"],
   ["questions", "questions"], ["tokens", "tokens"], ["cost", "money"], ["time", "time"], ["label", "label"], ["data", "place in the data"],
 ];
 
@@ -89,13 +89,14 @@ const MORE: [string, string][] = [
 export function Columns() {
   const { place, go, source } = usePage();
   const extra = (place.more.columns ?? "").split(",").filter(Boolean);
+  const voted = source.run.metrics.some(({ nodes }) => nodes.some(({ votes }) => votes > 1));
   const toggle = (id: string) => {
     const next = extra.includes(id) ? extra.filter((x) => x !== id) : [...extra, id];
     go({ more: { ...place.more, columns: next.join(",") || "none" } }, "replace");
   };
   return (
     <p class="chips" role="group" aria-label="Columns">
-      {MORE.slice(isMany(source) ? 0 : 1).map(([id, word]) => (
+      {MORE.filter(([id]) => id !== "split" || voted).map(([id, word]) => (
         <button key={id} class="chip0" aria-pressed={extra.includes(id)} onClick={() => toggle(id)}>{word}</button>
       ))}
     </p>

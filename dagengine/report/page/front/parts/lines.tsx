@@ -1,7 +1,7 @@
 // A sentence first: the headline of a run, and the lines below it.
 
 import type { ComponentChildren } from "preact";
-import type { Counts, End, Run } from "../data/source.ts";
+import type { Counts, Draft, End, Run } from "../data/source.ts";
 import { Fragment } from "preact";
 import { many, money, moment, percent, range, score, time, whole } from "./words.ts";
 
@@ -23,12 +23,22 @@ export function headline(run: Run, counts: Counts): string {
   const { cases, failed, none, plain, scores } = counts;
   if (!cases) return run.finished ? "The run has no cases" : "Not finished: no case so far";
   if (!run.finished) return `Not finished: ${whole(cases)}${run.planned ? ` of ${whole(run.planned)}` : ""} cases so far`;
+  if (run.drafts) return rejected(run.drafts, counts);
   if (none === cases) return "No case has a score";
   const missing = none ? `, ${whole(none)} ${none === 1 ? "has" : "have"} no score` : "";
   if (plain) return `${many(cases, "case")}, mean ${score(scores!.mean)}${missing}`;
   if (!failed && !none) return cases === 1 ? "The case passed" : `All ${whole(cases)} cases passed`;
   if (!failed) return `No case failed${missing}`;
   return `${whole(failed)} of ${many(cases, "case")} failed${missing}`;
+}
+
+/** What the generator did with drafts; that one repeats another is found out after it. */
+function rejected(drafts: Draft[], { cases, failed, none }: Counts): string {
+  const later = drafts.filter(({ cause }) => cause).length - failed - none;
+  const parts = [`${whole(failed)} of ${many(cases, "draft")} rejected by a node`];
+  if (none) parts.push(`${whole(none)} without an answer`);
+  if (later > 0) parts.push(`${whole(later)} dropped later`);
+  return parts.join(", ");
 }
 
 /** What came out: shares, mean, median, spread. */

@@ -1,18 +1,30 @@
 // What several screens have: the counts of the filter, the node that is chosen, the window's title, what is announced.
 
-import { useEffect, useRef, useState } from "preact/hooks";
-import type { Counts, Metric, Part } from "../data/source.ts";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Counts, End, Filter, Metric, Part } from "../data/source.ts";
 import { useAnswer, usePage } from "./state.ts";
 import { whole } from "./words.ts";
 
-/** Counts of the filter and of the whole run. */
-export function useCounts(): { counts: Counts | null; whole: Counts | null; filtered: boolean } {
-  const { source, filter } = usePage();
+/** Counts of a filter (that of the page) and of the whole run. */
+export function useCounts(of?: Filter): { counts: Counts | null; whole: Counts | null; filtered: boolean } {
+  const { source, filter: shown } = usePage();
+  const key = JSON.stringify(of ?? shown);
+  const filter = useMemo(() => of ?? shown, [key]);
   const filtered = filter.parts.length > 0 || filter.text !== "";
   const unfiltered = { metric: filter.metric, parts: [], text: "" };
   const all = useAnswer(() => source.counts(unfiltered), [source, filter.metric]);
   const counts = useAnswer(() => source.counts(filter), [source, filter]);
   return { counts: filtered ? counts : all, whole: all, filtered };
+}
+
+/** Where the cases of a filter ended, with reasons as soon as they are read. */
+export function useEnds(of?: Filter): End[] {
+  const { source, filter: shown } = usePage();
+  const key = JSON.stringify(of ?? shown);
+  const filter = useMemo(() => of ?? shown, [key]);
+  const ends = useAnswer(() => source.ends(filter), [source, filter]);
+  const told = useAnswer(async () => (ends && source.whys ? { ends, whole: await source.whys(ends, filter.metric) } : null), [source, ends]);
+  return (told?.ends === ends ? told?.whole : undefined) ?? ends ?? [];
 }
 
 /** The node whose panel is shown: the one chosen last, or that of the edge chosen last. */

@@ -3,6 +3,7 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Chosen, Filter, Metric, Order, Part, Source } from "../data/source.ts";
+import { arenaOf } from "../data/contest.ts";
 import { clicked, read, write, type Place } from "./address.ts";
 
 export interface Page {
@@ -99,18 +100,33 @@ export function isMany(source: Source): boolean {
   return source.run.metrics.length > 1;
 }
 
+/** The rows that the table shows: what failed, else what has no score, else all; of a filter all. */
 export function useChosen(counts: { failed: number; none: number } | null): Chosen {
   const { place, source, filter } = usePage();
   if (place.state) return place.state;
-  if (isMany(source)) return "all";
-  if (filter.parts.length || filter.text || !counts) return "all";
-  return counts.failed ? "fail" : counts.none ? "none" : "all";
+  if (source.run.drafts) return "all";
+  if (filter.parts.length || filter.text || !counts || arenaOf(source.run.metrics[filter.metric]!)) return "all";
+  const [failed, none] = isMany(source) ? (["any", "missing"] as const) : (["fail", "none"] as const);
+  return counts.failed ? failed : counts.none ? none : "all";
+}
+
+/** How many cases of the filter failed, and how many have no score, by their one state. */
+export function useStates(): { failed: number; none: number } | null {
+  const { source, filter } = usePage();
+  return useAnswer<{ failed: number; none: number }>(async () => {
+    if (!isMany(source)) return await source.counts(filter);
+    const { any, missing } = await source.many(filter);
+    return { failed: any, none: missing };
+  }, [source, filter]);
 }
 
 export function useOrder(): Order {
-  const { place, source } = usePage();
+  const { place, source, filter } = usePage();
   if (place.sort) return { by: place.sort, down: place.down };
-  return isMany(source) ? { by: "failed", down: true } : { by: "default", down: false };
+  if (source.run.drafts) return { by: "data", down: false };
+  if (isMany(source)) return { by: "worst", down: false };
+  // What changed with the order first.
+  return arenaOf(source.run.metrics[filter.metric]!) ? { by: "split", down: true } : { by: "default", down: false };
 }
 
 export function useWidth(query: string): boolean {

@@ -2,6 +2,7 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Chosen, Order, Row } from "../data/source.ts";
+import { arenaOf } from "../data/contest.ts";
 import { isMany, useAnswer, usePage, useWidth } from "./state.ts";
 import { looks, Sign, tableOf } from "./columns.tsx";
 import { useKeys } from "./keys.ts";
@@ -37,7 +38,7 @@ export function Table({ chosen, order, total, shown }: Props) {
   );
   // What is counted shows at once, texts as soon as they are unpacked.
   const told = useAnswer(
-    async () => (window && source.previews ? { window, rows: await source.previews(window.rows, filter.metric) } : null),
+    async () => (window && source.previews ? { window, rows: await source.previews(window.rows) } : null),
     [source, window],
   );
   const rows = (told?.window === window ? told?.rows : undefined) ?? window?.rows ?? [];
@@ -49,10 +50,13 @@ export function Table({ chosen, order, total, shown }: Props) {
   const heads = table.getHeaderGroups()[0]?.headers ?? [];
   const [at, setAt] = useCursor(page, chosen, order, total, virtual.scrollToIndex);
   const several = isMany(source);
+  // Without a threshold an arena has nothing to sign: its winner is the state.
+  const signed = several || !arenaOf(source.run.metrics[filter.metric]!) || source.run.metrics[filter.metric]!.threshold !== null;
   const [column, setColumn] = useColumn(shown, filter.metric);
-  const open = (row: Row, metric = column) => {
+  // Without a column of its own a key opens what the row tells of: of several metrics the worst.
+  const open = (row: Row, metric = column ?? row.about) => {
     cursor.index = row.index;
-    const named = metric === filter.metric ? "" : source.run.metrics[metric]!.name;
+    const named = several ? source.run.metrics[metric]!.name : "";
     go({ case: row.name, view: "case", more: { ...place.more, under: named } });
   };
   useTableKeys(rows, start, at, setAt, total, open);
@@ -67,7 +71,7 @@ export function Table({ chosen, order, total, shown }: Props) {
       <table class={`cases${several ? " rag" : ""}`} aria-rowcount={total + 1} aria-label="Cases">
         <thead>
           <tr aria-rowindex={1}>
-            <th class="state"><span class="vh">state</span></th>
+            {signed && <th class="state"><span class="vh">state</span></th>}
             {heads.map(({ column }) => {
               const look = columns.get(column.id)!;
               const sorted = column.getIsSorted();
@@ -93,13 +97,13 @@ export function Table({ chosen, order, total, shown }: Props) {
               <tr key={row.id} data-place={here} aria-rowindex={here + 2} class={here === at ? "cur" : ""}
                 tabIndex={here === (at < start || at >= start + rows.length ? start : at) ? 0 : -1}
                 onClick={() => open(row.original)} onFocus={() => setAt(here)}>
-                <td class="state"><Sign row={row.original} metric={filter.metric} many={several} /></td>
+                {signed && <td class="state"><Sign row={row.original} metric={filter.metric} several={several} /></td>}
                 {row.getVisibleCells().map((cell) => {
                   const look = columns.get(cell.column.id)!;
                   const metric = /^score(\d+)$/.exec(cell.column.id)?.[1];
                   const chosen = here === at && metric !== undefined && Number(metric) === column;
                   return (
-                    <td key={cell.id} class={`${look.number ? "num " : ""}c-${cell.column.id.replace(/\d+$/, "")}${chosen ? " here" : ""}`} data-n={look.title}
+                    <td key={cell.id} class={`${look.number ? "num " : ""}c-${cell.column.id.replace(/\d+$| .*/, "")}${chosen ? " here" : ""}`} data-n={look.title}
                       onClick={metric === undefined ? undefined : (event) => { event.stopPropagation(); open(row.original, Number(metric)); }}>
                       {look.cell(row.original)}{chosen && <span class="vh"> (Enter opens {look.title})</span>}
                     </td>
@@ -117,16 +121,16 @@ export function Table({ chosen, order, total, shown }: Props) {
   );
 }
 
-/** The metric whose column the keys are at: the one in front, until arrows move. */
-function useColumn(shown: number[], front: number): [number, (step: number) => void] {
+/** The metric whose column the keys are at: none until arrows move. */
+function useColumn(shown: number[], front: number): [number | null, (step: number) => void] {
   const [chosen, setChosen] = useState<number | null>(null);
   useLayoutEffect(() => setChosen(null), [front]);
-  const column = chosen ?? front;
   const move = (step: number) => {
-    const next = shown[Math.max(0, Math.min(shown.length - 1, shown.indexOf(column) + step))];
+    const at = chosen === null ? (step > 0 ? 0 : shown.length - 1) : shown.indexOf(chosen) + step;
+    const next = shown[Math.max(0, Math.min(shown.length - 1, at))];
     if (next !== undefined) setChosen(next);
   };
-  return [column, move];
+  return [chosen, move];
 }
 
 function Space({ height, columns }: { height: number; columns: number }) {

@@ -9,10 +9,12 @@ const SHOWN = 8;
 interface Props {
   ends: End[];
   parts: Part[];
+  /** The metric, where the page has several. */
+  of?: string;
   choose: (part: Part, event: MouseEvent | KeyboardEvent) => void;
 }
 
-export function WhereFailed({ ends, parts, choose }: Props) {
+export function WhereFailed({ ends, parts, of, choose }: Props) {
   const [all, setAll] = useState(false);
   const failed = ends.filter((end) => end.state === "fail");
   const rest = all ? [] : failed.slice(SHOWN);
@@ -20,7 +22,7 @@ export function WhereFailed({ ends, parts, choose }: Props) {
   if (!ends.length) return null;
   return (
     <section class="wsec">
-      <h2>{failed.length ? "Where they failed" : "Where there is no score"}</h2>
+      <h2>{of ?? (failed.length ? "Where they failed" : "Where there is no score")}{of && <span class="light"> · {failed.length ? "where it failed" : "where it has no score"}</span>}</h2>
       <ul class="where">
         {shown.map((end) => {
           const part: Part = { kind: "end", key: end.key, not: false };

@@ -1,7 +1,7 @@
 // How figures and states are written.
 
 import { interval } from "../data/statistics.ts";
-import type { State } from "../data/source.ts";
+import type { Draft, State } from "../data/source.ts";
 
 export const SIGN: Record<State, string> = { fail: "✕", none: "⊘", pass: "✓", plain: "·" };
 export const STATE: Record<State, string> = {
@@ -72,6 +72,11 @@ export function moment(text: string): string {
   if (!found) return text;
   const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
   return `${Number(found[3])} ${months[Number(found[2]) - 1]} ${found[1]}, ${found[4]}`;
+}
+
+/** The text of a draft, or that there is none. */
+export function titled(draft: Draft): string {
+  return draft.text || `draft ${whole(draft.case + 1)}, not written`;
 }
 
 /** Words joined as `a, b and c`. */

@@ -2,35 +2,47 @@
 
 import { useEffect } from "preact/hooks";
 import type { Change, OtherRun, WalkOf, WalkStep } from "../data/server.ts";
-import { CAUSE } from "../parts/changed.ts";
+import { CAUSE, changedWords } from "../parts/changed.ts";
 import { useKeys } from "../parts/keys.ts";
 import { useTitle } from "../parts/screen.tsx";
 import { useAnswer, usePage } from "../parts/state.ts";
-import { Fold, Judged, plain } from "../parts/texts.tsx";
-import { score } from "../parts/words.ts";
+import { Code, Fold, Judged, plain } from "../parts/texts.tsx";
+import { score, whole } from "../parts/words.ts";
 
 interface Props {
   runs: [OtherRun, OtherRun];
   metric: string;
   places: [number, number];
   change: Change | null;
+  /** The changes that keys go through. */
+  among: Change[];
 }
 
-export function Both({ runs, metric, places, change }: Props) {
+export function Both({ runs, metric, places, change, among }: Props) {
   const { source, place, go } = usePage();
   const server = source.server!;
   const found = useAnswer(() => server.walks(runs[0].run, runs[1].run, metric, places), [server, runs[0].run, runs[1].run, metric, places.join()]);
   const back = () => go({ more: { ...place.more, pair: "" } });
   const first = change?.node ?? null;
-  useKeys({ Escape: back });
+  const at = change ? among.indexOf(change) : -1;
+  const next = (step: number) => {
+    const other = at < 0 ? undefined : among[at + step];
+    if (other) go({ more: { ...place.more, pair: other.index.join("-") } }, "replace");
+  };
+  useKeys({ Escape: back, j: () => next(1), k: () => next(-1) });
   useTitle(found ? `${found[1].case} in both runs` : "", source.run.name);
   useEffect(() => document.getElementById("first")?.scrollIntoView({ block: "center" }), [found, first]);
   if (!found) return null;
   const [old, now] = found;
   return (
     <>
-      <p class="soft sm"><a href="#v=diff" onClick={(event) => { event.preventDefault(); back(); }}>Compare</a> <kbd>Esc</kbd></p>
-      <h1>{now.case}: {ended(old)} → {ended(now)}</h1>
+      <p class="soft sm"><a href="#v=diff" onClick={(event) => { event.preventDefault(); back(); }}>Compare</a> <kbd>Esc</kbd>
+        {at >= 0 && among.length > 1 && (
+          <>{" · "}{whole(at + 1)} of {whole(among.length)} <button class="btn" disabled={at === 0} onClick={() => next(-1)}><kbd>k</kbd> previous</button>{" "}
+            <button class="btn" disabled={at === among.length - 1} onClick={() => next(1)}>next <kbd>j</kbd></button></>
+        )}
+      </p>
+      <h1>{change && <span aria-hidden="true">{SIGNS[change.state[0]]} → {SIGNS[change.state[1]]} </span>}{now.case}: {ended(old)} → {ended(now)}</h1>
       {change && <p class="decision"><b>{change.node || "The settings"}.</b> {change.answer[0]} → {change.answer[1]}: {CAUSE[change.cause]}{change.detail && `, ${change.detail}`}.</p>}
       <Texts old={old} now={now} />
       <table class="both">
@@ -41,7 +53,10 @@ export function Both({ runs, metric, places, change }: Props) {
             const here = name === first;
             return (
               <tr key={name} id={here ? "first" : undefined} class={here ? "at" : ""}>
-                <th scope="row">{name}<br /><span class="light sm">{(after ?? before)!.kind}{here && " · first difference"}</span></th>
+                <th scope="row">
+                  {name}<br /><span class="light sm">{(after ?? before)!.kind}{here && <b> · first difference{change && `, ${CAUSE[change.cause]}`}</b>}</span>
+                  <Question old={old.questions[name] ?? null} now={now.questions[name] ?? null} />
+                </th>
                 <td data-n={runs[0].name}><Said step={before} /></td>
                 <td data-n={runs[1].name}><Said step={after} /></td>
               </tr>
@@ -51,6 +66,21 @@ export function Both({ runs, metric, places, change }: Props) {
         </tbody>
       </table>
     </>
+  );
+}
+
+const SIGNS: Record<string, string> = { passed: "✓", failed: "✕", none: "⊘", scored: "·" };
+
+/** What a node asked, word by word where it changed; the functions of code have no question. */
+function Question({ old, now }: { old: string | null; now: string | null }) {
+  const text = now ?? old;
+  if (text === null || /^(\w+|<lambda>)$/.test(text)) return null;
+  return (
+    <p class="light sm" dir="auto">
+      {old !== null && now !== null && old !== now
+        ? changedWords(old, now).map(({ text, how }, i) => (how === "gone" ? <del key={i}>{text}</del> : how === "new" ? <ins key={i}>{text}</ins> : text))
+        : <Code text={text} />}
+    </p>
   );
 }
 

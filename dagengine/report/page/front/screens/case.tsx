@@ -1,16 +1,23 @@
 // One case: its texts, how it was decided, its path.
 
-import { useEffect, useState } from "preact/hooks";
-import type { Case, CaseMetric, Metric, Part, Said, Source } from "../data/source.ts";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { contestOf, TIE, type Contest } from "../data/contest.ts";
+import { words } from "../data/names.ts";
+import type { Case, CaseMetric, Draft, Metric, Part, Said, Source } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
+import { Marked, spanOf, type Mark } from "../parts/marks.tsx";
 import { useTitle } from "../parts/screen.tsx";
-import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
+import { isMany, useAnswer, useChosen, useOrder, usePage, usePick, useStates } from "../parts/state.ts";
 import { cursor } from "../parts/table.tsx";
 import { Fold, Judged, plain } from "../parts/texts.tsx";
-import { moment, money, score, SIGN, took, whole } from "../parts/words.ts";
+import { moment, money, score, SIGN, STATE, titled, took, whole } from "../parts/words.ts";
+import { ContestView, orderWords } from "../trees/contest.tsx";
+import { ItemsView, OtherFields, tallied } from "../trees/items.tsx";
+import { judgedSteps, mainStep, turnsOf, type JudgedStep } from "../trees/judged.ts";
 import { PathList } from "../trees/pathlist.tsx";
-import { PathTree } from "../trees/pathtree.tsx";
-import { Walk } from "../trees/walk.tsx";
+import { hasRoom, PathTree } from "../trees/pathtree.tsx";
+import { Turns } from "../trees/turns.tsx";
+import { Steps, Walk } from "../trees/walk.tsx";
 
 export function CaseScreen() {
   const { source, place, filter } = usePage();
@@ -21,8 +28,15 @@ export function CaseScreen() {
   if (!found) return null;
   if (!found.shown) return <h1>This run has no case {place.case}</h1>;
   // The table may open a case at another metric than the one in front, which keeps its filter.
-  const named = source.run.metrics.findIndex((metric) => metric.name === place.more.under);
-  return <Shown shown={found.shown} metric={named < 0 ? filter.metric : named} />;
+  const named = source.run.metrics.findIndex((metric) => metric.name === (place.more.under || place.metric));
+  return <Shown shown={found.shown} metric={named >= 0 ? named : isMany(source) ? worstFirst(found.shown)[0]! : filter.metric} />;
+}
+
+/** The metrics of a case from the worst on, as the table and the command line order them. */
+function worstFirst({ metrics }: Case): number[] {
+  const rank = { fail: 0, none: 1, pass: 2, plain: 2 };
+  const order = ({ state, score }: CaseMetric) => rank[state] * 2 + (score ?? 0);
+  return metrics.map((_, i) => i).sort((a, b) => order(metrics[a]!) - order(metrics[b]!));
 }
 
 function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
@@ -32,13 +46,22 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
   const [step, setStep] = useState<number | null>(null);
   const prompts = useAnswer(() => source.prompts(shown.index), [source, shown.index]);
   const neighbours = useNeighbours(shown.index);
-  const title = headline(shown, result, isMany(source) ? metric.name : null);
+  const contest = contestIn(result);
+  const turns = turnsOf(shown.fields);
+  const judged = useMemo(() => mainStep(judgedSteps(metric, result, shown.fields)), [shown, front]);
+  // A list that was judged has a view of its own; one that a tree decided over stays in its walk.
+  const listed = judged && !turns && result.steps.every(({ verdict }) => verdict === null) ? judged : null;
+  const decided = result.steps.some(({ verdict, kind }) => verdict !== null && kind !== "code");
+  const draft = source.run.drafts?.find((one) => one.case === shown.index);
+  const title = draft ? titled(draft) : contest ? contestTitle(shown, contest) : headline(shown, result, isMany(source) ? metric.name : null);
   useTitle(title, source.run.name);
   useEffect(() => {
     cursor.index = shown.index;
     const named = metric.nodes.findIndex((node) => node.name === place.step);
     setStep(named >= 0 ? named : result.endNode);
     scrollTo({ top: 0 });
+    // Whoever opened the case by a key goes on from its headline.
+    if (document.activeElement === document.body || !document.activeElement?.isConnected) document.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
   }, [shown, front]);
   const open = (name: string | null) => name !== null && go({ case: name }, "replace");
   useKeys({
@@ -47,7 +70,10 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
     l: () => source.server && go({ view: "label", case: null, more: { who: source.server.head.who, queue: "one", count: "1", seed: String(shown.index) } }),
     "[": () => foldAll(false),
     "]": () => foldAll(true),
+    ...(isMany(source) ? Object.fromEntries(worstFirst(shown).slice(0, 9).map((i, place) => [String(place + 1), () => under(i)])) : {}),
   });
+  const under = (metric: number) => go({ step: null, more: { ...place.more, under: source.run.metrics[metric]!.name } }, "replace");
+  const missing = source.run.texts === "some" ? "its texts are not in this file" : "left out by --no-texts";
   return (
     <>
       <div class="casehead">
@@ -56,31 +82,51 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
             <a href="#" onClick={(event) => { event.preventDefault(); go({ view: "cases", case: null, step: null, more: { ...place.more, under: "" } }); }}>{neighbours?.word ?? "Cases"}</a>
             {neighbours && neighbours.place >= 0 && ` · ${whole(neighbours.place + 1)} of ${whole(neighbours.total)}`}
           </p>
-          <h1><span class={result.state}>{SIGN[result.state]}</span> {title}</h1>
-          <Decision metric={metric} result={result} />
+          <h1 tabIndex={-1} dir={draft && "auto"}>{draft ? <span class={draft.cause ? "fail" : "pass"}>{draft.cause ? "✕" : "✓"} </span> : result.state !== "plain" && <span class={result.state}>{SIGN[result.state]} </span>}{title}</h1>
+          {draft ? <Fate draft={draft} /> : <Decision metric={metric} result={result} judged={judged} contest={contest} />}
         </div>
         <div class="nw steps">
           <button class="btn" disabled={!neighbours?.previous} onClick={() => open(neighbours?.previous ?? null)}><kbd>k</kbd> previous</button>{" "}
           <button class="btn" disabled={!neighbours?.next} onClick={() => open(neighbours?.next ?? null)}>next <kbd>j</kbd></button>
         </div>
       </div>
-      <div class="case">
+      {isMany(source) && <Tabs shown={shown} front={front} choose={under} />}
+      {contest ? <ContestView shown={shown} contest={contest} /> : turns ? <Turns run={source.run} shown={shown} turns={turns} metric={metric} judged={judged} other={under} /> : listed && (
+        <>
+          {typeof shown.fields?.input === "string" && <p class="input0" dir="auto"><b class="soft">input</b> {shown.fields.input}</p>}
+          <ItemsView metric={metric} result={result} judged={listed} fields={shown.fields} missing={missing} />
+        </>
+      )}
+      {(contest || listed || (turns && !decided)) && (
+        <>
+          <Steps metric={metric} result={result} fields={shown.fields} />
+          <div class="more0">
+            <OtherFields fields={shown.fields} shown={["turns", "contestants", "input", "actual_output", "retrieval_context"]} />
+            {prompts?.[front]?.some((each) => each.length) && (
+              <Fold title="prompts as sent">{prompts[front]!.flatMap((each, i) => each.flat().map((message, j) => <div key={`${i} ${j}`} class="prompt" dir="auto"><b>{result.steps[i]?.name} · {message.role}</b>{"\n"}{message.content}</div>))}</Fold>
+            )}
+            <People said={shown.said.filter((one) => one.metric === metric.name)} />
+            <About shown={shown} result={result} />
+          </div>
+        </>
+      )}
+      {!(contest || listed || (turns && !decided)) && <div class="case">
         <section class="texts">
           <h2 class="vh">Texts</h2>
-          <Texts shown={shown} metric={metric} result={result} step={step} />
+          {turns ? <OtherFields fields={shown.fields} shown={["turns"]} /> : <Texts shown={shown} metric={metric} result={result} step={step} missing={missing} draft={draft} />}
           <About shown={shown} result={result} />
         </section>
         <section>
           <h2>How it was decided</h2>
-          <Walk metric={metric} result={result} prompts={prompts?.[front] ?? null} noPrompts={source.run.noPrompts}
+          <Walk metric={metric} result={result} fields={shown.fields} prompts={prompts?.[front] ?? null} noPrompts={source.run.noPrompts}
             said={shown.said.filter((one) => one.metric === metric.name)} step={step} choose={setStep} />
           <People said={shown.said.filter((one) => one.metric === metric.name && !one.node)} />
         </section>
         <aside class="mini">
+          {isMany(source) && <Others shown={shown} front={front} choose={under} />}
           <Path metric={metric} result={result} />
-          {isMany(source) && <Others shown={shown} front={front} />}
         </aside>
-      </div>
+      </div>}
     </>
   );
 }
@@ -107,10 +153,50 @@ function headline(shown: Case, result: CaseMetric, metric: string | null): strin
   return `${shown.name} ${result.state === "fail" ? "failed" : "passed"}${at} with ${score(result.score)}`;
 }
 
-function Decision({ result }: { metric: Metric; result: CaseMetric }) {
+/** Whether a draft became a golden, with its answer, or why not. */
+function Fate({ draft }: { draft: Draft }) {
+  if (!draft.cause) return <p class="decision" dir="auto"><b>Kept.</b> {draft.answer} <span class="soft">{draft.kind}</span></p>;
+  return <p class="decision" dir="auto"><b>Dropped: {draft.cause}.</b> {draft.why}{draft.repeats && <>It asks for the same as “{draft.repeats}”</>}</p>;
+}
+
+function Decision({ metric, result, judged, contest }: { metric: Metric; result: CaseMetric; judged: JudgedStep | null; contest: Contest | null }) {
   const step = result.steps.find((s) => s.node === result.endNode);
   const why = result.failure?.message ?? step?.reason ?? result.reason;
-  return <p class="decision" dir="auto"><b>{result.end}.</b> {why}</p>;
+  if (contest) return <p class="decision" dir="auto">{contest.reason} <b>{orderWords(contest)}</b></p>;
+  if (!judged || result.failure || step?.verdict != null) return <p class="decision" dir="auto"><b>{result.end}.</b> {why}</p>;
+  const limit = metric.strict ? 1 : metric.threshold;
+  // The reason repeats the items, which stand below: its first line is the count.
+  return <p class="decision" dir="auto"><b>{tallied(metric, judged.items)}.</b> {why?.split("\n", 1)[0]}{limit !== null && ` Passes at ${limit}.`}</p>;
+}
+
+/** The contest that a result ended with; null for any other metric. */
+function contestIn(result: CaseMetric): Contest | null {
+  return result.steps.reduce<Contest | null>((found, step) => found ?? contestOf(step.output), null);
+}
+
+function contestTitle(shown: Case, { winner, ballots }: Contest): string {
+  if (winner === TIE) return `${shown.name} is a tie`;
+  return `${winner} won ${shown.name} with ${ballots.filter((ballot) => ballot.winner === winner).length} of ${ballots.length} orders`;
+}
+
+/** The metrics of a case, the worst first. */
+function Tabs({ shown, front, choose }: { shown: Case; front: number; choose: (metric: number) => void }) {
+  const { source } = usePage();
+  return (
+    <nav class="tabs" aria-label="Metrics of this case">
+      {worstFirst(shown).map((i) => {
+        const { state, score: of, kind } = shown.metrics[i]!;
+        const { name, threshold, strict } = source.run.metrics[i]!;
+        const limit = strict ? 1 : threshold;
+        return (
+          <a key={i} href={location.hash} aria-current={i === front ? "page" : undefined} onClick={(event) => { event.preventDefault(); choose(i); }}>
+            <span class="one"><span class={`g ${state}`}>{SIGN[state]}</span> {name} <b>{of === null ? "" : score(of)}</b></span>
+            <span class="soft sm">{of === null ? words(kind ?? "no score") : state === "fail" && limit !== null ? `${score(limit - of)} below` : STATE[state]}</span>
+          </a>
+        );
+      })}
+    </nav>
+  );
 }
 
 interface Neighbours {
@@ -124,7 +210,7 @@ interface Neighbours {
 /** The cases before and after this one, in the order of the table it was opened from. */
 function useNeighbours(index: number): Neighbours | null {
   const { source, filter } = usePage();
-  const counts = useAnswer(() => source.counts(filter), [source, filter]);
+  const counts = useStates();
   const chosen = useChosen(counts);
   const order = useOrder();
   return useAnswer(async () => {
@@ -137,7 +223,7 @@ function useNeighbours(index: number): Neighbours | null {
     }
     const { total, rows } = await source.rows(filter, among, order, Math.max(0, place - 1), place < 0 ? 0 : place + 2);
     const here = rows.findIndex((row) => row.index === index);
-    const word = { fail: "Failed", none: "No score", pass: "Passed", unsure: "Unsure" }[among as string] ?? "Cases";
+    const word = { fail: "Failed", any: "Failed", none: "No score", missing: "No score", pass: "Passed", passed: "Passed", unsure: "Unsure" }[among as string] ?? (source.run.drafts ? "Goldens" : "Cases");
     return { word, place, total, previous: rows[here - 1]?.name ?? null, next: here < 0 ? null : (rows[here + 1]?.name ?? null) };
   }, [source, filter, chosen, order.by, order.down, index, counts]);
 }
@@ -149,26 +235,26 @@ function foldAll(open: boolean): void {
 
 // Texts.
 
-function Texts({ shown, metric, result, step }: { shown: Case; metric: Metric; result: CaseMetric; step: number | null }) {
+function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; metric: Metric; result: CaseMetric; step: number | null; missing: string; draft: Draft | undefined }) {
   const { run } = usePage().source;
   if (!shown.fields) {
-    const why = run.texts === "some" ? "its texts are not in this file" : "left out by --no-texts";
-    return <p class="note m">{why}{run.texts === "some" && <>: <code>dagengine view {run.folder}</code> shows them</>}</p>;
+    return <p class="note m">{missing}{run.texts === "some" && <>: <code>dagengine view {run.folder}</code> shows them</>}</p>;
   }
   const read = readBy(metric, result.steps.map((s) => s.node));
   const now = step === null ? new Set<string>() : readBy(metric, [step]);
   const names = Object.keys(shown.fields).filter((name) => !["name", "type"].includes(name) && shown.fields![name] !== null);
-  const known = names.filter((name) => read.has(name));
+  // What a generator is told of a draft is no text to read.
+  const known = names.filter((name) => read.has(name) && !(draft && name === "additional_metadata"));
   const first = known.length ? known : names; // where nothing is known to be read, all is open
   const rest = names.filter((name) => !first.includes(name));
   return (
     <>
       {first.map((name) => name === "contestants"
         ? <Contestants key={name} value={shown.fields![name] as Record<string, Record<string, unknown>>} now={now.has(name)} />
-        : <Field key={name} name={name} value={shown.fields![name]} now={now.has(name)} />)}
+        : <Field key={name} name={name} value={shown.fields![name]} now={now.has(name)} sentences={draft?.sentences ?? []} />)}
       {rest.map((name) => (
         <div key={name} class="field">
-          <h3>{name} <span class="light">· no node of this path read it</span></h3>
+          <h3>{name} {!read.has(name) && <span class="light">· no node of this path read it</span>}</h3>
           <Fold title="show"><Value value={shown.fields![name]} /></Fold>
         </div>
       ))}
@@ -182,14 +268,24 @@ function readBy(metric: Metric, nodes: (number | null)[]): Set<string> {
   return new Set(paths.map((path) => /^[^.[]+/.exec(path)?.[0] ?? path));
 }
 
-function Field({ name, value, now }: { name: string; value: unknown; now: boolean }) {
+function Field({ name, value, now, sentences = [] }: { name: string; value: unknown; now: boolean; sentences?: string[] }) {
   const items = Array.isArray(value) ? value.length : 0;
   return (
     <div class="field">
       <h3>{name}{items > 1 && <span class="light"> · {items} items</span>}</h3>
-      <Value value={value} read={now} />
+      {sentences.length && Array.isArray(value)
+        ? value.map((piece, i) => <Marked key={i} text={plain(piece)} chosen={null} marks={supporting(plain(piece), sentences)} />)
+        : <Value value={value} read={now} />}
     </div>
   );
+}
+
+/** The places of the sentences that an answer rests on. */
+function supporting(text: string, sentences: string[]): Mark[] {
+  return sentences.flatMap((sentence, number) => {
+    const span = spanOf(text, sentence);
+    return span ? [{ span, number, look: "piece on", sign: "", name: "" }] : [];
+  });
 }
 
 /** Answers of several contestants: what all of them share once, then what each has of its own. */
@@ -255,7 +351,7 @@ function Path({ metric, result }: { metric: Metric; result: CaseMetric }) {
   return (
     <>
       <h2 class="h3">Its path</h2>
-      {metric.layouts.length > 0 && metric.layouts[0]!.width <= 640
+      {metric.layouts.length > 0 && hasRoom(metric, metric.layouts[0]!)
         ? <PathTree metric={metric} layout={metric.layouts[0]!} result={result} choose={choose} />
         : <PathList metric={metric} result={result} choose={choose} />}
       {taken.size > 0 && <p class="soft sm">Click an edge: all cases that took it.</p>}
@@ -263,21 +359,27 @@ function Path({ metric, result }: { metric: Metric; result: CaseMetric }) {
   );
 }
 
-function Others({ shown, front }: { shown: Case; front: number }) {
-  const { source, place, go } = usePage();
+/** The other metrics of a case: those that failed with their reason, the others as a list. */
+function Others({ shown, front, choose }: { shown: Case; front: number; choose: (metric: number) => void }) {
+  const { source } = usePage();
+  const others = worstFirst(shown).filter((i) => i !== front);
+  const link = (i: number) => (
+    <button class="link-b" onClick={() => choose(i)}>
+      <span class={`g ${shown.metrics[i]!.state}`}>{SIGN[shown.metrics[i]!.state]}</span> {source.run.metrics[i]!.name}{" "}
+      {shown.metrics[i]!.score === null ? "no score" : score(shown.metrics[i]!.score!)}
+    </button>
+  );
+  const bad = others.filter((i) => ["fail", "none"].includes(shown.metrics[i]!.state));
+  const good = others.filter((i) => !bad.includes(i));
   return (
     <>
-      <h2 class="h3">Other metrics</h2>
-      <ul class="others">
-        {shown.metrics.map((result, i) => i !== front && (
-          <li key={i}>
-            <button class="link-b" onClick={() => go({ step: null, more: { ...place.more, under: source.run.metrics[i]!.name } }, "replace")}>
-              <span class={`g ${result.state}`}>{SIGN[result.state]}</span> {source.run.metrics[i]!.name}{" "}
-              {result.score === null ? "no score" : score(result.score)}
-            </button>
-          </li>
-        ))}
-      </ul>
+      {bad.length > 0 && <h2 class="h3">Also {bad.some((i) => shown.metrics[i]!.state === "fail") ? "failed" : "without a score"}</h2>}
+      {bad.map((i) => {
+        const result = shown.metrics[i]!;
+        const step = result.steps.find((one) => one.node === result.endNode);
+        return <div key={i} class="also"><p>{link(i)}</p><p class="two" dir="auto"><b>{result.end}.</b> {(result.failure?.message ?? step?.reason ?? result.reason)?.split("\n", 1)[0]}</p></div>;
+      })}
+      {good.length > 0 && <><h2 class="h3">{good.some((i) => shown.metrics[i]!.state === "pass") ? "Passed" : "Other metrics"}</h2><ul class="others">{good.map((i) => <li key={i}>{link(i)}</li>)}</ul></>}
     </>
   );
 }

@@ -5,26 +5,25 @@ import { Chart } from "../parts/chart.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, headline, judged, Lines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
 import { Chips, Columns, Footer, Parts } from "../parts/controls.tsx";
-import { Announce, chosenNode, Unfinished, useCounts, useTitle } from "../parts/screen.tsx";
+import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
 import { Table } from "../parts/table.tsx";
 import { WhereFailed } from "../parts/where.tsx";
 import { BY_WORDS, many, whole } from "../parts/words.ts";
 import { NodePanel } from "../trees/node.tsx";
-import { TreeBox } from "../trees/treebox.tsx";
+import { isWide, TreeBox } from "../trees/treebox.tsx";
+import { arenaOf } from "../data/contest.ts";
+import { Arena } from "./arena.tsx";
+import { Goldens } from "./goldens.tsx";
 import { Many } from "./many.tsx";
 
 export function Cases() {
-  const page = usePage();
-  return isMany(page.source) ? <Many /> : <Single />;
-}
-
-/** Where the cases of the filter ended, with reasons as soon as they are read. */
-function useEnds(): End[] {
-  const { source, filter } = usePage();
-  const ends = useAnswer(() => source.ends(filter), [source, filter]);
-  const told = useAnswer(async () => (ends && source.whys ? { ends, whole: await source.whys(ends, filter.metric) } : null), [source, ends]);
-  return (told?.ends === ends ? told?.whole : undefined) ?? ends ?? [];
+  const { source, filter, place } = usePage();
+  // Drafts are read as goldens first; any filter shows their way through the generator.
+  if (source.run.drafts && !place.state && !filter.parts.length && !filter.text) return <Goldens drafts={source.run.drafts} />;
+  if (isMany(source)) return <Many />;
+  const metric = source.run.metrics[filter.metric];
+  return metric && arenaOf(metric) ? <Arena /> : <Single />;
 }
 
 function Single() {
@@ -55,6 +54,7 @@ function Single() {
         <div>
           <h1>{all.none === all.cases && all.cases > 0 && !filtered && <span class="none">⊘ </span>}{title}</h1>
           {filtered ? <Parts /> : <Summary metric={metric} counts={counts} ends={ends} />}
+          {source.run.drafts && <p class="sm"><button class="link-b" onClick={() => go({ state: null, parts: [], text: "" })}>Kept and dropped beside each other</button></p>}
         </div>
         {counts.scores && (
           <div>
@@ -69,7 +69,7 @@ function Single() {
       </div>
       <Announce text={`${whole(counts.cases)} of ${many(all.cases, "case")}`} />
       {counts.cases === 0 && filtered ? <NothingMatches metric={metric} parts={filter.parts} all={all} /> : (
-        <div class="body three">
+        <div class={`body three${isWide(metric) ? " broad" : ""}`}>
           <TreeBox metric={metric} counts={counts} all={all} filtered={filtered} />
           {node === null
             ? <WhereFailed ends={ends} parts={filter.parts} choose={pick} />
@@ -95,15 +95,22 @@ function Summary({ metric, counts, ends }: { metric: Metric; counts: Counts; end
     <>
       <Lines lines={[
         ["result", <Result counts={counts} limit={limit} />],
-        ["where", <Where ends={ends} />],
+        // Without a threshold nothing can fail, and nothing is said of it.
+        ...(ends.length || !counts.plain ? [["where", <Where ends={ends} />] as [string, preact.ComponentChildren]] : []),
         ["judge", judged(run)],
-        ["data", dataLine(run)],
+        ["data", <>{dataLine(run)}{overBudget(ends)}</>],
         ...withLine(run),
       ]} />
       {!run.finished && <Unfinished />}
       <Texts run={run} />
     </>
   );
+}
+
+/** How many cases the end of the budget left without a score. */
+function overBudget(ends: End[]): string {
+  const cases = ends.filter(({ state, label }) => state === "none" && label.endsWith(": over budget")).reduce((sum, end) => sum + end.cases, 0);
+  return cases ? ` · the budget ended before ${many(cases, "case")}` : "";
 }
 
 function NothingScored({ ends }: { ends: End[] }) {

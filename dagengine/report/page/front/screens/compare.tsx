@@ -2,7 +2,7 @@
 
 import { Fragment, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { CAUSES, type Cause, type Change, type Kind, type MetricChanges, type OtherRun, type RunChanges, type TreeChange } from "../data/server.ts";
+import { CAUSES, type Cause, type Change, type History, type Kind, type MetricChanges, type OtherRun, type RunChanges, type TreeChange } from "../data/server.ts";
 import { CAUSE, changedWords } from "../parts/changed.ts";
 import { useKeys } from "../parts/keys.ts";
 import { Lines } from "../parts/lines.tsx";
@@ -10,7 +10,7 @@ import { Announce, useTitle } from "../parts/screen.tsx";
 import { useAnswer, usePage } from "../parts/state.ts";
 import { many, moment, money, score, time, whole } from "../parts/words.ts";
 import { Both } from "./both.tsx";
-import { Runs } from "./runs.tsx";
+import { runBefore, Runs } from "./runs.tsx";
 
 const SHORT: Record<Cause, string> = { definition: "definition", evidence: "evidence", judge: "judge", same: "same question" };
 const KINDS: [string, string, Kind[]][] = [
@@ -24,22 +24,24 @@ const STEP = 200; // rows that are shown at first, and added
 export function Compare() {
   const { source, place } = usePage();
   const server = source.server!;
-  const runs = useAnswer(() => server.runs(), [server]);
-  if (!runs) return null;
-  const pair = chosenRuns(runs, server.head.run, place.more);
-  if (!pair) return <Alone runs={runs} />;
-  return <Pair runs={runs} old={pair[0]} now={pair[1]} />;
+  const history = useAnswer(() => server.runs(), [server]);
+  if (!history) return null;
+  const pair = chosenRuns(history.runs, server.head.run, place.more);
+  if (!pair) return <Alone history={history} />;
+  if (!pair[1].comparable.includes(pair[0].run)) return <Nothing history={history} old={pair[0]} now={pair[1]} />;
+  return <Pair history={history} old={pair[0]} now={pair[1]} />;
 }
 
-/** The old and the new run that the address names, else this one and the one before it. */
+/** The old and the new run that the address names, else this one and the last before it that can be compared. */
 function chosenRuns(runs: OtherRun[], here: number, more: Record<string, string>): [OtherRun, OtherRun] | null {
   const named = (name: string | undefined) => runs.find((run) => run.name === name);
-  const now = named(more.new) ?? runs[here || 1];
-  const old = named(more.old) ?? runs[here ? here - 1 : 0];
-  return old && now && runs.length > 1 ? [old, now] : null;
+  const other = (run: OtherRun) => runBefore(runs, run) ?? runs.find(({ run: number }) => run.comparable.includes(number));
+  const now = named(more.new) ?? (runBefore(runs, runs[here]!) ? runs[here]! : (other(runs[here]!) ?? runs[here]!));
+  const old = named(more.old) ?? other(now) ?? runs.findLast((run) => run !== now);
+  return old && now && old !== now ? [old, now] : null;
 }
 
-function Alone({ runs }: { runs: OtherRun[] }) {
+function Alone({ history }: { history: History }) {
   const { source } = usePage();
   useTitle("Compare", source.run.name);
   return (
@@ -47,12 +49,31 @@ function Alone({ runs }: { runs: OtherRun[] }) {
       <h1>There is no other run to compare with</h1>
       <p>Start the server with several folders, the history of a metric:</p>
       <code class="cmd">dagengine view runs/old {source.run.folder}</code>
-      <Runs runs={runs} />
+      <Runs history={history} />
     </>
   );
 }
 
-function Pair({ runs, old, now }: { runs: OtherRun[]; old: OtherRun; now: OtherRun }) {
+/** Two runs without a metric or a case in common: what each has, and the ways out. */
+function Nothing({ history, old, now }: { history: History; old: OtherRun; now: OtherRun }) {
+  const { source, go } = usePage();
+  const common = old.metrics.some((name) => now.metrics.includes(name));
+  const other = runBefore(history.runs, now) ?? history.runs.find(({ run }) => now.comparable.includes(run));
+  useTitle("Nothing to compare", source.run.name);
+  return (
+    <>
+      <h1>Nothing to compare: no {common ? "case" : "metric"} in common</h1>
+      <Lines lines={[old, now].map((run, i): [string, ComponentChildren] => [i ? "new" : "old", <><a href={`../${run.run}/`}>{run.name}</a>, {moment(run.started)} · {run.metrics.join(", ")} · {run.data ?? "cases"}, {many(run.cases, "case")}</>])} />
+      <p class="chips parts">
+        {other && <button class="btn" onClick={() => go({ more: { old: other.name, new: now.name } })}>Compare {now.name} with {other.name}</button>}
+        <button class="btn quiet" onClick={() => go({ view: "runs", more: {} })}>All runs</button>
+      </p>
+      <Runs history={history} />
+    </>
+  );
+}
+
+function Pair({ history, old, now }: { history: History; old: OtherRun; now: OtherRun }) {
   const { source, place, go } = usePage();
   const server = source.server!;
   const found = useAnswer(() => server.changes(old.run, now.run), [server, old.run, now.run]);
@@ -62,14 +83,19 @@ function Pair({ runs, old, now }: { runs: OtherRun[]; old: OtherRun; now: OtherR
   const [oldPlace, newPlace] = (place.more.pair ?? "").split("-").map(Number);
   if (place.more.pair && oldPlace !== undefined && newPlace !== undefined) {
     const change = metric.changes.find((c) => c.index.join("-") === place.more.pair) ?? null;
-    return <Both runs={[old, now]} metric={metric.metric} places={[oldPlace, newPlace]} change={change} />;
+    const shown = change ? metric.changes.filter(({ kind }) => kind === change.kind || (isFlip(kind) && isFlip(change.kind))) : [];
+    return <Both runs={[old, now]} metric={metric.metric} places={[oldPlace, newPlace]} change={change} among={shown} />;
   }
   return (
     <>
       <Overview found={found} metric={metric} runs={[old, now]} />
-      <Runs runs={runs} chosen={[old, now]} />
+      <Runs history={history} chosen={[old, now]} />
     </>
   );
+}
+
+function isFlip(kind: Kind): boolean {
+  return kind === "worse" || kind === "better";
 }
 
 function Overview({ found, metric, runs }: { found: RunChanges; metric: MetricChanges; runs: [OtherRun, OtherRun] }) {
@@ -143,7 +169,7 @@ function Summary({ found, metric }: { found: RunChanges; metric: MetricChanges }
     <>
       {scored && <>{whole(passed[0])} passed → <b>{whole(passed[1])} passed</b> · </>}
       mean {said(mean[0])} → {said(mean[1])}
-      {test && <> · {test.chance ? "could be chance" : "more than chance"} <span class="soft">({test.test}, {test.p < 0.001 ? "p below 0.001" : `p = ${Number(test.p.toPrecision(2))}`})</span></>}
+      {test?.words.map((words) => <Fragment key={words}> · {words}</Fragment>)}
       {metric.test_missing && <span class="soft"> · no paired test: {metric.test_missing}</span>}
     </>
   )]);
@@ -153,14 +179,7 @@ function Summary({ found, metric }: { found: RunChanges; metric: MetricChanges }
       <Fragment key={cause}>{i > 0 && ", "}{causes[cause] ? <b>{whole(causes[cause])} {CAUSE[cause]}</b> : `0 ${CAUSE[cause]}`}</Fragment>
     ))]);
   }
-  if (noise) lines.push(["noise", (
-    <>
-      {metric.flips > noise.high
-        ? <b>{whole(metric.flips)} flips are more than asking again alone would give</b>
-        : <><b>{whole(noise.of_flips)} of {many(metric.flips, "flip")}</b> are what asking again alone would give</>}
-      <span class="soft"> (card: {whole(noise.low)} to {whole(noise.high)} of {whole(noise.cases)}{noise.stale && `; ${noise.stale}`})</span>
-    </>
-  )]);
+  if (noise) lines.push(["noise", noise.words]);
   else if (metric.noise_missing) lines.push(["noise", <span class="soft">not known: {metric.noise_missing}</span>]);
   const data = onData(found);
   if (data) lines.push(["data", data]);
@@ -337,7 +356,7 @@ function Row({ change, id, here, open }: { change: Change; id: string; here: boo
   return (
     <tr id={id} tabIndex={here ? 0 : -1} class={here ? "at" : ""} onClick={open} onKeyDown={(event) => event.key === "Enter" && open()}>
       <td class="nw"><span class={`g ${look(state[0])}`} aria-label={state[0]} role="img">{SIGN[state[0]]}</span>→<span class={`g ${look(state[1])}`} aria-label={state[1]} role="img">{SIGN[state[1]]}</span></td>
-      <td class="name">{change.case}</td>
+      <td><span class="one name">{change.case}</span><span class="one soft sm" dir="auto">{change.first}</span></td>
       <td class="num nw"><span class="soft">{said(scores[0])} →</span> <b>{said(scores[1])}</b></td>
       <td><b>{node || "settings"}</b><br />{answer[0]} → {answer[1]}</td>
       <td>{why}{detail && <span class="soft sm one2">{detail}</span>}</td>

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Hatch } from "../parts/chart.tsx";
 import { letters, useKeys } from "../parts/keys.ts";
-import { isMany, usePage } from "../parts/state.ts";
+import { isMany, useAnswer, usePage } from "../parts/state.ts";
 import { BY_WORDS, moment } from "../parts/words.ts";
 import { SCREENS } from "./screens.ts";
 
@@ -51,7 +51,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
     <>
       <header class="top">
         <span class="soft sm brand">dagengine</span>
-        <span class="run">{run.name}{run.started && <span class="light when"> · {moment(run.started)}</span>}</span>
+        {source.server ? <RunMenu /> : <RunName />}
         {tabs.length > 1 && (
           <nav aria-label="Screens">
             {tabs.map((tab) => {
@@ -76,6 +76,50 @@ export function Frame({ children }: { children: ComponentChildren }) {
         {children}
       </main>
     </>
+  );
+}
+
+function RunName() {
+  const { run } = usePage().source;
+  return <span class="run">{run.name}{run.started && <span class="light when"> · {moment(run.started)}</span>}</span>;
+}
+
+/** The run that is shown, and the way to every other one. */
+function RunMenu() {
+  const { source, go } = usePage();
+  const server = source.server!;
+  const box = useRef<HTMLDetailsElement>(null);
+  const [open, setOpen] = useState(false);
+  const [typed, setTyped] = useState("");
+  const history = useAnswer(async () => (open ? await server.runs() : null), [server, open]);
+  useKeys({ r: (event) => { event.preventDefault(); setOpen(true); } });
+  useLayoutEffect(() => { if (open && history) box.current?.querySelector<HTMLElement>("input, a")?.focus(); }, [open, history !== null]);
+  const close = () => { setOpen(false); box.current?.querySelector("summary")?.focus(); };
+  const here = history?.runs.find(({ run }) => run === server.head.run);
+  const others = history?.runs.filter(({ run, name, metrics }) => run !== server.head.run && `${name} ${metrics.join(" ")}`.toLowerCase().includes(typed.toLowerCase())).reverse() ?? [];
+  const group = (title: string, same: boolean) => {
+    const runs = others.filter(({ run }) => here?.comparable.includes(run) === same);
+    return runs.length > 0 && (
+      <>
+        <p class="soft sm">{title}</p>
+        <ul>{runs.map((other) => <li key={other.run}><a href={`../${other.run}/`}>{same ? "= " : ""}{other.name} <span class="soft">· {moment(other.started)}</span></a></li>)}</ul>
+      </>
+    );
+  };
+  return (
+    <details class="runs" ref={box} open={open} onToggle={(event) => setOpen(event.currentTarget.open)}
+      onKeyDown={(event) => { if (event.key === "Escape" && open) { event.stopPropagation(); close(); } }}>
+      <summary><RunName /></summary>
+      {open && history && (
+        <div class="menu">
+          {history.runs.length > 8 && <input type="search" aria-label="Find a run" placeholder="Find a run" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />}
+          {group("Same cases: comparable", true)}
+          {group("Other cases: open only", false)}
+          {history.runs.length < 2 && <p class="soft sm">no other run is open</p>}
+          <p><a href="#v=runs" onClick={(event) => { event.preventDefault(); setOpen(false); go({ view: "runs", case: null, more: {} }); }}>All runs</a></p>
+        </div>
+      )}
+    </details>
   );
 }
 
@@ -117,7 +161,8 @@ const KEYS: [string, string][] = [
   ["f a", "failed, all"],
   ["t", "the tree: arrows move, Enter chooses"],
   ["o", "picture or outline"],
-  ["+ -", "unfold, fold the tree"],
+  ["+ -", "unfold the tree, fold it to fit"],
+  ["z", "the tree on the full screen"],
   ["1 … 9", "metric"],
   ["← →", "metric in the row, which Enter opens"],
   ["[ ]", "fold, unfold all prompts"],
@@ -125,6 +170,8 @@ const KEYS: [string, string][] = [
   ["g c", "cases"],
   ["g d", "compare, in dagengine view"],
   ["g l", "label, in dagengine view"],
+  ["r", "the other runs, in dagengine view"],
+  ["g r", "all runs, in dagengine view"],
   ["l", "label this case, in dagengine view"],
   ["x", "swap old and new, when comparing"],
   ["Shift + click", "narrow further"],

@@ -1,149 +1,168 @@
-// Several metrics: a strip for each, what fails together, a column per metric.
+// Several metrics: how each ended, what fails together, and why each case failed.
 
 import { useState } from "preact/hooks";
 import type { Chosen, Many as Together, Part, Run } from "../data/source.ts";
-import { Chart } from "../parts/chart.tsx";
 import { Choices, Columns, Footer, Parts } from "../parts/controls.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
-import { Announce, chosenNode, Unfinished, useCounts, useTitle } from "../parts/screen.tsx";
-import { useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
+import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
+import { useAnswer, useChosen, useOrder, usePage } from "../parts/state.ts";
 import { Table } from "../parts/table.tsx";
-import { many, score, whole } from "../parts/words.ts";
+import { WhereFailed } from "../parts/where.tsx";
+import { clicked } from "../parts/address.ts";
+import { listed, many, percent, range, score, whole } from "../parts/words.ts";
 import { NodePanel } from "../trees/node.tsx";
 import { TreeBox } from "../trees/treebox.tsx";
 
-const COLUMNS = 12; // more metrics than this: the worst six, and a menu
-const WORST = 6;
+const COLUMNS = 6; // metrics with a column of their own
+const SHOWN = 8; // metrics and sets that are listed
 
 export function Many() {
   const { source, filter, place, go } = usePage();
   const { run } = source;
-  const { counts, whole: all, filtered } = useCounts();
   const together = useAnswer(() => source.many(filter), [source, filter]);
-  const chosen = useChosen(null);
+  const all = useAnswer(() => source.many({ metric: filter.metric, parts: [], text: "" }), [source, filter.metric]);
+  const chosen = useChosen(together && { failed: together.any, none: together.missing });
   const order = useOrder();
-  const pick = usePick();
-  const [everything, setEverything] = useState(false);
   const total = useAnswer(async () => (await source.rows(filter, chosen, order, 0, 0)).total, [source, filter, chosen]);
-  const title = counts && together && all ? (filtered ? `${whole(counts.cases)} of ${many(all.cases, "case")} chosen` : manyHeadline(run, together)) : "";
+  const filtered = filter.parts.length > 0 || filter.text !== "";
+  const cases = together && sum(together);
+  const title = !together ? "" : filtered ? `${whole(cases!)} of ${many(run.cases, "case")} chosen` : manyHeadline(run, together);
   useTitle(title, run.name);
   useKeys({
     f: () => go({ state: "any" }),
     a: () => go({ state: "all" }),
     Backspace: () => go({ parts: filter.parts.slice(0, -1) }),
   });
-  if (!counts || !all || !together) return null;
-  const metric = run.metrics[filter.metric]!;
-  const node = chosenNode(metric, filter.parts);
-  const wide = run.metrics.length > COLUMNS && !everything;
-  const shown = wide ? worst(together, filter.metric) : run.metrics.map((_, i) => i);
+  if (!together || !all) return null;
+  const ranked = worst(all);
+  const front = place.metric === null ? ranked[0]! : filter.metric;
+  // A column is worth its room where something is to be seen in it.
+  const bad = ranked.filter((i) => all.strips[i]!.failed + all.strips[i]!.none > 0);
+  const shown = (bad.length ? bad : ranked).slice(0, COLUMNS);
+  const quiet = ranked.filter((i) => !shown.includes(i)).map((i) => run.metrics[i]!.name);
   return (
     <>
       <div class="head full">
         <div>
-          <h1>{title}</h1>
+          <h1>{all.missing === run.cases && !filtered && <span class="none">⊘ </span>}{title}</h1>
           {filtered ? <Parts /> : <ManyLines run={run} together={together} />}
         </div>
       </div>
-      <Announce text={`${whole(counts.cases)} of ${many(all.cases, "case")}`} />
-      <Strips run={run} together={together} />
-      <div class="body b2">
+      <Announce text={`${whole(cases!)} of ${many(run.cases, "case")}`} />
+      <div class="body b4">
         <div class="side">
+          <ByMetric run={run} together={together} ranked={ranked} front={front} cases={cases!} />
           <FailingTogether run={run} together={together} />
-          <TreeBox metric={metric} counts={counts} all={all} filtered={filtered} title={`${metric.name} · its graph`} />
-          {node !== null && <NodePanel metric={metric} counts={all} node={node} parts={filter.parts} choose={pick} />}
+          <Front front={front} />
         </div>
         <section class="tsec">
-          <Choices of={choices(run, counts.cases, together)} chosen={chosen} choose={(state) => go({ state })} />
-          {run.metrics.length > COLUMNS && (
-            <p class="chips">
-              <button class="chip0" aria-pressed={everything} onClick={() => setEverything(!everything)}>All {run.metrics.length} metrics</button>
-            </p>
-          )}
+          <Choices of={choices(cases!, together)} chosen={chosen} choose={(state) => go({ state })} />
           {"columns" in place.more && <Columns />}
           <Table chosen={chosen} order={order} total={total ?? 0} shown={shown} />
           <Footer total={total ?? 0} chosen={chosen} />
+          {quiet.length > 0 && <p class="soft sm">no column: {listed(quiet.slice(0, SHOWN))}{quiet.length > SHOWN && ` and ${whole(quiet.length - SHOWN)} more`}</p>}
         </section>
       </div>
     </>
   );
 }
 
-function manyHeadline(run: Run, { any, none, passed }: Together): string {
+/** Cases that a filter leaves: each has one state. */
+function sum({ any, missing, passed }: Together): number {
+  return any + missing + passed;
+}
+
+function manyHeadline(run: Run, { any, missing }: Together): string {
   const of = many(run.cases, "case");
   const start = run.finished ? "" : "Not finished: ";
-  if (any) return `${start}${whole(any)} of ${of} failed at least one of ${run.metrics.length} metrics`;
-  if (passed === run.cases) return `${start}All ${of} passed all ${run.metrics.length} metrics`;
-  return `${start}No case failed, ${whole(none)} of ${of} have no score`;
+  const none = missing ? `, ${whole(missing)} ${missing === 1 ? "has" : "have"} no score` : "";
+  if (any) return `${start}${whole(any)} of ${of} failed${none}`;
+  if (missing === run.cases) return "No case has a score";
+  if (run.metrics.every(({ threshold }) => threshold === null)) return `${start}${of}, ${run.metrics.length} metrics, none with a threshold${none}`;
+  return missing ? `${start}No case failed${none}` : `${start}All ${of} passed all ${run.metrics.length} metrics`;
 }
 
 function ManyLines({ run, together }: { run: Run; together: Together }) {
-  const [least] = worst(together, -1);
-  const strip = together.strips[least!]!;
-  const sets = together.together.slice(0, 2).map(({ metrics, cases }) =>
-    `${whole(cases)} ${cases === 1 ? "fails" : "fail"} ${metrics.length === 1 ? "only " : ""}${metrics.map((m) => run.metrics[m]!.name).join(" + ")}`);
+  const { any, missing, passed, strips } = together;
+  const failing = worst(together).filter((i) => strips[i]!.failed > 0);
+  const alone = together.together.filter(({ metrics }) => metrics.length === 1).reduce((n, { cases }) => n + cases, 0);
+  const lost = strips.reduce((n, strip) => n + strip.none, 0);
+  const scored = run.metrics.some(({ threshold }) => threshold !== null) && any + passed > 0;
   return (
     <>
       <Lines lines={[
-        ["result", strip.failed
-          ? <>worst: <b>{run.metrics[least!]!.name}</b>, {whole(strip.failed)} of {whole(run.cases)} failed · {whole(together.passed)} passed all {run.metrics.length}{together.none > 0 && ` · ${whole(together.none)} have no score`}</>
-          : <>{whole(together.passed)} passed all {run.metrics.length}</>],
-        ["where", sets.join(", ") || "nothing failed"],
+        ...(scored ? [["result", <>passed all {run.metrics.length} metrics: <b>{whole(passed)} of {whole(any + passed)}</b>{missing > 0 && " with a score"}, {percent(passed, any + passed)} <span class="soft">{range(passed, any + passed)}</span></>] as [string, unknown]] : []),
+        ...(failing.length ? [["where", <>
+          {failing.slice(0, 3).map((i, place) => <>{place > 0 && ", "}{place ? run.metrics[i]!.name : <b>{run.metrics[i]!.name}</b>} {whole(strips[i]!.failed)}</>)}
+          {failing.length > 3 && `, ${many(failing.length - 3, "more metric")}`} · {whole(alone)} of the {whole(any)} failed only one metric
+        </>] as [string, unknown]] : []),
+        ...(lost ? [["no score", <><span class="none">⊘</span> {many(missing, "case")} {missing === 1 ? "has" : "have"} nothing else wrong · {many(lost, "score")} missing: {
+          strips.flatMap(({ none }, i) => (none ? [`${whole(none)} of ${run.metrics[i]!.name}`] : [])).slice(0, 4).join(", ")}</>] as [string, unknown]] : []),
         ["judge", judged(run)],
         ["data", dataLine(run)],
         ...withLine(run),
-      ]} />
+      ] as [string, preact.ComponentChildren][]} />
       {!run.finished && <Unfinished />}
       <Texts run={run} />
     </>
   );
 }
 
-/** The metrics that fail most, the one in front among them. */
-function worst({ strips }: Together, front: number): number[] {
-  const order = strips.map((_, i) => i).sort((a, b) => strips[b]!.failed - strips[a]!.failed);
-  const first = order.slice(0, WORST);
-  return front < 0 || first.includes(front) ? first : [...first.slice(0, -1), front];
+/** All metrics, those that fail most first, then those without scores. */
+function worst({ strips }: Together): number[] {
+  return strips.map((_, i) => i).sort((a, b) => strips[b]!.failed - strips[a]!.failed || strips[b]!.none - strips[a]!.none);
 }
 
-function choices(run: Run, cases: number, { any, every, passed }: Together): [Chosen, string, number][] {
-  const of = run.metrics.length;
-  const found: [Chosen, string, number][] = [
-    ["all", "All", cases], ["every", `Failed all ${of}:`, every], ["passed", "✓ Passed all", passed], ["any", "✕ Failed any", any],
-  ];
-  return found.filter(([state, , count]) => count > 0 || state === "all");
+function choices(cases: number, { any, missing, passed }: Together): [Chosen, string, number][] {
+  const states: [Chosen, string, number][] = [["any", "✕ Failed", any], ["missing", "⊘ No score", missing], ["passed", "✓ Passed", passed]];
+  return [...states.filter(([, , count]) => count > 0), ["all", "All", cases]];
 }
 
-function Strips({ run, together }: { run: Run; together: Together }) {
-  const { filter, go } = usePage();
+interface ByMetricProps {
+  run: Run;
+  together: Together;
+  ranked: number[];
+  front: number;
+  cases: number;
+}
+
+function ByMetric({ run, together, ranked, front, cases }: ByMetricProps) {
+  const { go } = usePage();
+  const [all, setAll] = useState(false);
+  const shown = all ? ranked : ranked.slice(0, SHOWN);
+  const share = (count: number) => ({ width: `${(100 * count) / Math.max(1, cases)}%` });
   return (
-    <div class="mets">
-      {run.metrics.map((metric, i) => {
-        const { failed, none, mean, bins } = together.strips[i]!;
-        return (
-          <button key={metric.name} aria-pressed={i === filter.metric} onClick={() => go({ metric: metric.name, parts: [], sort: `score${i}`, down: false })}>
-            <b class="one">{metric.name}</b>
-            <span class="bar0">
-              <span class="soft">{mean === null ? "no score" : `mean ${score(mean)}`}</span>
-              <span>
-                {failed > 0 && <b class="fail">✕ {whole(failed)}</b>}
-                {none > 0 && <b class="none"> ⊘ {whole(none)}</b>}
-              </span>
-            </span>
-            <Chart metric={metric} bins={bins} height={36} small />
-          </button>
-        );
-      })}
-    </div>
+    <section class="wsec">
+      <h2>By metric</h2>
+      <table class="bymetric">
+        <thead><tr><th>metric</th><th class="num">failed</th><th class="num">no score</th><th class="num">passed</th><th class="barcell">of {whole(cases)}</th><th class="num">mean</th></tr></thead>
+        <tbody>
+          {shown.map((i) => {
+            const { failed, none, passed, mean } = together.strips[i]!;
+            return (
+              <tr key={i} class={i === front ? "cur" : ""}>
+                <th scope="row"><button class="link-b" aria-pressed={i === front} onClick={() => go({ metric: run.metrics[i]!.name, parts: [] })}>{run.metrics[i]!.name}</button></th>
+                <td class="num">{failed ? <b class="fail">✕ {whole(failed)}</b> : "·"}</td>
+                <td class="num">{none ? <span class="none">⊘ {whole(none)}</span> : "·"}</td>
+                <td class="num">{passed ? `✓ ${whole(passed)}` : "·"}</td>
+                <td class="barcell"><span class="share three0" aria-hidden="true"><i class="x" style={share(failed)} /><i class="n" style={share(none)} /><i style={share(passed)} /></span></td>
+                <td class="num">{mean === null ? "·" : score(mean)}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      {shown.length < ranked.length && <button class="link-b sm" onClick={() => setAll(true)}>{whole(ranked.length - shown.length)} more metrics</button>}
+    </section>
   );
 }
 
 function FailingTogether({ run, together }: { run: Run; together: Together }) {
-  const { filter } = usePage();
-  const pick = usePick();
+  const { filter, go } = usePage();
   const [all, setAll] = useState(false);
-  const sets = all ? together.together : together.together.slice(0, 8);
+  const sets = all ? together.together : together.together.slice(0, SHOWN);
+  const most = together.together[0]?.cases ?? 1;
   if (!together.together.length) return null;
   return (
     <section class="wsec">
@@ -155,12 +174,10 @@ function FailingTogether({ run, together }: { run: Run; together: Together }) {
           const mine = filter.parts.some((p) => p.kind === "set" && p.key === key);
           return (
             <li key={key}>
-              <button aria-pressed={mine} onClick={(event) => pick(part, event)}>
+              <button aria-pressed={mine} onClick={(event) => go({ parts: clicked(filter.parts, part, event) })}>
                 <b class="num">{whole(cases)}</b>
-                <span>
-                  {run.metrics.length <= COLUMNS && <Dots of={run.metrics.length} on={metrics} />}
-                  <span class="soft sm">{setName(run, metrics)}</span>
-                </span>
+                <span>{setName(run, metrics)}</span>
+                <span class="share" aria-hidden="true"><i style={{ width: `${(100 * cases) / most}%` }} /></span>
               </button>
             </li>
           );
@@ -169,16 +186,7 @@ function FailingTogether({ run, together }: { run: Run; together: Together }) {
           <li><button onClick={() => setAll(true)}><span /><span class="link">{together.together.length - sets.length} more sets</span></button></li>
         )}
       </ul>
-      <p class="soft sm">A row is a set of metrics that fail in the same cases. Click it to see them.</p>
     </section>
-  );
-}
-
-function Dots({ of, on }: { of: number; on: number[] }) {
-  return (
-    <span class="dots" aria-hidden="true">
-      {Array.from({ length: of }, (_, i) => <i key={i} class={on.includes(i) ? "x" : ""} />)}
-    </span>
   );
 }
 
@@ -188,4 +196,27 @@ function setName(run: Run, metrics: number[]): string {
   if (metrics.length === 1) return `only ${names(metrics)}`;
   const rest = run.metrics.map((_, i) => i).filter((i) => !metrics.includes(i));
   return rest.length < metrics.length ? `all but ${names(rest)}` : names(metrics);
+}
+
+/** The metric in front: where its cases ended, and its graph when it is asked for. */
+function Front({ front }: { front: number }) {
+  const { source, filter, place, go } = usePage();
+  const metric = source.run.metrics[front]!;
+  const of = { ...filter, metric: front };
+  const { counts, whole: all, filtered } = useCounts(of);
+  const ends = useEnds(of);
+  const pick = (part: Part, event: { shiftKey: boolean; altKey: boolean }) =>
+    go({ metric: metric.name, parts: clicked(place.metric === metric.name ? filter.parts : [], part, event), state: null });
+  if (!counts || !all) return null;
+  const node = chosenNode(metric, filter.parts);
+  const open = "graph" in place.more;
+  const { graph: _, ...closed } = place.more;
+  return (
+    <>
+      <WhereFailed ends={ends} parts={filter.parts} choose={pick} of={metric.name} />
+      <p><button class="link-b" aria-expanded={open} onClick={() => go({ more: open ? closed : { ...closed, graph: "1" } }, "replace")}>{open ? "Close its graph" : "Its graph"}: {metric.name}</button></p>
+      {open && <TreeBox metric={metric} counts={counts} all={all} filtered={filtered} title={`${metric.name} · its graph`} choose={pick} />}
+      {node !== null && <NodePanel metric={metric} counts={all} node={node} parts={filter.parts} choose={pick} />}
+    </>
+  );
 }

@@ -6,6 +6,7 @@ import { CaseScreen } from "./case.tsx";
 import { Cases } from "./cases.tsx";
 import { Compare } from "./compare.tsx";
 import { Label } from "./label.tsx";
+import { Home } from "./runs.tsx";
 
 export interface Screen {
   /** `v=` in the address, and the second key after `g`: its first letter. */
@@ -18,6 +19,7 @@ export interface Screen {
 }
 
 export const SCREENS: Screen[] = [
+  { view: "runs", tab: "Runs", needs: (source) => source.server !== null, show: Home },
   { view: "cases", tab: "Cases", show: Cases },
   { view: "case", show: CaseScreen },
   { view: "diff", tab: "Compare", needs: (source) => source.server !== null, show: Compare },

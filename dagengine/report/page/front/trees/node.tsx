@@ -22,6 +22,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
   answers.sort((a, b) => counts.answers[b.answer]!.cases - counts.answers[a.answer]!.cases);
   const most = Math.max(1, ...answers.map(({ answer }) => counts.answers[answer]!.cases));
   const items = answers.some(({ answer }) => counts.answers[answer]!.items > 0);
+  const voted = votes > 1 || answers.some(({ answer }) => counts.answers[answer]!.split > 0);
   const ran = kind === "metric" ? "reached" : ["code", "task", "field"].includes(kind) ? "ran" : "asked";
   return (
     <section class="node">
@@ -48,7 +49,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
           <thead>
             <tr>
               <th>answer</th><th class="num">cases</th><th class="num">failed</th>
-              <th class="num">{items ? "items" : "votes split"}</th><td />
+              {(items || voted) && <th class="num">{items ? "items" : "votes split"}</th>}<td />
             </tr>
           </thead>
           <tbody>
@@ -61,7 +62,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
                   <td><button class="link-b" aria-pressed={mine} onClick={(event) => choose({ kind: "e", key, not: false }, event)}>{verdict}</button></td>
                   <td class="num">{whole(cases)}</td>
                   <td class={`num ${failed ? "fail" : ""}`}>{failed ? `✕ ${whole(failed)}` : "0"}</td>
-                  <td class="num">{whole(items ? count : split)}</td>
+                  {(items || voted) && <td class="num">{whole(items ? count : split)}</td>}
                   <td class="barcell">
                     <span class="share" aria-hidden="true">
                       <i style={{ width: `${(100 * (cases - failed)) / most}%` }} />
@@ -74,7 +75,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
             {Object.entries(asked.broken).map(([kind, cases]) => (
               <tr key={kind}>
                 <td><span class="none">⊘ {words(kind)}</span></td>
-                <td class="num">{whole(cases)}</td><td class="num">·</td><td class="num">·</td><td />
+                <td class="num">{whole(cases)}</td><td class="num">·</td>{(items || voted) && <td class="num">·</td>}<td />
               </tr>
             ))}
           </tbody>

@@ -1,8 +1,9 @@
 // The tree as a list: what a phone shows, and a screen reader reads.
 
+import { useMemo, useState } from "preact/hooks";
 import type { Counts, Metric, Part } from "../data/source.ts";
 import { answerKey } from "../data/names.ts";
-import { whole } from "../parts/words.ts";
+import { many, whole } from "../parts/words.ts";
 import { kindWord } from "./tree.tsx";
 
 export interface Item {
@@ -21,16 +22,53 @@ interface Props {
   choose: (part: Part, event: MouseEvent | KeyboardEvent) => void;
 }
 
+const FOLDS = 24; // answers of a tree that is not folded
+const SHARE = 0.1; // of the failures, or of the cases: what more came by is open
+
 export function Outline({ metric, counts, cases, parts, choose }: Props) {
-  const items = outline(metric);
+  const [toggled, setToggled] = useState<ReadonlySet<number>>(new Set());
+  const all = useMemo(() => outline(metric), [metric]);
+  const of = Math.max(1, counts.failed || counts.cases);
+  const large = all.length > FOLDS;
+  const isOpen = (answer: number) => {
+    const { failed, cases } = counts.answers[answer]!;
+    return (!large || (counts.failed ? failed : cases) >= SHARE * of) !== toggled.has(answer);
+  };
+  const toggle = (answer: number) => {
+    const next = new Set(toggled);
+    if (!next.delete(answer)) next.add(answer);
+    setToggled(next);
+  };
+  let closed: number | null = null; // the depth of an answer whose subtree is not shown
   return (
     <ul class="outline" aria-label={`Tree of ${metric.name} as an outline`}>
-      {items.map((item) => <Line key={`${item.node} ${item.answer}`} {...{ metric, counts, cases, parts, choose, item }} />)}
+      {all.map((item, i) => {
+        if (closed !== null && item.depth > closed) return null;
+        closed = null;
+        const behind = item.answer === null ? 0 : below(all, i);
+        const open = !behind || isOpen(item.answer!);
+        if (!open) closed = item.depth;
+        const fold = large && behind > 0 ? { open, behind, toggle: () => toggle(item.answer!) } : null;
+        return <Line key={`${item.node} ${item.answer}`} {...{ metric, counts, cases, parts, choose, item, fold }} />;
+      })}
     </ul>
   );
 }
 
-function Line({ metric, counts, cases, parts, choose, item }: Props & { item: Item }) {
+/** How many nodes stand below a line. */
+function below(items: Item[], at: number): number {
+  const nodes = new Set<number>();
+  for (let i = at + 1; i < items.length && items[i]!.depth > items[at]!.depth; i++) nodes.add(items[i]!.node);
+  return nodes.size;
+}
+
+interface Fold {
+  open: boolean;
+  behind: number;
+  toggle: () => void;
+}
+
+function Line({ metric, counts, cases, parts, choose, item, fold }: Props & { item: Item; fold: Fold | null }) {
   const { node, answer, depth, again } = item;
   const { name, kind } = metric.nodes[node]!;
   const part: Part = answer === null ? { kind: "n", key: name, not: false } : { kind: "e", key: answerKey(metric, answer), not: false };
@@ -57,6 +95,11 @@ function Line({ metric, counts, cases, parts, choose, item }: Props & { item: It
           <i style={share(count.cases - count.failed)} /><i class="x" style={share(count.failed)} />
         </span>
       </button>
+      {fold && (
+        <button class="link-b sm unfold" aria-expanded={fold.open} onClick={fold.toggle}>
+          {fold.open ? "▾ fold" : `▸ ${many(fold.behind, "node")}, ${whole(count.failed)} failed`}
+        </button>
+      )}
     </li>
   );
 }

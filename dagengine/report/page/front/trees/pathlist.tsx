@@ -23,39 +23,45 @@ export function PathList({ metric, result, choose }: Props) {
     if (!next.delete(answer)) next.add(answer);
     setOpen(next);
   };
+  const all = lines(metric, result, items, open);
+  const path = all.filter(({ item }) => item.answer !== null && taken.has(item.answer));
+  const rest = all.filter((line) => !path.includes(line));
   return (
-    <ul class="outline onpath" aria-label={`Path in ${metric.name}`}>
-      {lines(metric, result, items, open).map((line) => {
-        const { item: { node, answer }, depth, behind } = line;
-        const at = { paddingLeft: `${Math.min(depth, 8) * 12}px` };
-        if (answer === null) return <li key={`n${node}`} style={at}><span class="soft">{metric.nodes[node]!.name}</span></li>;
-        const { verdict, score } = metric.answers[answer]!;
-        const chance = chances.get(answer);
-        const said = (
-          <span>
-            <span class="soft">{metric.nodes[node]!.name}</span> → {taken.has(answer) ? <b>{verdict}</b> : verdict}{" "}
-            <span class="soft">{score !== null && `· score ${score}`}{chance !== undefined && ` · ${probability(chance)}`}</span>
-          </span>
-        );
-        if (taken.has(answer)) {
-          return (
-            <li key={answer} style={at}>
-              <button onClick={(event) => choose({ kind: "e", key: answerKey(metric, answer), not: false }, event)}>
-                {said}{node === result.endNode && result.state === "fail" && <b class="fail">{SIGN.fail}</b>}
-              </button>
-            </li>
-          );
-        }
-        return (
-          <li key={answer} style={at} class="un">
-            {behind ? (
-              <button class="stub" aria-expanded={open.has(answer)} onClick={() => toggle(answer)}>{said}<span class="link nw">+{many(behind, "node")}</span></button>
-            ) : <span class="leafline">{said}</span>}
-          </li>
-        );
-      })}
-    </ul>
+    <>
+      <ul class="outline onpath" aria-label={`Path in ${metric.name}`}>{path.map(shown)}</ul>
+      {rest.length > 0 && <h3 class="not0">Not taken</h3>}
+      {rest.length > 0 && <ul class="outline onpath" aria-label={`Not taken in ${metric.name}`}>{rest.map(shown)}</ul>}
+    </>
   );
+
+  function shown({ item: { node, answer }, depth, behind }: Line) {
+    const at = { paddingLeft: `${Math.min(depth, 8) * 12}px` };
+    if (answer === null) return <li key={`n${node}`} style={at}><span class="soft">{metric.nodes[node]!.name}</span></li>;
+    const { verdict, score } = metric.answers[answer]!;
+    const chance = chances.get(answer);
+    const said = (
+      <span>
+        <span class="soft">{metric.nodes[node]!.name}</span> → {taken.has(answer) ? <b>{verdict}</b> : verdict}{" "}
+        <span class="soft">{score !== null && `· score ${score}`}{chance !== undefined && ` · ${probability(chance)}`}</span>
+      </span>
+    );
+    if (taken.has(answer)) {
+      return (
+        <li key={answer} style={at}>
+          <button onClick={(event) => choose({ kind: "e", key: answerKey(metric, answer), not: false }, event)}>
+            {said}{node === result.endNode && result.state === "fail" && <b class="fail">{SIGN.fail}</b>}
+          </button>
+        </li>
+      );
+    }
+    return (
+      <li key={answer} style={at} class="un">
+        {behind ? (
+          <button class="stub" aria-expanded={open.has(answer)} onClick={() => toggle(answer)}>{said}<span class="link nw">+{many(behind, "node")}</span></button>
+        ) : <span class="leafline">{said}</span>}
+      </li>
+    );
+  }
 }
 
 interface Line {

@@ -27,11 +27,26 @@ export function probabilities(metric: Metric, result: CaseMetric): Map<number, n
 
 const SIDE = 320; // pixels that the picture has on the screen
 
+/** The letters that are eleven pixels high on the screen, in units of the picture. */
+function letters(layout: Layout): number {
+  return Math.max(1, layout.width / SIDE) * 11;
+}
+
+/** How many letters of a name a box holds. */
+function room(layout: Layout, width: number): number {
+  return Math.max(4, Math.floor(width / (letters(layout) * 0.58)));
+}
+
+/** Whether every name has room in the picture beside a case. */
+export function hasRoom(metric: Metric, layout: Layout): boolean {
+  return layout.nodes.every((box, node) => box === null || metric.nodes[node]!.name.length <= room(layout, box[2]));
+}
+
 export function PathTree({ metric, layout, result, choose }: Props) {
   const ran = new Set(result.steps.map((step) => step.node));
   const taken = new Set(result.answers);
   const chances = probabilities(metric, result);
-  const size = Math.max(1, layout.width / SIDE) * 11; // eleven pixels on the screen
+  const size = letters(layout);
   return (
     <svg class="tree path" viewBox={`-2 -2 ${layout.width + 4} ${layout.height + 4}`} style={{ maxWidth: `${layout.width + 4}px` }} width="100%" role="group" aria-label={`Path in ${metric.name}`}>
       {layout.feeds.map((feed) => <path key={`${feed.from}-${feed.to}`} d={feed.path} class={`feeds${ran.has(feed.to) ? "" : " dim"}`} />)}
@@ -46,7 +61,7 @@ export function PathTree({ metric, layout, result, choose }: Props) {
           <g key={node} class={`n${ran.has(node) ? " on" : " un dim"}`}>
             <rect x={x} y={y} width={width} height={height} rx={kind === "code" ? 0 : 6} />
             <text class="t" x={x + width / 2} y={y + height / 2 + size / 3} style={{ fontSize: `${size}px` }} text-anchor="middle">
-              {short(name, Math.max(4, Math.floor(width / (size * 0.58))))}
+              {short(name, room(layout, width))}
             </text>
           </g>
         );

@@ -1,6 +1,6 @@
 // The tree as a picture: every edge a pipe as wide as its cases, with a core of those that failed.
 
-import type { Box, Counts, Layout, Metric, Part, Stub } from "../data/source.ts";
+import type { Box, Counts, Layout, Metric, Never, Part, Stub } from "../data/source.ts";
 import { answerKey } from "../data/names.ts";
 import { pressing } from "../parts/chart.tsx";
 import { SIGN, whole } from "../parts/words.ts";
@@ -17,15 +17,18 @@ interface Props {
   parts: Part[];
   choose: Choose;
   unfold: (stub: number) => void;
+  /** Pixels of the screen for one of the drawing; 1 by default. */
+  zoom?: number;
 }
 
-const MOST = 16; // width of a pipe that holds every case
+const MOST = 12; // width of a pipe that holds every case
+const BAR = 7; // height of the bar in a node
 
 export function Tree(props: Props) {
   const { metric, layout, counts } = props;
   const order = tabOrder(metric, layout);
   return (
-    <svg class="tree" viewBox={`-2 -2 ${layout.width + 4} ${layout.height + 4}`} width={layout.width + 4} height={layout.height + 4}
+    <svg class="tree" viewBox={`-2 -2 ${layout.width + 4} ${layout.height + 4}`} width={(layout.width + 4) * (props.zoom ?? 1)} height={(layout.height + 4) * (props.zoom ?? 1)}
       role="group" aria-label={`Tree of ${metric.name}`} onKeyDown={walk}>
       <g aria-hidden="true">
         {layout.feeds.map((feed) => (
@@ -33,6 +36,7 @@ export function Tree(props: Props) {
             stroke-width={feed.runs ? pipe(counts.nodes[feed.to]!.cases, props.cases) : undefined}
             onClick={(event) => props.choose({ kind: "n", key: metric.nodes[feed.from]!.name, not: false }, event)} />
         ))}
+        {layout.never.map(({ node, path }) => <path key={`u${node}`} d={path} class="feeds cut" />)}
         {layout.edges.map((edge, answer) => edge && <Pipe key={answer} {...props} answer={answer} path={edge.path} />)}
       </g>
       {order.map((item) => {
@@ -40,6 +44,7 @@ export function Tree(props: Props) {
         if ("node" in item) return <NodeBox key={`n${item.node}`} {...props} node={item.node} box={layout.nodes[item.node]!} />;
         return <Label key={`e${item.answer}`} {...props} answer={item.answer} />;
       })}
+      {layout.never.map((never) => <Untaken key={`u${never.node}`} {...props} never={never} />)}
       <g aria-hidden="true">
         {layout.leaves.map((box, answer) => box && <Leaf key={answer} {...props} answer={answer} box={box} />)}
       </g>
@@ -102,20 +107,16 @@ function Label({ metric, layout, counts, ghost, parts, choose, answer }: Props &
   const end = score === null ? "" : `, score ${score} of 10`;
   const press = (event: MouseEvent | KeyboardEvent) => choose({ kind: "e", key, not: false }, event);
   const shown = short(verdict, 24);
-  const wide = 10 + 6.9 * Math.max(shown.length, `${whole(cases)} ✕ ${whole(failed)}`.length);
+  const { shared } = layout.edges[answer]!;
+  const wide = 10 + 6.9 * (shown.length + (shared ? whole(cases).length + 1 : 0));
+  // A count is said once: in what the edge leads to, and beside it only where others lead there, too.
   return (
     <g id={`e-${answer}`} role="button" tabindex={-1} aria-pressed={mine !== undefined} onClick={press}
       onKeyDown={(event) => pressing(event) && press(event)}
       class={`e${cases ? "" : " un"}${mine ? " on" : ""}${ghost && !cases ? " dim" : ""}`}
       aria-label={`${shown} ${whole(cases)}${failed ? ` ✕ ${whole(failed)}` : ""}: answer of ${name}, ${cases} cases, ${failed} failed${end}`}>
-      {at && <rect class="chip" x={at[0] - 6} y={at[1] - 13} width={wide} height={34} rx={6} />}
-      {at && <text x={at[0]} y={at[1]} class="a">{shown}</text>}
-      {at && " "}
-      {at && (
-        <text x={at[0]} y={at[1] + 15} class="c">
-          {whole(cases)}{failed > 0 && <tspan class="f"> ✕ {whole(failed)}</tspan>}
-        </text>
-      )}
+      {at && <rect class="chip" x={at[0] - 6} y={at[1] - 13} width={wide} height={18} rx={6} />}
+      {at && <text x={at[0]} y={at[1]} class="a">{shared && cases > 0 ? `${shown} ${whole(cases)}` : shown}</text>}
     </g>
   );
 }
@@ -132,12 +133,13 @@ function Leaf({ metric, counts, ghost, choose, answer, box }: Props & { answer: 
   const { score } = metric.answers[answer]!;
   const { cases } = counts.answers[answer]!;
   const sign = leafSign(metric, score);
+  const most = sign === "✕ " && cases > 0 && metric.answers.every((other, i) => leafSign(metric, other.score) !== "✕ " || counts.answers[i]!.cases <= cases);
   const press = (event: MouseEvent) => choose({ kind: "e", key: answerKey(metric, answer), not: false }, event);
   return (
-    <g onClick={press} class={`leaf${cases ? "" : " un"}${sign === "✕ " ? " x" : ""}${ghost && !cases ? " dim" : ""}`}>
+    <g onClick={press} class={`leaf${cases ? "" : " un"}${sign === "✕ " ? " x" : ""}${most ? " most" : ""}${ghost && !cases ? " dim" : ""}`}>
       <rect x={x} y={y} width={width} height={height} rx={height / 2} />
       <text x={x + width / 2} y={y + height / 2 + 4} text-anchor="middle">
-        <tspan class="a">{sign}{score}</tspan><tspan class="c"> of 10</tspan>
+        <tspan class="a">{sign}{score}</tspan><tspan class="c"> · {whole(cases)}</tspan>
       </text>
     </g>
   );
@@ -151,19 +153,63 @@ function NodeBox({ metric, layout, counts, ghost, parts, choose, node, box }: Pr
   const mine = parts.some((part) => part.kind === "n" && part.key === name);
   const [x, y, width, height] = box;
   const press = (event: MouseEvent | KeyboardEvent) => choose({ kind: "n", key: name, not: false }, event);
-  const under = `${kindWord(kind)} · ${whole(cases)}`;
+  const word = kindWord(kind);
+  const under = `${word === "judgement" ? "" : `${word} · `}${whole(cases)}`;
   const shown = short(name, 26);
+  const items = itemCounts(metric, counts, node);
+  const line = items.map(({ sign, count, verdict }) => `${sign}${whole(count)} ${verdict}`).join("  ");
+  // A list shows its items, since nearly every case has some of each.
+  const shares = items.length ? items.map(({ look, count }) => [look, count] as const) : [["x", failed], ["n", missing], ["", cases - failed - missing]] as const;
+  const of = shares.reduce((sum, [, count]) => sum + count, 0);
+  let at = x + 1;
   return (
     <g id={`n-${node}`} role="button" tabindex={node === first ? 0 : -1} aria-pressed={mine} onClick={press}
       onKeyDown={(event) => pressing(event) && press(event)}
       class={`n${cases || missing ? "" : " un"}${mine ? " on" : ""}${ghost && !cases ? " dim" : ""}`}
-      aria-label={`${shown} ${under}${missing ? ` ⊘ ${whole(missing)}` : ""}: ${kind}, ${cases} cases, ${failed} failed`}>
+      aria-label={`${shown} ${under}${failed ? ` ✕ ${whole(failed)}` : ""}${missing ? ` ⊘ ${whole(missing)}` : ""}${line && ` ${line}`}: ${kind}, ${cases} cases, ${failed} failed`}>
       <rect x={x} y={y} width={width} height={height} rx={kind === "code" ? 0 : 6} />
-      <text class="t" x={x + width / 2} y={y + 18} text-anchor="middle">{shown}</text>
+      {kind === "metric" && <rect class="inner" x={x + 3} y={y + 3} width={width - 6} height={height - 6} rx={4} />}
+      {of > 0 && shares.map(([look, count]) => {
+        const wide = ((width - 2) * count) / of;
+        at += wide;
+        return count > 0 && [
+          <rect key={look} class={`part ${look}`} x={at - wide} y={y + height - BAR - 1} width={wide} height={BAR} />,
+          look === "x" && <rect key="hatch" class="part" style={{ fill: "url(#hatch)" }} x={at - wide} y={y + height - BAR - 1} width={wide} height={BAR} />,
+        ];
+      })}
+      <text class="t" x={x + width / 2} y={y + 16} text-anchor="middle">{shown}</text>
       {" "}
-      <text class="k" x={x + width / 2} y={y + 33} text-anchor="middle">
-        {under}{missing > 0 && <tspan class="none"> {SIGN.none} {whole(missing)}</tspan>}
+      <text class="k" x={x + width / 2} y={y + 30} text-anchor="middle">
+        {under}{failed > 0 && <tspan class="f"> ✕ {whole(failed)}</tspan>}{missing > 0 && <tspan class="none"> {SIGN.none} {whole(missing)}</tspan>}
       </text>
+      {line && " "}
+      {line && <text class="k" x={x + width / 2} y={y + 45} text-anchor="middle">{line}</text>}
+    </g>
+  );
+}
+
+/** How many items of a list got which verdict: no, cannot tell, then the others. */
+function itemCounts(metric: Metric, counts: Counts, node: number): { verdict: string; count: number; sign: string; look: string }[] {
+  const known = ["no", "false", "idk"];
+  return metric.answers.flatMap(({ node: of, verdict }, answer) => {
+    const count = of === node ? counts.answers[answer]!.items : 0;
+    if (!count) return [];
+    const rank = known.indexOf(verdict.toLowerCase());
+    return [{ verdict, count, sign: rank === 2 ? "? " : rank >= 0 ? "✕ " : "", look: rank === 2 ? "open" : rank >= 0 ? "x" : "" , rank: rank < 0 ? 9 : rank }];
+  }).sort((a, b) => a.rank - b.rank || b.count - a.count).slice(0, 4);
+}
+
+/** What no case took: one pill for all such answers of a node. */
+function Untaken({ layout, never, unfold }: Props & { never: Never }) {
+  const [x, y, width, height] = never.box;
+  const words = never.nodes ? `${never.nodes} ${never.nodes === 1 ? "node" : "nodes"}, never taken` : "never taken";
+  const open = () => unfold(layout.stubs.length);
+  const press = never.nodes ? { role: "button" as const, tabindex: -1, onClick: open, onKeyDown: (event: KeyboardEvent) => pressing(event) && open(), "aria-label": `${words}: unfold the whole tree` } : { "aria-hidden": true as const };
+  return (
+    <g class="leaf un" {...press}>
+      <rect x={x} y={y} width={width} height={height} rx={height / 2} />
+      <text class="c" x={x + width / 2} y={y + height / 2 + 4} text-anchor="middle">{words}</text>
+      {never.label && <text class="c" aria-hidden="true" x={never.label[0]} y={never.label[1]}>{short(never.words, 24)}</text>}
     </g>
   );
 }
@@ -174,17 +220,19 @@ function Folded({ layout, counts, stub, place, unfold }: Props & { stub: Stub; p
   const failed = into.reduce((sum, count) => sum + count.failed, 0);
   const [x, y, width, height] = stub.box;
   const open = () => unfold(place);
-  const nodes = `+${stub.nodes.length} ${stub.nodes.length === 1 ? "node" : "nodes"}`;
+  const nodes = `${stub.nodes.length} ${stub.nodes.length === 1 ? "node" : "nodes"}, ${whole(failed)} failed`;
   return (
     <g role="button" tabindex={-1} class="n stub" onClick={open} onKeyDown={(event) => pressing(event) && open()}
-      aria-label={`${nodes} ${whole(cases)}${failed ? ` ✕ ${whole(failed)}` : ""}: folded part of the tree, unfold it`}
+      aria-expanded={false} aria-label={`${nodes} of ${whole(cases)}: folded part of the tree, unfold it`}
       data-of={layout.stubs.length}>
       <rect x={x} y={y} width={width} height={height} rx={height / 2} />
-      <text class="a" x={x + width / 2} y={y + 16} text-anchor="middle">{nodes}</text>
+      <text class="a" x={x + width / 2} y={y + 15} text-anchor="middle">{nodes}</text>
       {" "}
-      <text class="k" x={x + width / 2} y={y + 30} text-anchor="middle">
-        {whole(cases)}{failed > 0 && <tspan class="f"> ✕ {whole(failed)}</tspan>}
+      <text class="k" x={x + width / 2} y={y + 28} text-anchor="middle">
+        of {whole(cases)}
       </text>
+      {cases > 0 && <rect class="part" x={x + 14} y={y + height - 7} width={width - 28} height={4} />}
+      {failed > 0 && <rect class="part x" x={x + 14} y={y + height - 7} width={((width - 28) * failed) / cases} height={4} />}
     </g>
   );
 }
@@ -203,8 +251,9 @@ export function Legend({ filtered, cases }: { filtered: boolean; cases: number }
   return (
     <div class="legend soft sm">
       <span><i />{filtered ? `width: cases of the filter, out of all ${whole(cases)}` : "width: cases"}</span>
-      <span><i class="lf" />core: cases that failed</span>
-      <span><i class="lu" />no case went here</span>
+      <span><i class="lf" />core: failed in the end</span>
+      <span><i class="lb" />bar in a node: failed, passed</span>
+      <span><b class="fail">✕ 3</b> · 41: 41 cases end with score 3, below the threshold</span>
       <span><b class="none">⊘</b> no answer</span>
     </div>
   );

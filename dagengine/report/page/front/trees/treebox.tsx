@@ -1,10 +1,10 @@
 // The tree in its place: as a picture, folded or whole, or as an outline.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Counts, Metric } from "../data/source.ts";
+import type { Counts, Layout, Metric, Part } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
 import { usePage, usePick, useWidth } from "../parts/state.ts";
-import { whole } from "../parts/words.ts";
+import { many, whole } from "../parts/words.ts";
 import { Outline } from "./outline.tsx";
 import { Legend, Tree } from "./tree.tsx";
 
@@ -14,17 +14,33 @@ interface Props {
   all: Counts;
   filtered: boolean;
   title?: string;
+  /** What a click does; by default it filters. */
+  choose?: (part: Part, event: { shiftKey: boolean; altKey: boolean }) => void;
 }
 
-export function TreeBox({ metric, counts, all, filtered, title }: Props) {
-  const { place, go } = usePage();
-  const pick = usePick();
+const ZOOMS = [1, 1.25, 1.5, 2];
+const BESIDE = 548; // pixels beside the list of ends
+
+/** Whether the picture of a metric takes the full width: beside the list it would hide where most fail. */
+export function isWide(metric: Metric): boolean {
+  return (metric.layouts[1] ?? metric.layouts[0])?.width! > BESIDE - 4;
+}
+
+export function TreeBox({ metric, counts, all, filtered, title, choose }: Props) {
+  const { place, go, filter } = usePage();
+  const usual = usePick();
+  const pick = choose ?? usual;
   const phone = useWidth("(max-width: 640px)");
   const [opened, setOpened] = useState<number | "all" | null>(null);
+  const [zoom, setZoom] = useState(1);
+  const [full, setFull] = useState(false);
   const scroller = useRef<HTMLDivElement>(null);
+  const drag = useRef<{ x: number; y: number } | null>(null);
   const outline = phone || place.outline || !metric.layouts.length;
   const folds = metric.layouts.length > 1;
-  const layout = metric.layouts[!folds || opened === "all" ? 0 : opened === null ? 1 : opened + 2];
+  const layout = metric.layouts[!folds || opened === "all" ? 0 : opened === null ? 1 : opened + 2] ?? metric.layouts[0];
+  const step = (by: number) => setZoom(ZOOMS[Math.max(0, Math.min(ZOOMS.length - 1, ZOOMS.indexOf(zoom) + by))]!);
+  const fit = () => { setZoom(1); setOpened(null); };
   useKeys({
     o: () => go({ outline: !place.outline }, "replace"),
     t: (event) => {
@@ -32,45 +48,97 @@ export function TreeBox({ metric, counts, all, filtered, title }: Props) {
       document.querySelector<HTMLElement>(".treebox [role=button], .treebox .outline button")?.focus();
     },
     "+": () => setOpened("all"),
-    "-": () => setOpened(null),
+    "-": fit,
+    "0": fit,
+    z: () => setFull(!full),
+    ...(full ? { Escape: (event: KeyboardEvent) => { event.preventDefault(); setFull(false); } } : {}),
   });
+  const chosen = filter.parts.findLast(({ kind }) => kind === "e" || kind === "n");
   useLayoutEffect(() => {
-    // A wide picture opens at its first decision.
+    // What the address names stands in the picture: where it is folded, its group opens.
+    const folded = metric.layouts[1];
+    if (!chosen || !folded || opened !== null || outline) return;
+    const node = metric.nodes.findIndex(({ name }) => (chosen.kind === "n" ? name === chosen.key : chosen.key.startsWith(`${name}:`)));
+    if (node < 0 || folded.nodes[node]) return;
+    const stub = folded.stubs.findIndex(({ nodes }) => nodes.includes(node));
+    setOpened(stub >= 0 && metric.layouts[stub + 2] ? stub : "all");
+  }, [chosen?.key, metric]);
+  useLayoutEffect(() => {
+    // The chosen part comes into sight; else the first decision of a picture that is wider than its box.
     const box = scroller.current;
+    if (!box) return;
+    const mark = box.querySelector("[aria-pressed=true]");
+    if (mark) {
+      const [frame, part] = [box.getBoundingClientRect(), mark.getBoundingClientRect()];
+      box.scrollLeft += part.left + part.width / 2 - frame.left - box.clientWidth / 2;
+      box.scrollTop += part.top + part.height / 2 - frame.top - box.clientHeight / 2;
+      return;
+    }
     const decides = metric.answers.find((answer) => layout?.nodes[answer.node]);
     const root = decides ? layout!.nodes[decides.node] : layout?.nodes.find(Boolean);
-    if (box && root) box.scrollLeft = root[0] + root[2] / 2 - box.clientWidth / 2;
-  }, [layout, outline]);
-  const shared = { metric, counts, parts: filtered ? usePage().filter.parts : [], cases: all.cases, choose: pick };
+    if (root) box.scrollLeft = (root[0] + root[2] / 2) * zoom - box.clientWidth / 2;
+  }, [layout, outline, zoom, full, chosen?.key]);
+  const shared = { metric, counts, parts: filtered ? filter.parts : [], cases: all.cases, choose: pick };
   const drawn = layout ? layout.nodes.filter(Boolean).length : 0;
-  const never = all.nodes.filter((node) => !node.cases && !Object.keys(node.broken).length).length;
+  const top = metric.layouts[0]?.nodes.filter(Boolean).length ?? 0;
+  const never = all.nodes.filter((node, i) => metric.layouts[0]?.nodes[i] && !node.cases && !Object.keys(node.broken).length).length;
   return (
-    <section class="treebox">
+    <section class={`treebox${full && !outline ? " full" : ""}`}>
       <div class="bar0">
         <h2>{title ?? (filtered ? `Where these ${whole(counts.cases)} went` : "Where the cases went")}</h2>
         {metric.layouts.length > 0 && !phone && (
-          <span class="seg">
-            <button aria-pressed={!place.outline} onClick={() => go({ outline: false }, "replace")}>Picture</button>
-            <button aria-pressed={place.outline} onClick={() => go({ outline: true }, "replace")}>Outline</button>
+          <span class="tools">
+            <span class="seg">
+              <button aria-pressed={!place.outline} onClick={() => go({ outline: false }, "replace")}>Picture</button>
+              <button aria-pressed={place.outline} onClick={() => go({ outline: true }, "replace")}>Outline</button>
+            </span>
+            {!outline && (
+              <>
+                <span class="seg">
+                  <button aria-label="− zoom out" disabled={zoom === 1} onClick={() => step(-1)}>−</button>
+                  <span role="status" class="zoom">{100 * zoom} %</span>
+                  <button aria-label="+ zoom in" disabled={zoom === 2} onClick={() => step(1)}>+</button>
+                </span>
+                <span class="seg"><button aria-pressed={zoom === 1 && opened === null} onClick={fit}>Fit</button></span>
+                <span class="seg"><button aria-pressed={full} title="full screen" onClick={() => setFull(!full)}>Full <kbd>z</kbd></button></span>
+              </>
+            )}
           </span>
         )}
       </div>
       {outline || !layout ? <Outline {...shared} /> : (
         <>
-          <div class="scroller" ref={scroller}>
-            <Tree {...shared} layout={layout} ghost={filtered ? all : null} unfold={(stub) => setOpened(opened === null ? stub : "all")} />
+          <div class="scroller" ref={scroller}
+            onWheel={(event) => { if (event.ctrlKey) { event.preventDefault(); step(event.deltaY < 0 ? 1 : -1); } }}
+            onPointerDown={(event) => { drag.current = event.button ? null : { x: event.clientX, y: event.clientY }; }}
+            onPointerMove={(event) => {
+              const from = drag.current;
+              if (!from || !event.buttons) return;
+              event.currentTarget.scrollLeft -= event.clientX - from.x;
+              event.currentTarget.scrollTop -= event.clientY - from.y;
+              drag.current = { x: event.clientX, y: event.clientY };
+            }}>
+            <Tree {...shared} layout={layout} zoom={zoom} ghost={filtered ? all : null} unfold={(stub) => setOpened(opened === null && metric.layouts[stub + 2] ? stub : "all")} />
           </div>
           <Legend filtered={filtered} cases={all.cases} />
-          {folds && (
+          {(folds || never > 0) && (
             <p class="soft sm folds">
-              {whole(drawn)} of {whole(metric.nodes.length)} nodes are drawn{never > 0 && `; ${whole(never)} were never reached`}.{" "}
-              {opened === "all"
-                ? <button class="link-b" onClick={() => setOpened(null)}><kbd>-</kbd> fold</button>
-                : <button class="link-b" onClick={() => setOpened("all")}><kbd>+</kbd> unfold all</button>}
+              {drawn < top ? `${whole(drawn)} of ${many(top, "node")} are drawn, ${whole(top - drawn)} folded in ${many(layout.stubs.length, "group")}${drawnFailures(layout, all)}` : `All ${whole(top)} nodes are drawn`}{never > 0 && `; ${whole(never)} ${never === 1 ? "was" : "were"} never taken`}.{" "}
+              {folds && (opened === "all"
+                ? <button class="link-b" onClick={fit}><kbd>-</kbd> fold to fit</button>
+                : <button class="link-b" onClick={() => setOpened("all")}><kbd>+</kbd> unfold all</button>)}
             </p>
           )}
         </>
       )}
     </section>
   );
+}
+
+/** How many of the failures end at what is drawn: what leads into a group ends inside. */
+function drawnFailures(layout: Layout, all: Counts): string {
+  if (!all.failed) return "";
+  const hidden = new Set(layout.stubs.flatMap(({ by }) => by));
+  const inside = [...hidden].reduce((sum, answer) => sum + all.answers[answer]!.failed, 0);
+  return `. The drawn ends hold ${whole(Math.max(0, all.failed - inside))} of ${many(all.failed, "failure")}`;
 }

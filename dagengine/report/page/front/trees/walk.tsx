@@ -6,6 +6,8 @@ import type { CaseMetric, Metric, Said, Step } from "../data/source.ts";
 import { words } from "../data/names.ts";
 import { Code, Fold, plain } from "../parts/texts.tsx";
 import { many, money, probability, score, SIGN, took, whole } from "../parts/words.ts";
+import { ItemList, tallied } from "./items.tsx";
+import { itemText, judgedSteps, listOf, type Item } from "./judged.ts";
 import { kindWord } from "./tree.tsx";
 
 const ODDS = 5; // answers whose probability is told
@@ -13,6 +15,7 @@ const ODDS = 5; // answers whose probability is told
 interface Props {
   metric: Metric;
   result: CaseMetric;
+  fields: Record<string, unknown> | null;
   /** The prompts of every step; null where there are none. */
   prompts: Prompt[][] | null;
   /** Why there are none at all. */
@@ -23,13 +26,14 @@ interface Props {
   choose: (node: number | null) => void;
 }
 
-export function Walk({ metric, result, prompts, noPrompts, said, step, choose }: Props) {
+export function Walk({ metric, result, fields, prompts, noPrompts, said, step, choose }: Props) {
+  const judged = judgedSteps(metric, result, fields);
   const missing = result.steps.some((each, i) => asks(each) && !prompts?.[i]?.length);
   return (
     <>
     <ol class="walk">
       {result.steps.map((each, i) => (
-        <OneStep key={each.name} {...{ metric, result }} each={each} place={i + 1} now={each.node !== null && each.node === step}
+        <OneStep key={each.name} {...{ metric, result }} each={each} items={judged.find(({ step }) => step === each)?.items ?? null} place={i + 1} now={each.node !== null && each.node === step}
           prompts={prompts?.[i] ?? []} said={said.filter((one) => one.node === each.name)} choose={() => choose(each.node)} />
       ))}
       <Sum metric={metric} result={result} />
@@ -39,10 +43,9 @@ export function Walk({ metric, result, prompts, noPrompts, said, step, choose }:
   );
 }
 
-type StepProps = Pick<Props, "metric" | "result" | "said"> & { each: Step; prompts: Prompt[]; place: number; now: boolean; choose: () => void };
+type StepProps = Pick<Props, "metric" | "result" | "said"> & { each: Step; items: Item[] | null; prompts: Prompt[]; place: number; now: boolean; choose: () => void };
 
-function OneStep({ metric, result, prompts, said, each, place, now, choose }: StepProps) {
-  const node = each.node === null ? null : metric.nodes[each.node]!;
+function OneStep({ metric, result, items, prompts, said, each, place, now, choose }: StepProps) {
   const broke = each.outcome !== "ok";
   const ends = each.node !== null && each.node === result.endNode && (result.state === "fail" || broke);
   const sign = broke ? "none" : "fail";
@@ -53,10 +56,8 @@ function OneStep({ metric, result, prompts, said, each, place, now, choose }: St
         <button onClick={choose} aria-pressed={now} title="underline what it read">{each.name}</button>{" "}
         <span class="light">· {kindWord(each.kind)}</span>
       </h3>
-      {node?.question && !(each.kind === "code" && node.question === node.name) && (
-        <p class="soft">{each.kind === "code" && /^\w+$/.test(node.question) ? <code>{node.question}()</code> : <Code text={node.question} />}</p>
-      )}
-      {broke ? <Broken each={each} result={result} /> : <Said metric={metric} each={each} result={result} bad={ends} />}
+      <p><Asked metric={metric} each={each} /></p>
+      {broke ? <Broken each={each} result={result} /> : <Said metric={metric} each={each} result={result} items={items} bad={ends} />}
       <Meta each={each} />
       {said.map((one, i) => <Told key={i} said={one} judge={each.verdict} />)}
       {prompts.length > 0 && (
@@ -96,87 +97,124 @@ function Broken({ each, result }: { each: Step; result: CaseMetric }) {
   );
 }
 
-function Said({ metric, each, result, bad }: { metric: Metric; each: Step; result: CaseMetric; bad: boolean }) {
-  const items = judgements(each.output);
-  if (each.kind === "field") return <Fold title="what it hands on"><Output value={each.output} /></Fold>;
-  if (each.verdict === null && items) return <Items each={each} items={items} names={itemNames(metric, each, result, items.length)} />;
+function Said({ metric, each, result, items, bad }: { metric: Metric; each: Step; result: CaseMetric; items: Item[] | null; bad: boolean }) {
+  if (each.kind === "field") return <Fold title="what it hands on"><Output result={result} each={each} /></Fold>;
+  if (items) {
+    return (
+      <>
+        <div class="ans">→ {many(items.length, "item")} <span class={items.some(({ sign }) => sign === "fail") ? "fail" : ""}>{tallied(metric, items)}</span></div>
+        <ItemList metric={metric} items={items} />
+        {each.reason && <p class="why" dir="auto">{each.reason}</p>}
+      </>
+    );
+  }
   const shown = each.verdict ?? (each.score !== null ? score(each.score) : null);
   return (
     <>
       {shown !== null && <div class={`ans${bad ? " fail" : ""}`}>→ {shown}{each.mode && <span class="light sm"> ({each.mode})</span>}</div>}
-      {shown === null && <Output value={each.output} />}
+      {shown === null && <Output result={result} each={each} />}
       {each.reason && <p class="why" dir="auto">{each.reason}</p>}
     </>
   );
 }
 
-/** What a task or code handed on: its only part, as a list or a text. */
-function Output({ value }: { value: unknown }) {
-  let shown = value;
-  if (shown && typeof shown === "object" && !Array.isArray(shown)) {
-    const parts = Object.values(shown);
-    if (parts.length === 1) [shown] = parts;
+const FOLDED = 5; // items of a list that are shown at first
+
+/** What a task or code handed on: a list by its beginning, one that stood before by its name, anything else by name and value. */
+function Output({ result, each }: { result: CaseMetric; each: Step }) {
+  const list = listOf(each.output);
+  const before = list && sameList(result, each, list);
+  if (before) return <p class="out">→ {before}</p>;
+  if (list) {
+    if (!list.length) return <p class="out">→ nothing</p>;
+    const item = (one: unknown, i: number) => <li key={i} value={i + 1} dir="auto">{one && typeof one === "object" && typeof (one as { text?: unknown }).text !== "string" ? <Values value={one} /> : itemText(one)}</li>;
+    const shown = list.length === FOLDED + 1 ? list : list.slice(0, FOLDED);
+    return (
+      <>
+        <ol class="out">{shown.map(item)}</ol>
+        {list.length > shown.length && <Fold title={`${whole(list.length - shown.length)} more of ${whole(list.length)}`}><ol class="out">{list.slice(shown.length).map((one, i) => item(one, i + shown.length))}</ol></Fold>}
+      </>
+    );
   }
-  if (Array.isArray(shown)) {
-    if (!shown.length) return <p class="out">→ nothing</p>;
-    return <ol class="out">{shown.map((item, i) => <li key={i} dir="auto">{itemText(item)}</li>)}</ol>;
-  }
-  return <p class="out" dir="auto">→ {plain(shown) || "nothing"}</p>;
+  const parts = each.output && typeof each.output === "object" ? Object.values(each.output) : null;
+  const only = parts?.length === 1 ? parts[0] : each.output;
+  if (only && typeof only === "object") return <Values value={only} />;
+  return <p class="out" dir="auto">→ {plain(only) || "nothing"}</p>;
 }
 
-interface Judgement {
-  verdict: unknown;
-  reason?: string | null;
-}
-
-/** The output of a node that judges items; null for any other. */
-function judgements(output: unknown): Judgement[] | null {
-  const list = Array.isArray(output) ? output : null;
-  const all = list?.length && list.every((item) => item && typeof item === "object" && "verdict" in item);
-  return all ? (list as Judgement[]) : null;
-}
-
-/** The texts of the items: the list of as many that a step before handed on. */
-function itemNames(metric: Metric, each: Step, result: CaseMetric, count: number): string[] | null {
-  const inputs = each.node === null ? [] : metric.nodes[each.node]!.inputs;
-  const list = result.steps.find((step) => inputs.includes(step.name) && Array.isArray(step.output) && step.output.length === count);
-  return list ? (list.output as unknown[]).map(itemText) : null;
-}
-
-function itemText(item: unknown): string {
-  const text = item && typeof item === "object" ? (item as { text?: unknown }).text : null;
-  return typeof text === "string" ? text : plain(item);
-}
-
-function Items({ each, items, names }: { each: Step; items: Judgement[]; names: string[] | null }) {
-  const no = items.map((item, i) => ({ item, i })).filter(({ item }) => isNo(item.verdict));
-  const rest = items.map((item, i) => ({ item, i })).filter(({ item }) => !isNo(item.verdict));
-  const line = ({ item, i }: { item: Judgement; i: number }): ComponentChildren => (
-    <li key={i} value={i + 1} dir="auto">
-      <b class={isNo(item.verdict) ? "fail" : ""}>{isNo(item.verdict) ? "✕ " : ""}{plain(item.verdict)}</b>
-      {names?.[i] && <> · {names[i]}</>}
-      {item.reason && <span class="soft"> {item.reason}</span>}
-    </li>
-  );
+/** An output that no screen knows: a table of names and values, two levels deep, the rest folded. */
+function Values({ value, depth = 0 }: { value: object; depth?: number }) {
+  const entries = Object.entries(value);
   return (
-    <>
-      <div class="ans">→ {many(items.length, "item")}{no.length > 0 ? <span class="fail">, ✕ {whole(no.length)} no</span> : `: ${tallied(items)}`}</div>
-      {no.length > 0 && <ol class="out">{no.map(line)}</ol>}
-      {rest.length > 0 && <Fold title={no.length ? many(rest.length, "other") : `all ${whole(rest.length)}`} open={!no.length && rest.length <= 8}><ol class="out">{rest.map(line)}</ol></Fold>}
-      {each.reason && <p class="why" dir="auto">{each.reason}</p>}
-    </>
+    <table class="values">
+      <tbody>
+        {entries.slice(0, 20).map(([name, part]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td dir="auto">{part && typeof part === "object" ? (depth < 1 ? <Values value={part} depth={depth + 1} /> : <Fold title="more"><div class="prompt">{plain(part)}</div></Fold>) : plain(part)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 
-/** `11 × 0, 2 × 1`: how often each verdict was given, the most frequent first. */
-function tallied(items: Judgement[]): string {
-  const counts = new Map<string, number>();
-  for (const { verdict } of items) counts.set(plain(verdict), (counts.get(plain(verdict)) ?? 0) + 1);
-  return [...counts].sort((a, b) => b[1] - a[1]).map(([verdict, count]) => `${whole(count)} × ${verdict}`).join(", ");
+/** In words, where a list is that of an earlier step, or a part of it. */
+function sameList(result: CaseMetric, each: Step, list: unknown[]): ComponentChildren {
+  if (!list.length) return null;
+  const own = list.map(itemText);
+  for (const step of result.steps.slice(0, result.steps.indexOf(each))) {
+    const other = listOf(step.output)?.map(itemText);
+    if (!other?.length || other.length < own.length || !own.every((text) => other.includes(text))) continue;
+    return other.length === own.length ? <>the same list as <b>{step.name}</b></> : <>{whole(own.length)} of {whole(other.length)} of <b>{step.name}</b></>;
+  }
+  return null;
 }
 
-function isNo(verdict: unknown): boolean {
-  return verdict === false || (typeof verdict === "string" && verdict.toLowerCase() === "no");
+/** How a score was counted, where a view of its own shows the items: one line for each step. */
+export function Steps({ metric, result, fields }: { metric: Metric; result: CaseMetric; fields: Record<string, unknown> | null }) {
+  const judged = judgedSteps(metric, result, fields);
+  return (
+    <section class="counted">
+      <h2>How it was counted</h2>
+      <table class="steps0">
+        <thead class="vh"><tr><th>step</th><th>kind</th><th>what came out</th><th>tokens</th><th>time</th></tr></thead>
+        <tbody>
+          {result.steps.map((each, i) => {
+            const items = judged.find(({ step }) => step === each)?.items;
+            const list = listOf(each.output);
+            const broke = each.outcome !== "ok";
+            const last = i === result.steps.length - 1 && result.score !== null;
+            return (
+              <tr key={each.name}>
+                <th scope="row"><span class={`g ${broke ? "none" : items?.some(({ sign }) => sign === "fail") ? "fail" : ""}`}>{broke ? SIGN.none : items?.some(({ sign }) => sign === "fail") ? SIGN.fail : i + 1}</span> {each.name}</th>
+                <td class="soft nw">{kindWord(each.kind)}</td>
+                <td dir="auto">
+                  <Asked metric={metric} each={each} />{" "}
+                  {broke ? <b class="none">{words(each.outcome)}{each.reason && `: ${each.reason}`}</b>
+                    : items ? <b class={items.some(({ sign }) => sign === "fail") ? "fail" : ""}>→ {tallied(metric, items)}</b>
+                    : list ? <>→ {sameList(result, each, list) ?? <b>{whole(list.length)}</b>}</>
+                    : each.verdict !== null ? <b>→ {each.verdict}</b>
+                    : last ? <b class={result.state === "fail" ? "fail" : ""}>→ {score(result.score!)}</b>
+                    : typeof each.output === "string" ? `→ ${each.output.slice(0, 120)}` : null}
+                  {last && each.reason && <span class="soft"> {each.reason.split("\n", 1)[0]}</span>}
+                </td>
+                <td class="num soft nw">{each.tokens > 0 && `${whole(each.tokens)} tokens`}</td>
+                <td class="num soft nw">{each.seconds !== null && took(each.seconds)}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+/** What a step was asked, or does: code by its name in words. */
+function Asked({ metric, each }: { metric: Metric; each: Step }) {
+  const question = each.node === null ? null : metric.nodes[each.node]!.question;
+  if (!question || question === each.name) return null;
+  return <span class="soft q0">{each.kind === "code" && /^\w+$/.test(question) ? question.replaceAll("_", " ") : <Code text={question} />}</span>;
 }
 
 function Meta({ each }: { each: Step }) {

@@ -1,0 +1,255 @@
+"""The calls of `dagengine benchmark`: their number, their maximum, and making them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dagengine.cli.common.access import Access
+from dagengine.cli.common.collector import collector_at_work
+from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
+from dagengine.cli.common.streams import say
+from dagengine.cli.plan import LATENCY, judges_of
+from dagengine.errors import InputError
+
+if TYPE_CHECKING:
+    from dagengine.estimate.values import Estimate
+    from dagengine.metrics import BaseMetric
+    from dagengine.reliability.perturbations import Symmetry
+    from dagengine.reliability.repetition import Observations
+    from dagengine.results import Attempt, CaseResult
+    from dagengine.test_case import TestCase
+
+# Alternatives per token; a verdict's probability is read from them.
+_ALTERNATIVES = 20
+
+
+@dataclass(frozen=True)
+class BenchmarkJob:
+    """Metrics, cases, judges by name (none: each metric's), and how often all is asked.
+
+    `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
+    them; `second_answers` is that of `repeat`, too.
+    """
+
+    metrics: Sequence[BaseMetric]
+    cases: Sequence[TestCase]
+    judges: dict[str, Any]
+    ways: dict[str, Any]
+    symmetry: Symmetry
+    probabilities: bool = False
+    second_answers: bool = True
+
+    @property
+    def runs(self) -> int:
+        """How often each case is run."""
+        from dagengine.reliability.repetition import conditions_of
+
+        return len(conditions_of(**self.ways, judges=self.judges))
+
+    def print_plan(self, max_in_flight: int) -> int | None:
+        """Print the number of calls; returns the maximum (None: unbounded)."""
+        from dagengine.cli.tables.plan_table import Assumptions, print_estimate
+        from dagengine.compiler.lowering import compile_metrics
+        from dagengine.estimate.counting import estimate
+
+        plan = compile_metrics(self.metrics)
+        names, identities = judges_of(plan, next(iter(self.judges.values()), None))
+        once = estimate(plan, self.cases, judges=identities)
+        print_estimate(once, Assumptions(tuple(names), {}, LATENCY, max_in_flight, 10))
+        whole = None if once.asked.most is None else once.asked.most * self.runs
+        second, every = self._most_second_answers(once)
+        # A node has no second answers in a case where every run asked it.
+        both = None if whole is None or second is None else whole + second
+        most = every if both is None else both if every is None else min(both, every)
+        runs, more = once.asked.likely * self.runs, self._likely_second_answers(once)
+        say(
+            f"{self.runs} runs of this: about {runs + more:,.0f} calls, at most "
+            f"{_number(most)} (retries come on top)"
+        )
+        if second != 0:
+            typer.echo(
+                f"about {more:,.0f} (+{100 * more / runs if runs else 0:.0f} %), at most "
+                f"{_number(second)} of these are second answers of nodes that a case "
+                "reaches once only (--no-second-answers leaves them out)"
+            )
+        return most
+
+    def _likely_second_answers(self, once: Estimate) -> float:
+        """Answers for cases that reach a node in one of all runs, each with the same chance.
+
+        A node that a run reaches with the chance q is reached in one of T with T·q·(1 - q)^(T-1).
+        Of many cases that lack an answer only a part is asked (`chosen_cases`).
+        """
+        from dagengine.reliability.second_answers import LEAST_ASKED, MOST_MORE
+
+        times, cases = self.ways["times"], len(self.cases)
+        if not self.second_answers or times < 2:
+            return 0.0
+        expected = 0.0
+        for metric in once.metrics:
+            nodes = [node.asked for node in metric.nodes if node.kind != "reason"]
+            chances = [
+                min(questions.likely / cases, 1.0)
+                for questions in nodes
+                if questions.least != questions.most
+            ]
+            lacking = cases * sum(times * q * (1 - q) ** (times - 1) for q in chances)
+            runs = times * sum(questions.likely for questions in nodes)
+            expected += lacking if cases <= LEAST_ASKED else min(lacking, MOST_MORE * runs)
+        return float(expected * self.runs / times)
+
+    def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:
+        """The most second answers, and the most calls if every run asked every node.
+
+        Nodes that a case may or may not reach have at most two answers outside of runs.
+        """
+        nodes = [node for metric in once.metrics for node in metric.nodes if node.kind != "reason"]
+        every = _sum([node.asked.most for node in nodes])
+        maybe = [node.asked.most for node in nodes if node.asked.least != node.asked.most]
+        if not self.second_answers or self.ways["times"] < 2:
+            maybe = []
+        second = _sum(maybe)
+        settings = self.runs // self.ways["times"]
+        return (
+            None if second is None else 2 * settings * second,
+            None if every is None else self.runs * every,
+        )
+
+    def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
+        """Raise InputError when more calls may be needed than are allowed."""
+        lacking, stored = self._lacking_answers(store)
+        needed = 0 if not lacking else None if most is None else most - stored
+        if needed is None or needed > allowed:
+            stored_note = f" ({stored:,} answers are in the store)" if stored else ""
+            raise InputError(
+                f"up to {_number(needed)} calls may be needed{stored_note}, but --max-calls allows "
+                f"{allowed:,}: lower --times, use fewer cases, or allow more calls; no call was "
+                "made"
+            )
+
+    def _lacking_answers(self, path: Path | None) -> tuple[bool, int]:
+        """Whether a store lacks an answer, and how many it has, found by running on it alone."""
+        from dagengine.results import OutcomeKind
+        from dagengine.store.answers import Store
+
+        if path is None or not path.exists():
+            return True, 0
+        seen = self.observations(store=Store(path, replay=True))
+        lacking = any(row.outcome is OutcomeKind.PROVIDER_ERROR for row in seen)
+        return lacking, seen.totals.cached
+
+    def all(self, store: Path | None, **settings: Any) -> Observations:
+        """Ask everything; an interrupt says how to continue.
+
+        Raises JudgeSetupError if the judge accepts no call.
+        """
+        from dagengine.results import OutcomeKind
+
+        done, accepted = 0, False
+
+        def note(attempt: Attempt) -> None:
+            nonlocal accepted
+            accepted = accepted or attempt.outcome is OutcomeKind.OK
+
+        access = Access(lambda: accepted)
+
+        def count(row: CaseResult) -> None:
+            nonlocal done
+            access.check(row)
+            done += 1
+
+        try:
+            return self.observations(
+                store=store, show=True, on_row=count, on_attempt=note, **settings
+            )
+        except KeyboardInterrupt:
+            what = f"interrupted after {done} of {len(self.cases)} cases"
+            say(f"{what}; {go_on(store)}", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+    def observations(self, **settings: Any) -> Observations:
+        """A single judge is the run's, several are a condition."""
+        from dagengine.reliability.repetition import repeat
+
+        collector_at_work()
+        several = len(self.judges) > 1
+        return repeat(
+            self.cases,
+            self.metrics,
+            judges=self.judges if several else None,
+            model=None if several else next(iter(self.judges.values()), None),
+            symmetry=self.symmetry,
+            top_logprobs=_ALTERNATIVES if self.probabilities else 0,
+            second_answers=self.second_answers,
+            **self.ways,
+            **settings,
+        )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """The sum of counts; None where one of them is without bound."""
+    bounded = [count for count in counts if count is not None]
+    return sum(bounded) if len(bounded) == len(counts) else None
+
+
+def _number(calls: int | None) -> str:
+    return "any number of" if calls is None else f"{calls:,}"
+
+
+def ways_of(
+    times: int, orders: str, temperatures: str | None, seeds: str | None, wordings: Path | None
+) -> dict[str, Any]:
+    """How questions are repeated, as `repeat` takes it; raises InputError for no numbers."""
+    return {
+        "times": times,
+        "orders": [order.strip() for order in orders.split(",")],
+        "temperatures": _numbers("--temperatures", temperatures, float, "0,0.7"),
+        "seeds": _numbers("--seeds", seeds, int, "1,2,3"),
+        "paraphrases": {} if wordings is None else _paraphrases(wordings),
+    }
+
+
+def _numbers(
+    option: str, text: str | None, kind: Callable[[str], float], example: str
+) -> list[float | None]:
+    """The numbers of a list; without one, None once, which leaves nodes as they are."""
+    try:
+        return [kind(part) for part in text.split(",")] if text else [None]
+    except ValueError:
+        raise InputError(
+            f"{option} takes numbers separated by commas, for instance {example}, not {text!r}"
+        ) from None
+
+
+def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
+    """Other words for nodes, by name and by the title of the node."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from dagengine.prompts.parsing import complaint
+
+    try:
+        return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"--paraphrases {path}: {error.strerror}") from None
+    except ValidationError as error:
+        raise InputError(
+            f"--paraphrases {path}: {complaint(error)}; write JSON, for instance "
+            '{"short": {"name of a node": "other words"}}'
+        ) from None
+
+
+def symmetry_of(swap: str | None) -> Symmetry:
+    """What the order `swapped` exchanges; raises InputError for anything but two fields."""
+    from dagengine.reliability.perturbations import Symmetry
+
+    if swap is None:
+        return Symmetry()
+    first, _, second = (name.strip() for name in swap.partition(","))
+    if not first or not second or "," in second:
+        raise InputError(f"--swap takes two fields, for instance context.0,context.1, not {swap!r}")
+    return Symmetry(first, second)

@@ -1,0 +1,461 @@
+"""The doors: metrics in, results out. One implementation, async, with a thin sync door."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
+
+from dagengine.compiler.plan import Plan
+from dagengine.configs import Show, translated
+from dagengine.data.cases import AsyncCases, Cases
+from dagengine.errors import metric_failed
+from dagengine.execution.app import as_app
+from dagengine.execution.cluster.coordinator import Workers, cluster_of
+from dagengine.execution.engine import Engine, Settings, check_settings
+from dagengine.execution.executor import Executor, OnRow, Source
+from dagengine.execution.interrupts import sync
+from dagengine.execution.sources import Pace, rows_as_read
+from dagengine.gateway.limits import Limits
+from dagengine.graph.graph import Metric, as_metrics
+from dagengine.question import Judge
+from dagengine.record.recording import (
+    Judging,
+    Recording,
+    data_of,
+    hidden_fields,
+    manifest_of,
+    require_apart,
+)
+from dagengine.record.run import load_run
+from dagengine.record.values import DataRecord, Manifest
+from dagengine.record.writer import RunWriter, sole_writer
+from dagengine.report.page.writing import write_run_page
+from dagengine.report.progress import progress_bar
+from dagengine.report.tables import print_steps, print_table
+from dagengine.report.tally import Tally
+from dagengine.results import CaseResult, EvaluationResult, Spent, Totals
+from dagengine.test_case import case_label, read_field
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def stream(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    on_row: None = None,
+    *,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> AsyncGenerator[CaseResult, None]: ...
+@overload
+def stream(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    on_row: Callable[[CaseResult], None],
+    *,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> Coroutine[Any, Any, Totals]: ...
+def stream(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    on_row: Callable[[CaseResult], None] | None = None,
+    *,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> AsyncGenerator[CaseResult, None] | Coroutine[Any, Any, Totals]:
+    """Run metrics over test cases and give every row as soon as it can, in data set order.
+
+    `async for row in stream(cases, metrics)` reads the rows. The run works ahead of a slow reader
+    by about 64 rows (on a cluster without this bound). A reader who may leave early closes it:
+    `async with contextlib.aclosing(stream(…)) as rows`. With `on_row`, `await` it instead: the
+    function gets every row, and the totals of the run are returned.
+
+    `test_cases` is a source for `read_cases`, or a data set. A slow source should be an async
+    iterator, so that earlier cases are judged while it waits. `settings` are those of `Settings`:
+    `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`.
+
+    `cluster` runs the cases on Dask workers: `"local"`, the address of a scheduler, or a `Workers`
+    object. Metrics and settings are sent to the workers; an object that cannot be sent is an
+    InputError before the first call.
+
+    `out` is a folder for the record of the run (see `dagengine.record`), written during the run.
+    Without `texts` it has no cases. The fields in `redact` (`additional_metadata.email`) are hidden
+    in all its files. Without `page` it has no `report.html`.
+
+    Rows are not kept, so memory is bounded by the cases in progress. Raises GraphError or
+    InputError before the first call, JudgeSetupError if a judge cannot work at all, and InputError
+    later if the store fails. A case never raises: an invalid row among the first 1000 of a file is
+    an InputError, a later one is an `invalid_case` outcome. If the source itself fails, the cases
+    before are finished, and then InputError names the row.
+    """
+    check_settings(stream, settings)
+
+    async def run(on_row: Callable[[CaseResult], None], pace: Pace | None = None) -> Totals:
+        executor = _executor(metrics, settings, cluster)
+        cases = executor.cases(test_cases)
+        hidden_fields(redact)
+        target = _target(out, settings, texts, redact)
+        data = DataRecord() if out is None else target.data(cases)  # hashes a file
+        with _recorded(target, executor, data, page) as record:
+
+            def take(row: CaseResult) -> None:
+                record.add(row)
+                on_row(row)
+
+            waits = pace is not None and executor.waits_for_cases
+            paced = pace(cases) if pace is not None and waits else cases
+            await executor.judge(paced, OnRow(take, record.keep))
+        return executor.totals
+
+    return rows_as_read(run) if on_row is None else run(on_row)
+
+
+def _executor(
+    metrics: Sequence[Metric], settings: Settings, cluster: Workers | str | None
+) -> Executor:
+    """What judges the cases: this process, or the workers of a cluster."""
+    return Engine(metrics, settings) if cluster is None else cluster_of(metrics, settings, cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTo:
+    """Where a run is recorded, and what of it.
+
+    `folder` is that of the run, or None while nobody has named one. `settings` are shown as those
+    of the run, `columns` say how the columns of the data were read, `command` is the command line.
+    `results` is another file for the rows, `started` when the run began. Without `texts` there are
+    no cases; `redact` names the fields to hide.
+    """
+
+    folder: str | Path | None
+    settings: Mapping[str, Any]
+    texts: bool = True
+    redact: Sequence[str] = ()
+    command: str | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    results: Path | None = None
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def data(self, cases: Cases | AsyncCases) -> DataRecord:
+        """Where the cases come from; of a file its hash."""
+        return data_of(cases, **self.columns)
+
+    def manifest(self, run: Judging, data: DataRecord) -> Manifest:
+        """What the record says of a run that starts now; hashes the metrics."""
+        manifest = manifest_of(
+            run, data, self.settings, texts=self.texts, redact=self.redact, command=self.command
+        )
+        return manifest.model_copy(update={"started": self.started})
+
+    def writer(self, run: Judging, data: DataRecord) -> RunWriter:
+        """What writes the record, for the sole writer of the folder.
+
+        Raises InputError for a folder that holds the cases, or files of something else.
+        """
+        assert self.folder is not None
+        if self.results is None:  # else the rows go elsewhere
+            require_apart(data, self.folder)
+        return RunWriter(
+            self.folder,
+            self.manifest(run, data),
+            lambda: (run.totals, run.spent),
+            self.results,
+            held=True,
+        )
+
+
+def _target(
+    out: str | Path | None,
+    settings: Settings,
+    texts: bool,
+    redact: Sequence[str],
+    labels: Mapping[str, Any] | None = None,
+) -> RecordTo:
+    """Where an evaluation is recorded."""
+    app = as_app(settings.get("app"))
+    shown = {"app": None if app is None else app.name, **(labels or {})}
+    return RecordTo(out, shown, texts, redact)
+
+
+class _NoRecord:
+    """Stands where a run leaves no record."""
+
+    def add(self, row: CaseResult) -> None:
+        """Nothing."""
+
+    def keep(self, row: CaseResult) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def _recorded(
+    target: RecordTo, executor: Executor, data: DataRecord, page: bool
+) -> Iterator[RunWriter | _NoRecord]:
+    """What takes the rows for the record, if a record is written."""
+    if target.folder is None:
+        yield _NoRecord()
+        return
+    writer = target.writer(executor, data)
+    with sole_writer(target.folder):
+        with writer:
+            yield writer
+        if page:
+            write_page_or_warn(target.folder)
+
+
+def write_page_or_warn(folder: str | Path) -> None:
+    """Write the page of a run, or warn that there is none."""
+    try:
+        write_run_page(load_run(folder))
+    except Exception as error:  # noqa: BLE001 - what was judged was paid for, and is recorded
+        warnings.warn(
+            f"{folder}: the page could not be written: {type(error).__name__}: {error}",
+            stacklevel=2,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What a record says of a run that is over, without its gateway and all it remembers."""
+
+    plan: Plan
+    judges: Sequence[Judge]
+    limits: Limits
+    store: str | None
+    totals: Totals
+    spent: tuple[Spent, ...]
+
+    @classmethod
+    def of(cls, run: Judging) -> Self:
+        return cls(run.plan, run.judges, run.limits, run.store, run.totals, run.spent)
+
+
+class _Saved:
+    """A run that is over, to be saved with its page.
+
+    Most runs are never saved, and hashing the metrics takes long: the manifest is made by the
+    first `save`. It is pickled as made, since graphs and judges may not be picklable.
+    """
+
+    __slots__ = ("_make", "_recording")
+
+    def __init__(self, make: Callable[[], Recording]) -> None:
+        self._make = make
+        self._recording: Recording | None = None
+
+    def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool = True) -> None:
+        """Write the folder of the run; raises InputError if it cannot be written."""
+        self.recording().save(folder, rows)
+        if page:
+            write_page_or_warn(folder)
+
+    def recording(self) -> Recording:
+        """What the record says besides the rows."""
+        if self._recording is None:
+            self._recording = self._make()
+        return self._recording
+
+    def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[Recording]]:
+        return _saved, (self.recording(),)
+
+
+def _saved(recording: Recording) -> _Saved:
+    return _Saved(lambda: recording)
+
+
+def _saved_by(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
+    """A run that ended now, to be saved."""
+    run, ended = _Judged.of(executor), datetime.now(UTC)
+
+    def recording() -> Recording:
+        manifest = target.manifest(run, data).model_copy(update={"ended": ended})
+        return Recording(manifest, run.totals, run.spent)
+
+    return _Saved(recording)
+
+
+def names_first(door: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose argument names are checked first: Python would name a missing one."""
+
+    @wraps(door)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            check_settings(door, kwargs)
+        except TypeError as error:  # the caller's line is what is wrong, not ours
+            raise error.with_traceback(None) from None
+        return door(*args, **kwargs)
+
+    return checked
+
+
+@names_first
+async def a_evaluate(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    *,
+    show: Show = True,
+    on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> EvaluationResult:
+    """Run metrics over test cases; returns one row per case, in order, even if other cases failed.
+
+    All rows are kept in memory; for large data use `stream`. `show` draws a progress bar (on a
+    terminal) and prints the result table. For the other arguments and the errors see `stream`.
+    Metrics are not changed. deepeval's names for settings (`configs`: `max_concurrent`,
+    `AsyncConfig`, …) are accepted, too. `identifier` and `hyperparameters` (texts and numbers by
+    name) are in the record and on its page.
+    """
+    rows: list[CaseResult] = []
+    translation = translated(cast("dict[str, Any]", settings), show)
+    settings, show = cast("Settings", translation.settings), translation.show
+    metrics = as_metrics(metrics)
+    verbose = [_verbosely(metric, translation.verbose) for metric in metrics]
+    executor = _executor(metrics, settings, cluster)
+    cases = executor.cases(test_cases)
+    hidden_fields(redact)
+    target = _target(out, settings, texts, redact, translation.labels)
+    data = target.data(cases)
+    with (
+        progress_bar(executor, data.cases, show in (True, "progress")) as advance,
+        _recorded(target, executor, data, page) as record,
+    ):
+
+        def finished(row: CaseResult) -> None:
+            record.keep(row)
+            advance(row)
+
+        def take(row: CaseResult) -> None:
+            rows.append(row)
+            record.add(row)
+            print_verbose(verbose, row)
+            if on_row is not None:
+                on_row(row)
+
+        def result() -> EvaluationResult:
+            saved = _saved_by(target, executor, data)
+            return EvaluationResult(tuple(rows), executor.totals, saved)
+
+        with executor.keeping(result):
+            await executor.judge(cases, OnRow(take, finished))
+    if show in (True, "table"):
+        print_table(Tally(rows), executor.totals)
+    done = result()
+    if translation.forgiven is not None:
+        _require_scores(done, translation.forgiven)
+    return done
+
+
+def _verbosely(metric: Metric, verbose: bool | None) -> Metric:
+    """The metric, or a copy that prints its steps (or does not)."""
+    if verbose is None:
+        return metric
+    copied: Any = copy.copy(metric)
+    copied.verbose_mode = verbose
+    return cast("Metric", copied)
+
+
+def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
+    """Raise MetricFailedError, with the result as its `result`, for the first lack of a score."""
+    for row in done.rows:
+        for result in row.metrics:
+            if result.failure is not None and str(result.failure.kind) not in forgiven:
+                kind, message = str(result.failure.kind), f"{row.case}: {result.failure.message}"
+                error = metric_failed(result.metric, result.failure.node, kind, message)
+                error.result = done
+                raise error
+
+
+@names_first
+def evaluate(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    *,
+    show: Show = True,
+    on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> EvaluationResult:
+    """`a_evaluate` for callers without an event loop (it works inside one, too)."""
+
+    def run() -> Awaitable[EvaluationResult]:
+        return a_evaluate(
+            test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out, texts=texts,
+            redact=redact, page=page, **settings,
+        )  # fmt: skip
+
+    return sync(run)
+
+
+async def judged_case(
+    test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
+) -> tuple[CaseResult, Totals]:
+    """The row of a single case, and its totals; without `at_once` one node runs at a time."""
+    engine, rows = Engine(metrics, settings, at_once=at_once), list[CaseResult]()
+    await engine.judge(engine.cases([test_case]), OnRow(rows.append))
+    return rows[0], engine.totals
+
+
+def print_verbose(metrics: Sequence[Metric], row: CaseResult) -> None:
+    """Print the steps of the metrics that have `verbose_mode`."""
+    for metric, result in zip(metrics, row.metrics, strict=True):
+        if getattr(metric, "verbose_mode", False):
+            print_steps(result)
+
+
+def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
+    """One line per field that some test cases lack: how many, and the first of them."""
+    counts, first, total = Counter[str](), dict[str, str](), 0
+    for index, case in enumerate(test_cases):
+        total += 1
+        for path in plan.fields:
+            if read_field(case, path) is None:
+                counts[path] += 1
+                first.setdefault(path, case_label(case, index))
+    return [
+        f"{counts[path]} of {total} cases have no `{path}` (first: {first[path]})"
+        for path in plan.fields
+        if counts[path]
+    ]

@@ -1,0 +1,532 @@
+"""The four stages of a question on its way to its judge.
+
+::
+
+    Gateway.answer(request)
+       │
+       ▼
+    Shared    an equal question is asked once: later ones wait for its answer, or find it
+       │
+       ▼
+    Stored    an answer in the store is taken; a new one is in the file before it is used
+       │
+       ▼
+    Retried   failures that may pass are tried again, answers that do not fit are asked again
+       │                                                   ▲
+       ▼                                                   │ every attempt
+    Limited   the call waits for its turn: the beginning of its prompt, its pack, the limits of
+       │      the judge, the budget. Then it is made, within its time, and entered in the ledger.
+       ▼
+    judge.answer(question)
+
+Each stage is called with the same `Request` and calls the next. The order matters. Questions are
+shared before they are stored, so one process looks into the file once for equal ones. They are
+stored outside of the retries, so the file holds what came in the end. They are retried outside of
+the limits, so a question that waits for its next attempt takes no place from others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import anyio
+
+from dagengine.errors import (
+    CopiedError,
+    JudgeError,
+    JudgeTimeoutError,
+    ProviderError,
+    RunawayError,
+    TooLongError,
+    UnparseableError,
+)
+from dagengine.gateway.answering import answered, hide_secrets, without_secrets
+from dagengine.gateway.budget import Budget
+from dagengine.gateway.ledger import Ledger
+from dagengine.gateway.limiter import JudgeLimiter, Limiter
+from dagengine.gateway.limits import Limits
+from dagengine.gateway.packs.packing import PackEntry
+from dagengine.gateway.packs.prompt_cache import PromptCacheOrder, beginning_of, least_shared
+from dagengine.gateway.packs.sender import PackCounts, PackingJudge, PackSender
+from dagengine.gateway.prices import Price
+from dagengine.gateway.request import JudgeState, Request
+from dagengine.gateway.single_flight import SingleFlight
+from dagengine.gateway.tracing import NO_SPANS, NoSpans
+from dagengine.gateway.waits import Resting, Waits
+from dagengine.gateway.window.whole_prompts import counting, explained
+from dagengine.prompts.parsing import read_part
+from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth
+from dagengine.results import Attempt, OutcomeKind
+from dagengine.store.answers import Answers
+
+R = TypeVar("R")
+Sink = Callable[[Attempt], None]
+
+# Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
+_RECENT = 2_000
+_ALONE = Packs(questions=1, characters=0)  # of a judge that has just given up packing
+_ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
+
+
+class Attempts:
+    """Hands every attempt to a caller's function; the first `error` of its code is kept."""
+
+    def __init__(self, sink: Sink | None) -> None:
+        self._sink = sink
+        self.error: Exception | None = None
+
+    def __bool__(self) -> bool:
+        return self._sink is not None
+
+    def note(self, attempt: Attempt) -> None:
+        """Hand on an attempt."""
+        assert self._sink is not None
+        try:
+            self._sink(attempt)
+        except Exception as error:  # noqa: BLE001 - what was answered was paid for
+            self.error = self.error or error
+
+
+class Remembered:
+    """The answers of a run that are on their way, or are kept for equal questions."""
+
+    def __init__(self, size: int, *, stored: bool) -> None:
+        """`size` is in kB; `stored` says whether there is a store of answers."""
+        self._stored = stored
+        self._all: SingleFlight[Answer[Any]] = SingleFlight(size, _weight)
+        # What a store holds it finds again: only the latest answers are worth their memory.
+        self._recent: SingleFlight[Answer[Any]] = SingleFlight(min(size, _RECENT), _weight)
+
+    @property
+    def shared(self) -> int:
+        """The questions that took the answer of another one."""
+        return self._all.shared + self._recent.shared
+
+    def of(self, state: JudgeState) -> SingleFlight[Answer[Any]]:
+        """The answers of one judge, and of others."""
+        return self._recent if self._stored and state.durable is not None else self._all
+
+    def knows(self, state: JudgeState, question: Question[Any]) -> bool:
+        """Whether the answer to a question is kept, or on its way."""
+        return (state.limiter.name, question.key) in self.of(state)
+
+
+class Shared:
+    """The first stage: equal questions to one judge are asked once."""
+
+    def __init__(self, stored: Stored, remembered: Remembered, resting: Resting) -> None:
+        self._next = stored
+        self._remembered = remembered
+        self._resting = resting
+
+    async def __call__(self, request: Request) -> Answer[Any]:
+        state, pause = request.state, request.pause
+        flights = self._remembered.of(state)
+        key, ask = (state.limiter.name, request.question.key), partial(self._next, request)
+        if pause is None:
+            return await flights.get(key, ask, request.urgency, self._resting)
+        pause.rest()  # also while another one asks the same, or another process
+        try:
+            return await flights.get(key, ask, request.urgency, self._resting)
+        finally:
+            pause.resume()
+
+
+class Stored:
+    """The second stage: the stored answer if there is one, else a new one, which is stored.
+
+    A call keeps its place until its answer is in the store. So a killed run never has to ask more
+    again than the calls in progress.
+    """
+
+    def __init__(
+        self,
+        retried: Retried,
+        answers: Answers | None,
+        limiter: Limiter,
+        ledger: Ledger,
+        attempts: Attempts,
+        resting: Resting,
+    ) -> None:
+        self._next = retried
+        self._answers = answers
+        self._ledger = ledger
+        self._limiter = limiter
+        self._attempts = attempts
+        self._resting = resting
+
+    async def __call__(self, request: Request) -> Answer[Any]:
+        judge, question = request.judge, request.question
+        try:
+            if self._answers is None:
+                return await self._next(request)
+            ask = partial(self._next, request)
+            answer = await self._answers.get(judge, question, ask, self._resting)
+        finally:
+            if request.call is not None:
+                self._limiter.leave(request.state.limiter, request.call, None)
+        if answer.origin != "live":
+            self._ledger.cached += 1
+            if self._attempts:
+                self._attempts.note(
+                    Attempt(
+                        question.name, judge.identity, question.key, 0, OutcomeKind.OK, 0.0,
+                        mode=answer.mode, origin=answer.origin,
+                    )
+                )  # fmt: skip
+        return answer
+
+
+class Retried:
+    """The third stage: ask until the answer fits, or the limits are reached.
+
+    While the judge is out of order, failures are counted by its circuit breaker and not by the
+    questions that happen to probe it. A question that has no answer in time is asked once more,
+    with more time: the judge may still be at work on it.
+    """
+
+    def __init__(self, limited: Limited, limits: Limits, waits: Waits, resting: Resting) -> None:
+        self._next = limited
+        self._limits = limits
+        self._waits = waits
+        self._resting = resting
+
+    async def __call__(self, request: Request) -> Answer[Any]:
+        limits, limiter = self._limits, request.state.limiter
+        question = asked = request.question
+        failures = 0
+        if request.state.prompts is not None:
+            await request.state.prompts.require_fit(question)
+        while True:
+            try:
+                return await self._next(request, asked)
+            except UnparseableError as error:
+                again = self._asked_again(request, error)
+                if again is None:
+                    return _part(question, error)
+                asked, failures = again, 0
+                continue
+            except (ProviderError, JudgeTimeoutError) as error:
+                late = isinstance(error, JudgeTimeoutError)
+                if late and request.late:
+                    raise
+                if isinstance(error, ProviderError) and not error.transient:
+                    raise
+                request.late = request.late or late
+                failures += not limiter.breaker.is_open
+                if failures >= limits.attempts:
+                    raise
+                limiter.require_hope()
+                now = late or limiter.breaker.is_open
+                wait = 0.0 if now else self._seconds(failures, error)
+                why = error
+            with self._waits.during(why, wait), self._resting:
+                await anyio.sleep(wait)
+
+    def _asked_again(self, request: Request, error: UnparseableError) -> Question[Any] | None:
+        """The question after an answer that does not fit; None where it is not asked again.
+
+        What is said depends on the answer. One that copies the prompt is not shown, or it would be
+        copied again (once: the next copy is). One without an end is asked for again only once, and
+        shorter; where thinking took all the tokens, a shorter answer changes nothing. Any other is
+        shown with what is wrong with it.
+        """
+        question = request.question
+        if request.reasks >= self._limits.reasks or not request.judge.capabilities.repeatable:
+            return None
+        request.reasks += 1
+        if isinstance(error, CopiedError) and request.reasks == 1:
+            return question.without_copy()
+        if not isinstance(error, RunawayError):
+            return question.again(
+                error.raw,
+                f"That answer cannot be used: {error}. Answer the same question again, in exactly "
+                "the form that was asked for and with nothing else.",
+            )
+        if request.ran_away or error.cause == "thinking":
+            return None
+        request.ran_away = True
+        return question.shorter(error.raw)
+
+    def _seconds(self, failures: int, error: JudgeError) -> float:
+        """How long to wait for the next attempt; raises ProviderError when that is too late."""
+        import tenacity  # only its way of waiting: an attempt that works costs no machinery
+
+        growing = tenacity.wait_random_exponential(self._limits.backoff, self._limits.max_backoff)
+        state = tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {})
+        state.attempt_number = failures
+        wanted = (error.retry_after if isinstance(error, ProviderError) else None) or 0.0
+        rest = anyio.current_effective_deadline() - anyio.current_time()
+        if wanted > rest:
+            late = f"{error}; it asks to wait {wanted:g} s, and {rest:.1f} s are left for the case"
+            raise ProviderError(late, transient=False)
+        return max(growing(state), wanted)
+
+
+class Limited:
+    """The last stage: one attempt, when the limits allow it, and its entry in the ledger."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        limiter: Limiter,
+        budget: Budget,
+        ledger: Ledger,
+        remembered: Remembered,
+        attempts: Attempts,
+        spans: NoSpans,
+        resting: Resting,
+    ) -> None:
+        self._limits = limits
+        self._limiter = limiter
+        self._budget = budget
+        self._ledger = ledger
+        self._attempts = attempts
+        self._spans = spans
+        self._ask = self._asked if spans is NO_SPANS else self._traced
+        self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
+        self._prefixes = PromptCacheOrder(resting)
+        self.packs = PackCounts()
+        self._knows = remembered.knows
+
+    def __call__(self, request: Request, question: Question[Any]) -> Awaitable[Answer[Any]]:
+        """An answer to `question`, which is that of the request in the words of this attempt."""
+        if not question.shares:
+            return self._in_turn(request, question)
+        facts, caches = request.state.facts, request.state.caches
+        least = least_shared(request.judge, facts, caches=caches)
+        if least is None:
+            return self._in_turn(request, question)
+        beginning = beginning_of(question, least, with_schema=not facts.server)
+        if beginning is None:
+            return self._in_turn(request, question)
+        return self._where_warm(request, question, beginning)
+
+    async def _where_warm(
+        self, request: Request, question: Question[Any], beginning: bytes
+    ) -> Answer[Any]:
+        """One attempt, where and when the server has read what the question begins with."""
+        key, state, urgency = beginning.hex(), request.state, request.urgency
+        if state.places is None:
+            async with self._prefixes.turn(state.limiter.name, beginning, urgency):
+                return await self._in_turn(request, question.warm_at(Warmth(key)))
+        async with state.places.turn(beginning, urgency) as place:
+            return await self._in_turn(request, question.warm_at(Warmth(key, place)))
+
+    async def _in_turn(self, request: Request, question: Question[Any]) -> Answer[Any]:
+        """Wait for a turn and call; the place of a call that failed is free at once."""
+        state = request.state
+        estimate = state.estimates.of(question) if self._estimating else NO_USAGE
+        if request.pause is not None:
+            return await self._packed(request, question, estimate)
+        tokens = estimate.input_tokens + estimate.output_tokens
+        call = await self._limiter.enter(state.limiter, tokens, request.urgency, question=question)
+        try:
+            answer = await self._call(request, question, estimate)
+        except BaseException as error:
+            self._limiter.leave(state.limiter, call, error)
+            raise
+        request.call = call
+        return answer
+
+    async def _packed(
+        self, request: Request, question: Question[Any], estimate: Usage
+    ) -> Answer[Any]:
+        """A call with others of the case, unless the answer came ahead with some of them."""
+        state, pause = request.state, request.pause
+        assert pause is not None
+        packing, tokens = pause.participant.packing, estimate.input_tokens + estimate.output_tokens
+        early = packing.ahead.pop((state.limiter.name, question.key), None)
+        if early is not None:
+            return self._taken(request, question, *early)
+        judge = cast(PackingJudge, request.judge)
+        sender = PackSender(
+            judge, judge.capabilities.packs or _ALONE, state.limiter, self._limiter, self._budget,
+            state.price, self.packs, partial(self._knows, state), partial(in_time, state.limiter),
+        )  # fmt: skip
+        entry = PackEntry(sender, question, tokens, request.urgency, pause)
+        pack = await packing.join(entry, self._limits.max_in_flight)
+        call = await pack.enter(entry)
+        try:
+            answer = await self._call(request, question, estimate, entry)
+        except BaseException as error:
+            pack.drop(entry)
+            self._limiter.leave(state.limiter, call, error)
+            raise
+        request.call = call
+        return answer
+
+    def _taken(
+        self, request: Request, question: Question[Any], answer: Answer[Any], seconds: float
+    ) -> Answer[Any]:
+        """An answer that came before it was asked for is a call from now on."""
+        state = request.state
+        answer = without_secrets(answer, state.secrets)
+        self.packs.questions += 1
+        self.packs.used += 1
+        self._ledger.calls += 1
+        self._ledger.called(
+            question, state.name, failed=False, usage=answer.usage, seconds=seconds,
+            cost=_cost(state.price, answer, answer.usage),
+        )  # fmt: skip
+        if self._attempts:
+            self._attempts.note(
+                Attempt(
+                    question.name, state.limiter.name, question.key, 0, OutcomeKind.OK, seconds,
+                    answer.usage, answer.mode,
+                )
+            )  # fmt: skip
+        return answer
+
+    async def _call(
+        self,
+        request: Request,
+        question: Question[Any],
+        estimate: Usage,
+        entry: PackEntry | None = None,
+    ) -> Answer[Any]:
+        """One call, and its entry in the ledger; raises OverBudgetError before it is made."""
+        state, ledger, budget, number = request.state, self._ledger, self._budget, request.attempts
+        reserved = budget.reserve(state.price, estimate) if budget.is_limited else 0.0
+        self.packs.questions += entry is not None
+        request.attempts += 1
+        ledger.calls += 1
+        ledger.retried += number > 0
+        started = time.perf_counter()
+        usage, mode, failure = NO_USAGE, None, None
+        answer: Answer[Any] | None = None
+        try:
+            answer = await self._ask(request, question, number, entry)
+            usage, mode = answer.usage, answer.mode
+            state.caches = state.caches or usage.cached_tokens > 0
+            return answer
+        except JudgeError as error:
+            usage, failure = Usage(*error.tokens), error
+            raise
+        except anyio.get_cancelled_exc_class():
+            failure = JudgeTimeoutError("the call was cancelled with its case")
+            raise
+        finally:
+            seconds, cost = time.perf_counter() - started, _cost(state.price, answer, usage)
+            ledger.usage += usage
+            if usage.cached_tokens and state.price is not None:
+                ledger.saved += state.price.saved(usage)
+            ledger.failed += failure is not None
+            ledger.called(
+                question, state.name, failed=failure is not None, usage=usage, seconds=seconds,
+                cost=cost,
+            )  # fmt: skip
+            budget.charge(reserved, cost)
+            if self._estimating and usage.input_tokens:
+                state.estimates.learn(question, usage)
+                tokens = estimate.input_tokens + estimate.output_tokens
+                state.limiter.used(tokens, usage.input_tokens + usage.output_tokens)
+            if self._attempts:
+                kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
+                self._attempts.note(
+                    Attempt(
+                        question.name, state.limiter.name, question.key, number, kind,
+                        seconds, usage, mode, str(failure) if failure else None,
+                    )
+                )  # fmt: skip
+
+    async def _traced(
+        self, request: Request, question: Question[Any], number: int, entry: PackEntry | None
+    ) -> Answer[Any]:
+        """The answer of `_asked`, in a span."""
+        name, decides = request.state.limiter.name, request.judge.capabilities.decides
+        with self._spans.call(name, question, number, decides=decides) as span:
+            answer = await self._asked(request, question, number, entry)
+            self._spans.answered(span, answer, decides=decides)
+        return answer
+
+    async def _asked(
+        self, request: Request, question: Question[Any], number: int, entry: PackEntry | None
+    ) -> Answer[Any]:
+        """What the judge answers to the whole prompt; no secret of it is in answer or error."""
+        secrets = request.state.secrets
+        try:
+            if entry is not None and entry.pack is not None:
+                answer = await entry.pack.answer(entry)
+            else:
+                answer = await self._whole(request, question)
+            answer = without_secrets(answer, secrets) if secrets else answer
+        except JudgeError as error:
+            hide_secrets(error, secrets)
+            raise
+        question.require_fit(answer)
+        return answer
+
+    async def _whole(self, request: Request, question: Question[Any]) -> Answer[Any]:
+        """What a judge answers to the whole prompt."""
+        prompts = request.state.prompts
+        try:
+            make = partial(request.judge.answer, question)
+            answer = await in_time(request.state.limiter, request.judge, make, late=request.late)
+        except UnparseableError as error:
+            if prompts is not None:  # a part of it might be used
+                await prompts.require_whole(question, Usage(*error.tokens))
+            raise
+        except TooLongError as error:
+            if prompts is not None:
+                raise prompts.explained(question, error) from None
+            raise explained(question, error) from None
+        if prompts is not None:
+            await prompts.require_whole(question, answer.usage)
+        return answer
+
+    async def count_tokens(
+        self, state: JudgeState, judge: Judge, question: Question[Any], messages: Any
+    ) -> int:
+        """The tokens that a server counts for messages, by a call for one token; 0 if it is silent.
+
+        It is a call like any other; who asks has a place already.
+        """
+        if not judge.capabilities.text:
+            return 0
+        probe, usage = counting(question, messages), NO_USAGE
+        reserved = self._budget.reserve(state.price, NO_USAGE)
+        self._ledger.calls += 1
+        try:
+            answer = await in_time(state.limiter, judge, partial(judge.answer, probe))
+            usage = answer.usage
+        except UnparseableError as error:
+            usage = Usage(*error.tokens)
+        finally:
+            self._ledger.usage += usage
+            self._budget.charge(reserved, _cost(state.price, None, usage))
+        return usage.input_tokens
+
+
+def in_time(
+    limiter: JudgeLimiter, judge: Judge, make: Callable[[], Awaitable[R]], *, late: bool = False
+) -> Awaitable[R]:
+    """What a judge answers within its time limit; whatever else it does is a JudgeError."""
+    if judge.capabilities.batched:
+        return answered(make, None)
+    return answered(make, limiter.seconds_for(late=True) if late else limiter.time_limit)
+
+
+def _part(question: Question[Any], error: UnparseableError) -> Answer[Any]:
+    """What can be used of the last answer; raises `error` where that is nothing."""
+    value = read_part(question, error.raw)
+    if value is None:
+        raise error
+    return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
+
+
+def _weight(answer: Answer[Any]) -> int:
+    """About how many kB an answer takes in memory, and at least 1."""
+    alternatives = sum(len(choice.alternatives) for choice in answer.tokens or ())
+    return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
+
+
+def _cost(price: Price | None, answer: Answer[Any] | None, usage: Usage) -> float | None:
+    """US dollars of one call: as the model says, else by its price; None if neither tells."""
+    if answer is not None and answer.cost is not None:
+        return answer.cost
+    silent = answer is not None and usage == NO_USAGE
+    return None if price is None or silent else price.of(usage)

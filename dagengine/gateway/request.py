@@ -1,0 +1,66 @@
+"""One question on its way to an answer, and what is kept of the judge that gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagengine.gateway.budget import Estimates
+from dagengine.gateway.limiter import Call, JudgeLimiter
+from dagengine.gateway.packs.packing import Participant, Pause
+from dagengine.gateway.packs.prompt_cache import StickyPlaces
+from dagengine.gateway.prices import Price
+from dagengine.gateway.urgency import Urgency
+from dagengine.gateway.window.whole_prompts import WholePrompts
+from dagengine.question import NO_FACTS, Judge, Question, ServerFacts
+
+
+@dataclass(slots=True)
+class JudgeState:
+    """What a gateway keeps of one judge; judges of one identity share it.
+
+    `name` is what the ledger calls it: the same in every process, if there is such a name
+    (`durable`). `limiter` has its limits and its calls. `prompts` sees to it that they are read
+    whole, where a server may cut them and not say so. The `secrets` of all `judges`, by their ids,
+    are hidden in its answers. `facts` are what its server says of itself, with its `places` if
+    these keep beginnings of prompts; `caches` says that it reported cached tokens.
+    """
+
+    name: str
+    durable: str | None
+    limiter: JudgeLimiter
+    price: Price | None
+    judges: dict[int, Judge] = field(default_factory=dict[int, Judge])
+    secrets: tuple[str, ...] = ()
+    prompts: WholePrompts | None = None
+    facts: ServerFacts = NO_FACTS
+    places: StickyPlaces | None = None
+    caches: bool = False
+    estimates: Estimates = field(default_factory=Estimates)
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One question to one judge: the context of all stages of the gateway (see `pipeline`).
+
+    Who asks gives the first four: where questions wait, those with a smaller `place` (that of their
+    case) go first; with a `participant` (the node which asks) it travels with others of its case.
+    What stands before the gateway may put another question. The stages note the rest: the judge's
+    `state`; how many calls there were (`attempts`), and whether one was `late`, so that the next
+    gets more time; how often it was asked again because an answer did not fit (`reasks`), and
+    whether one had no end (`ran_away`); the `call` that succeeded, which keeps its place until the
+    answer is stored.
+    """
+
+    judge: Judge
+    question: Question[Any]
+    place: int = 0
+    participant: Participant | None = None
+    state: JudgeState = field(init=False)
+    urgency: Urgency = field(init=False)
+    pause: Pause | None = None
+    attempts: int = 0
+    late: bool = False
+    reasks: int = 0
+    ran_away: bool = False
+    call: Call | None = None

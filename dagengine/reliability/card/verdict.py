@@ -1,0 +1,485 @@
+"""What to do with a judge: one verdict from the intervals of a card, and one next step.
+
+No verdict reads a value: a demand is met if the near end of an interval meets it, missed if the far
+end fails it, and open otherwise. The first row of the table that holds is the verdict. All demands
+of one way of using the judge have to be met at once, so their errors do not add up; "do not use"
+needs a demand that every way misses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dagengine.errors import InputError
+from dagengine.reliability.card.values import (
+    Figure,
+    JudgeCard,
+    MetricCard,
+    Needs,
+    SettingCard,
+    Voted,
+)
+from dagengine.reliability.card.words import bounded, bounded_or_why, number, runs_of_cases
+from dagengine.reliability.statistics.comparisons import (
+    compare_shares,
+    labels_to_decide,
+    labels_within,
+)
+from dagengine.reliability.statistics.intervals import Unknown, bootstrap
+from dagengine.reliability.statistics.labels import accuracy
+
+State = Literal["met", "missed", "open"]
+Kind = Literal["stop", "no", "use", "use_with", "open"]
+
+SIGNS: dict[Kind, str] = {"stop": "⊘", "no": "✕", "use": "✓", "use_with": "✓", "open": "○"}
+MARKS: dict[State, str] = {"met": "✓", "missed": "✕", "open": "○"}
+DEMANDS = ("flips", "agreement", "kappa")
+
+# A judge that flips this often, or tells cases apart this little, is close to a coin.
+_COIN_FLIPS, _COIN_RELIABILITY = 0.4, 0.2
+# Runs that are asked for where every case ran once.
+_RUNS = 8
+_LABELS = 60
+# More runs of each case than this are no advice.
+_MOST_RUNS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do, why, and the next step with its price, in words.
+
+    `row` is that of the table of verdicts in the documentation. `votes` is what the judge is to be
+    used with. `states` has the state of each demand with those votes (with one where the judge is
+    not to be used).
+    """
+
+    kind: Kind
+    row: str
+    headline: str
+    why: str
+    step: str
+    votes: int = 1
+    states: tuple[tuple[str, State], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{SIGNS[self.kind]} {self.headline}"
+
+
+def parse_needs(text: str | None, flips: float = 0.05) -> Needs:
+    """What `agreement=85,kappa=.4,flips=5` demands; agreement and flips are per cent.
+
+    Raises InputError for another name, and for what is no number in its range.
+    """
+    values = {"agreement": 80.0, "kappa": 0.4, "flips": 100 * flips}
+    for part in (text or "").split(",") if text else ():
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        try:
+            if name not in values or not 0 <= (level := float(value)) <= 100:
+                raise ValueError
+        except ValueError:
+            raise InputError(
+                f"--need {part!r}: write agreement=85,kappa=0.4,flips=5; agreement and flips are "
+                "per cent"
+            ) from None
+        values[name] = level
+    if values["kappa"] > 1:
+        raise InputError(f"--need kappa={values['kappa']:g}: kappa is at most 1")
+    return Needs(values["agreement"] / 100, values["kappa"], values["flips"] / 100)
+
+
+def state_of(measure: Figure, demand: str, needs: Needs) -> State:
+    """Whether the interval of a figure meets a demand, misses it, or leaves it open."""
+    line = getattr(needs, demand)
+    if measure.value is None or measure.low is None or measure.high is None:
+        return "open"
+    if demand == "flips":
+        return "met" if measure.high <= line else "missed" if measure.low > line else "open"
+    return "met" if measure.low >= line else "missed" if measure.high < line else "open"
+
+
+def states_of(voted: Voted, needs: Needs) -> dict[str, State]:
+    """The state of every demand with so many votes."""
+    return {name: state_of(getattr(voted, name), name, needs) for name in DEMANDS}
+
+
+def verdict(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Verdict:
+    """What to do with the judge of a metric under one setting."""
+    return _Table(card, metric, under).verdict()
+
+
+class _Table:
+    """The table of verdicts; see docs/benchmark.md, which has the same rows."""
+
+    def __init__(self, card: JudgeCard, metric: MetricCard, under: SettingCard) -> None:
+        self.card, self.metric, self.under, self.needs = card, metric, under, card.needs
+        self.states = [states_of(voted, card.needs) for voted in under.voted]
+        self.cases = sum(1 for line in under.outcomes.scores if line)
+        self.runs = max(runs_of_cases(under), default=0)
+
+    def verdict(self) -> Verdict:
+        rows = (self._nothing, self._unusable, self._coin, self._little, self._wrong,
+                self._unsteady, self._never_both, self._use, self._open)  # fmt: skip
+        return next(made for row in rows if (made := row()) is not None)
+
+    def _all(self, demand: str, state: State) -> bool:
+        return bool(self.states) and all(states[demand] == state for states in self.states)
+
+    def _made(
+        self, kind: Kind, row: str, headline: str, why: str, step: str, place: int = 0
+    ) -> Verdict:
+        states = tuple(self.states[place].items()) if self.states else ()
+        votes = self.under.voted[place].votes if self.states else 1
+        return Verdict(kind, row, headline, why, step, votes, states)
+
+    # Prices.
+
+    def _price(self, questions: float) -> str:
+        """So many questions, and what they cost."""
+        asked = f"{math.ceil(questions):,} questions"
+        if self.card.price is None:
+            return f"{asked}, no price known"
+        return f"{asked}, ${questions * self.card.price:,.2f}"
+
+    def _again(self, runs: int) -> str:
+        return self._price(self.cases * self.under.calls * runs)
+
+    def _per_thousand(self, votes: int) -> str:
+        questions = 1000 * self.under.calls * votes
+        if self.card.price is None:
+            return f"{questions:,.0f} questions per 1,000 cases, no price known"
+        return f"${questions * self.card.price:,.2f} per 1,000 cases"
+
+    # Rows.
+
+    def _nothing(self) -> Verdict | None:
+        if any(mark != "-" for line in self.under.outcomes.scores for mark in line.split()):
+            return None
+        why = next(iter(self.under.notes), "no run has a score")
+        step = f"Mend the answers, then ask again: {self._again(self.runs)}."
+        return self._made("stop", "1", "Nothing to judge: no run has a score", why, step)
+
+    def _unusable(self) -> Verdict | None:
+        departures = self.under.departures
+        if not departures or self._wrong_in_every_run():
+            return None
+        alone = len(departures) == 1 and "stands apart" in departures[0]
+        step = (
+            f"Ask that run again: {self._again(1)}." if alone
+            else f"Ask all again without caches: {self._again(self.runs)}."
+        )  # fmt: skip
+        return self._made(
+            "stop", "2", f"These runs cannot answer: {departures[0]}",
+            "Runs of a case have to be repeats of each other. These are not (p < 0.02), so nothing "
+            "follows about votes, nodes or how steady the judge is.", step,
+        )  # fmt: skip
+
+    def _wrong_in_every_run(self) -> bool:
+        """Whether the judge agrees too little in each run by itself."""
+        rows = [line for line in self.under.outcomes.right if line]
+        if not rows:
+            return False
+        for run in range(max(map(len, rows))):
+            marks = [row[run] == "1" for row in rows if len(row) > run and row[run] != "-"]
+            level = 1 - 0.1 / max(map(len, rows))
+            hits = bootstrap([(True, mark) for mark in marks], accuracy, level=level)
+            if hits is None or hits.high >= self.needs.agreement:
+                return False
+        return True
+
+    def _coin(self) -> Verdict | None:
+        flips, reliability = self._voted(0, "flips"), self.under.figure("test-retest")
+        two = flips is not None and flips.low is not None and flips.low >= _COIN_FLIPS
+        alike = (
+            reliability is not None and reliability.high is not None
+            and reliability.high < _COIN_RELIABILITY
+            and flips is not None and flips.low is not None and flips.low > self.needs.flips
+        )  # fmt: skip
+        if not two and not alike:
+            return None
+        assert flips is not None
+        return self._made(
+            "no", "3", "Do not use: close to a coin",
+            f"Asked again, {bounded(flips)} of results differ. Votes cannot help: they bring the "
+            "same answer to every case.", _OTHER_JUDGE,
+        )  # fmt: skip
+
+    def _little(self) -> Verdict | None:
+        if not self._all("kappa", "missed"):
+            return None
+        kappa = max(voted.kappa.high or 0.0 for voted in self.under.voted)
+        constant = self._best_constant()
+        if constant:
+            return self._made(
+                "no", "4a", f"Do not use: no better than always “{constant}”",
+                f"Always saying “{constant}” would agree with people as often.", _OTHER_JUDGE,
+            )  # fmt: skip
+        return self._made(
+            "no", "4b", f"Do not use: it tells little (kappa at most {kappa:.2f})",
+            f"Beyond chance it agrees with people by {bounded(self.under.voted[0].kappa)}; "
+            f"you need {self.needs.kappa:g}.", _OTHER_JUDGE,
+        )  # fmt: skip
+
+    def _best_constant(self) -> str:
+        """The label that could always be given and would be right as often as the judge."""
+        outcomes = self.under.outcomes
+        if not outcomes.said:
+            return ""
+        pairs = zip(outcomes.labels, outcomes.hits, strict=True)
+        rows = [(label, hit == "1") for label, hit in pairs if label and hit != "-"]
+        labels = [label for label, _ in rows]
+        most = max(dict.fromkeys(labels), key=labels.count, default="")
+        gain = compare_shares([(label == most, hit) for label, hit in rows])
+        if isinstance(gain, Unknown):
+            return ""
+        better = isinstance(gain.interval, Unknown) or gain.interval.high > 0
+        return "" if better and gain.differing else most
+
+    def _wrong(self) -> Verdict | None:
+        if not self._all("agreement", "missed"):
+            return None
+        most = max(voted.agreement.high or 0.0 for voted in self.under.voted)
+        need = f"you need {100 * self.needs.agreement:g}"
+        if (
+            (people := self.under.figure("ceiling")) is not None
+            and people.high is not None
+            and (people.high < self.needs.agreement)
+        ):
+            return self._made(
+                "open", "5", "Settle the labels first: people disagree too often",
+                f"One person's label is met in at most {100 * people.high:.0f} % of cases by any "
+                f"judge; {need}.", "Let the people agree on the cases that they label differently.",
+            )  # fmt: skip
+        bounds = [(node.people.high, node.node) for node in self.under.nodes
+                  if node.people is not None and node.people.high is not None]  # fmt: skip
+        # By people who walked the tree; the worst of the nodes, so that luck names none of several.
+        high, node = min(bounds, default=(1.0, ""))
+        if high < self.needs.agreement:
+            return self._made(
+                "no", "5a", f"Not as it is. Rewrite {node}: it answers as people do in at "
+                f"most {100 * high:.0f} %",
+                f"All in all the judge is right in at most {100 * most:.0f} %, {need}.",
+                f"Rewrite {node}, then ask again: {self._again(self.runs)}.",
+            )  # fmt: skip
+        return self._made(
+            "no", "5b", f"Do not use: right in at most {100 * most:.0f} %, {need}",
+            f"It agrees with people in {bounded(self.under.voted[0].agreement)} of cases.",
+            f"{_OTHER_JUDGE} The cases it gets wrong are below.",
+        )  # fmt: skip
+
+    def _unsteady(self) -> Verdict | None:
+        if not self._all("flips", "missed"):
+            return None
+        last = self.under.voted[-1]
+        with_votes = "With one vote" if last.votes == 1 else f"Also with {last.votes} votes"
+        return self._made(
+            "no", "6",
+            f"Not steady: {number(last.flips)} of results flip"
+            + ("" if last.votes == 1 else f" with {last.votes} votes"),
+            f"{with_votes} {bounded(last.flips)} of results differ when asked again; "
+            f"you need at most {100 * self.needs.flips:g} %.", self._steadier(),
+            len(self.states) - 1,
+        )  # fmt: skip
+
+    def _steadier(self) -> str:
+        """What makes it flip less: another node, or more votes if runs would show that."""
+        nodes = self.under.nodes
+        blamed = next((node for node in nodes if (node.share.low or 0.0) >= 0.5), None)
+        if len(nodes) > 1 and blamed is not None:
+            return f"Rewrite {blamed.node}: it causes {bounded(blamed.share)} of the flips."
+        enough = max((node.votes.most or 0 for node in nodes if node.votes), default=0)
+        if len(nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
+            return (
+                f"{enough} votes would be enough, by the spread of the flips over cases; ask "
+                f"{2 * enough} runs to see it: {self._again(2 * enough - self.runs)}."
+            )
+        more = max((node.votes.runs_to_tell or 0 for node in nodes if node.votes), default=0)
+        if 0 < more <= _MOST_RUNS:
+            return (
+                f"Ask {more} runs of each case, more votes may be enough: "
+                f"{self._again(more - self.runs)}."
+            )
+        return _OTHER_JUDGE
+
+    def _never_both(self) -> Verdict | None:
+        if not self.states or not all("missed" in states.values() for states in self.states):
+            return None
+        fewest = min(range(len(self.states)),
+                     key=lambda k: [*self.states[k].values()].count("missed"))  # fmt: skip
+        missed = [name for name, state in self.states[fewest].items() if state == "missed"]
+        return self._made(
+            "no", "7", "No number of votes is both right and steady",
+            f"{_votes(self.under.voted[fewest].votes)}: {' and '.join(missed)} missed.",
+            _OTHER_JUDGE, fewest,
+        )  # fmt: skip
+
+    def _use(self) -> Verdict | None:
+        place = next((k for k, states in enumerate(self.states)
+                      if all(state == "met" for state in states.values())), None)  # fmt: skip
+        if place is None:
+            return None
+        voted = self.under.voted[place]
+        why = (
+            f"Asked again, {bounded(voted.flips)} of results differ. It agrees with people in "
+            f"{bounded(voted.agreement)} of cases, kappa {bounded(voted.kappa)}."
+        )
+        if place == 0:
+            return self._made("use", "8", "Use it", why,
+                              f"Using it takes {self._per_thousand(1)}.")  # fmt: skip
+        cheaper = next((k for k, states in enumerate(self.states[:place])
+                        if "missed" not in states.values()), None)  # fmt: skip
+        buy = (
+            f"{self._how_votes(voted.votes)} {self._per_thousand(1)} becomes "
+            f"{self._per_thousand(voted.votes)}."
+        )
+        if cheaper is not None:
+            return self._fewer_open(cheaper, voted, buy)
+        headline = f"Use it with {voted.votes} votes{self._where_votes()}"
+        more = self._per_thousand(voted.votes - 1)
+        return self._made("use_with", "9", f"{headline}: +{more}", why, buy, place)
+
+    def _fewer_open(self, place: int, enough: Voted, buy: str) -> Verdict:
+        """More votes meet all demands, but fewer may as well: nobody should pay for them unseen."""
+        states, votes = self.states[place], self.under.voted[place].votes
+        settle = self._run_step() if states["flips"] == "open" else self._label_step(place)
+        return self._made(
+            "open", "10",
+            f"Not known yet whether {_votes(votes)} {'is' if votes == 1 else 'are'} enough; "
+            f"{enough.votes} are", self._reason(place), f"{settle} Or pay: {buy}", place,
+        )  # fmt: skip
+
+    def _where_votes(self) -> str:
+        nodes = self.under.nodes
+        return f" at {nodes[0].node}" if len(nodes) == 1 else ""
+
+    def _how_votes(self, votes: int) -> str:
+        nodes = self.under.nodes
+        if len(nodes) == 1:
+            return f"Set {votes} votes at {nodes[0].node}."
+        return (
+            f"Run the metric {votes} times and take the majority: votes at single nodes were not "
+            "seen."
+        )
+
+    # What is not known yet.
+
+    def _open(self) -> Verdict:
+        agreement = self._voted(0, "agreement")
+        if self.metric.threshold is None and (agreement is None or agreement.value is None):
+            return self._made(
+                "open", "13", "Not known: the metric has no threshold, so nothing passes or fails",
+                "Without pass and fail there is no result that flips, or that people share.",
+                "Give the metric a threshold; that makes no new calls with --store.",
+            )  # fmt: skip
+        for place, states in enumerate(self.states):
+            if "missed" not in states.values() and states["flips"] == "met":
+                return self._label_more(place)
+        for place, states in enumerate(self.states):
+            if states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed":
+                return self._run_more(place)
+        labels = self._label_step(0)
+        runs = self._run_step()
+        return self._made(
+            "open", "13", "Not known yet: labels and runs are too few", self._reason(0),
+            f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
+        )  # fmt: skip
+
+    def _reason(self, place: int) -> str:
+        """What is not met with so many votes: what is missed comes before what is open."""
+        voted = self.under.voted[place]
+        parts: dict[State, list[str]] = {"missed": [], "open": []}
+        for name, state in self.states[place].items():
+            if state in parts:
+                side = "at most" if name == "flips" else "at least"
+                measured = bounded_or_why(getattr(voted, name))
+                parts[state].append(f"{name} {measured}, needed {side} {_line(name, self.needs)}")
+        return " ".join(f"{state.capitalize()}: {'; '.join(lines)}."
+                        for state, lines in parts.items() if lines)  # fmt: skip
+
+    def _label_more(self, place: int) -> Verdict:
+        if not any(self.under.outcomes.labels):
+            return self._made(
+                "open", "11", "Steady, but nobody compared it with people",
+                self._reason(place), self._label_step(place), place,
+            )  # fmt: skip
+        agreement = self.under.voted[place].agreement
+        more = labels_to_decide(agreement.value or 0.0, agreement.items, self.needs.agreement)
+        headline = (
+            "Too close to your line to tell"
+            if more is None
+            else (f"Not known yet: label {more} more cases")
+        )
+        return self._made(
+            "open", "11", headline, self._reason(place), self._label_step(place), place
+        )
+
+    def _label_step(self, place: int) -> str:
+        agreement = self.under.voted[place].agreement
+        if agreement.value is None or not agreement.items:
+            first = max(_LABELS, labels_within(0.8, 0.1))
+            return f"Label {first} cases drawn at random (±10 points)."
+        more = labels_to_decide(agreement.value, agreement.items, self.needs.agreement)
+        if more is None:
+            return (
+                f"Label {labels_within(agreement.value, 0.02):,} cases (±2 points), or move the "
+                f"line of {100 * self.needs.agreement:g} % out of the interval."
+            )
+        spread = max(agreement.value * (1 - agreement.value), 0.02)
+        half = 196 * math.sqrt(spread / (agreement.items + more))
+        return f"Label {more} more cases, drawn at random: then ±{half:.0f} points."
+
+    def _run_more(self, place: int) -> Verdict:
+        step = self._run_step()
+        flips = self.under.voted[place].flips
+        headline = (
+            "Right, but steadiness was not measured" if flips.value is None
+            else "Right, but not known to be steady"
+        )  # fmt: skip
+        return self._made("open", "12", headline, self._reason(place), step, place)
+
+    def _run_step(self) -> str:
+        flips = self._voted(0, "flips")
+        if flips is None or flips.value is None or self.runs < 2:
+            return f"Ask each case {_RUNS - 1} more times: {self._again(_RUNS - 1)}."
+        tell = max((node.votes.runs_to_tell or 0 for node in self.under.nodes if node.votes),
+                   default=0)  # fmt: skip
+        runs = max(tell if tell <= _MOST_RUNS else 0, 2 * self.runs)
+        more = runs - self.runs
+        return f"Ask each case {more} more times, or add as many cases: {self._again(more)}."
+
+    def _voted(self, place: int, name: str) -> Figure | None:
+        return getattr(self.under.voted[place], name) if self.under.voted else None
+
+
+_OTHER_JUDGE = "Try another judge, or another question, on the same cases and labels."
+
+
+def _votes(votes: int) -> str:
+    return "1 vote" if votes == 1 else f"{votes} votes"
+
+
+def _line(demand: str, needs: Needs) -> str:
+    line = getattr(needs, demand)
+    return f"{line:g}" if demand == "kappa" else f"{100 * line:g} %"
+
+
+def budget(under: SettingCard) -> Iterator[tuple[int, int]]:
+    """How many labels there have to be for agreement within so many points: (points, labels)."""
+    agreement = under.voted[0].agreement if under.voted else None
+    share = 0.8 if agreement is None or agreement.value is None else agreement.value
+    for points in (10, 5, 3):
+        yield points, labels_within(share, points / 100)
+
+
+def errors(under: SettingCard) -> Iterator[tuple[int, int, str]]:
+    """The direction of errors of pass or fail: (wrong, of so many, in words)."""
+    table = under.confusion
+    if table is None or not {*table.kinds} <= {"pass", "fail", "no outcome"}:
+        return
+    for label, verdict, words in (("fail", "pass", "bad ones it lets pass"),
+                                  ("pass", "fail", "good ones it stops")):  # fmt: skip
+        if label in table.kinds and verdict in table.kinds:
+            row = table.counts[table.kinds.index(label)]
+            yield row[table.kinds.index(verdict)], sum(row), words

@@ -1,0 +1,207 @@
+"""Are the runs of a case repeats of each other? If not, neither votes nor blame follow from them.
+
+Repeats may change places within a case without changing anything. So the table of runs is compared
+with tables whose rows are shuffled: an exact test, whatever the cases are like. What is looked for:
+answers that were copied from the run before or from the first one (a cache, a memory), results that
+move over the runs (a model that was updated), and one run that stands apart (a broken one).
+
+`numpy` computes it (`pip install dagengine[benchmark]`) and is loaded when used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dagengine.reliability.statistics.comparisons import holm
+from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import Table
+
+__all__ = ["Departure", "departures"]
+
+FALSE_ALARMS = 0.02
+"""How many of 100 benchmarks of repeats are said not to be repeats, all tests together."""
+
+_SHUFFLES = 999
+# Copies that are not shown, but likelier than this by chance, still shorten intervals of flips.
+_SUSPECTED = 0.1
+# Numbers held at once while shuffling.
+_CELLS = 8_000_000
+# Copies make neighbours alike in few cases; below this many that vary, nothing can be seen.
+_LEAST_VARYING = 3
+
+Way = Literal[
+    "copied from the run before",
+    "copied from the first run",
+    "moved",
+    "stands apart",
+    "differs from run to run",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One way in which runs are not repeats.
+
+    `p` is corrected for all ways that were tested. `run` counts from 0: the run that stands apart,
+    or the first one after the results moved. Copies that are only suspected are not `sure`.
+    """
+
+    way: Way
+    p: float
+    run: int | None = None
+    sure: bool = True
+
+
+def departures(
+    table: Table, *, groups: Sequence[Hashable] | None = None, level: float = FALSE_ALARMS
+) -> list[Departure]:
+    """How the runs of a table are not repeats, the clearest first; empty if nothing shows it.
+
+    One row per case, a column per run in the order of asking. Rows that never vary, and rows that
+    lack an answer, tell nothing. False in at most `level` of benchmarks. The numerator of
+    Cochran's Q (1950, https://doi.org/10.2307/2332378) sees all runs together; a single run that
+    stands apart, or a single place where results moved, is seen better by looking at each.
+    """
+    rows, together = _telling(table, range(len(table)) if groups is None else groups)
+    if len(set(together)) < _LEAST_VARYING or len(rows[0]) < 3:
+        return []
+    numpy = needs("numpy")
+    coded = numpy.array([_coded(row) for row in rows])
+    numbers = numpy.array([_numbers(row) for row in rows])
+    tested = _tested(coded, numbers, together, level)
+    apart = next((d.run for d in tested if d.sure and d.way == "stands apart"), None)
+    if apart is None or len(rows[0]) < 4:
+        return _clearest(tested)
+    # A run that stands apart makes its neighbours seem alike: what do the rest say without it?
+    rest = numpy.delete(coded, apart, 1), numpy.delete(numbers, apart, 1)
+    again = _tested(*rest, together, level)
+    still = {"stands apart", *(departure.way for departure in again if departure.sure)}
+    kept = [departure for departure in tested if departure.sure and departure.way in still]
+    return sorted(kept, key=lambda departure: departure.way != "stands apart")
+
+
+def _clearest(tested: list[Departure]) -> list[Departure]:
+    """What is shown and does not follow from another departure; else what is suspected."""
+    sure = [departure for departure in tested if departure.sure]
+    copies = [departure for departure in sure if departure.way.startswith("copied")]
+    if any(departure.way in _SHOCKS for departure in sure):
+        return [departure for departure in sure if departure not in copies]
+    # Copies make later runs like earlier ones, so results seem to move.
+    return copies or sure or tested
+
+
+def _telling(table: Table, groups: Sequence[Hashable]) -> tuple[Table, Sequence[Hashable]]:
+    """The rows that vary, have all their answers and are as long as most, with their groups."""
+    whole = [(row, group) for row, group in zip(table, groups, strict=True)
+             if None not in row and len(set(row)) > 1]  # fmt: skip
+    widths = [len(row) for row, _ in whole]
+    width = max(widths, key=widths.count, default=0)
+    alike = [(row, group) for row, group in whole if len(row) == width]
+    return [row for row, _ in alike], [group for _, group in alike]
+
+
+_SHOCKS = ("stands apart", "differs from run to run")
+
+
+def _tested(
+    coded: Any, numbers: Any, together: Sequence[Hashable], level: float
+) -> list[Departure]:
+    """All tests at once, on tables with shuffled rows."""
+    numpy = needs("numpy")
+    seen = _statistics(coded[None], numbers[None])
+    counts = dict.fromkeys(seen, 0)
+    places = {name: place for place, name in enumerate(dict.fromkeys(together))}
+    group = [places[name] for name in together]
+    random = numpy.random.default_rng(0)
+    step = max(_CELLS // (coded.size * coded.shape[1]), 1)
+    for start in range(0, _SHUFFLES, step):
+        many = min(step, _SHUFFLES - start)
+        # Cases of one group share answers of a run, so their runs change places together.
+        order = random.random((many, len(places), coded.shape[1])).argsort(-1)[:, group]
+        shuffled = (numpy.take_along_axis(numpy.broadcast_to(part, order.shape), order, -1)
+                    for part in (coded, numbers))  # fmt: skip
+        for way, values in _statistics(*shuffled).items():
+            counts[way] += int((values >= seen[way][0] - 1e-9).sum())
+    single = {way: (count + 1) / (_SHUFFLES + 1) for way, count in counts.items()}
+    shown = [
+        Departure(way, p, sure=p <= level, **_details(way, coded, numbers))
+        for way, p in zip(counts, holm([*single.values()]), strict=True)
+        if p <= level or (way == "copied from the run before" and single[way] <= _SUSPECTED)
+    ]
+    return sorted(shown, key=lambda departure: departure.p)
+
+
+def _coded(row: Sequence[Any]) -> list[int]:
+    """Answers as numbers that are only equal or not."""
+    places = {value: place for place, value in enumerate(dict.fromkeys(row))}
+    return [places[value] for value in row]
+
+
+def _numbers(row: Sequence[Any]) -> list[float]:
+    """Results as numbers: where they have none, whether each is the most common one."""
+    if all(isinstance(value, bool | int | float) for value in row):
+        return [float(value) for value in row]
+    most = max(row, key=list(row).count)
+    return [float(value == most) for value in row]
+
+
+def _statistics(coded: Any, numbers: Any) -> dict[Way, Any]:
+    """The statistics of many tables together; the first axis counts tables."""
+    numpy = needs("numpy")
+    return {
+        "copied from the run before": (coded[..., 1:] == coded[..., :-1]).sum((-1, -2)),
+        "copied from the first run": (coded[..., 1:] == coded[..., :1]).sum((-1, -2)),
+        "moved": numpy.abs(_steps(numbers)).max(-1),
+        "stands apart": numpy.maximum(*_apart(coded, numbers)),
+        "differs from run to run": ((numbers - numbers.mean(-1, keepdims=True)).sum(-2) ** 2).sum(
+            -1
+        ),
+    }
+
+
+def _steps(numbers: Any) -> Any:
+    """How far later runs are above earlier ones at each place, in standard errors of a shuffle."""
+    numpy = needs("numpy")
+    runs = numbers.shape[-1]
+    sums = (numbers - numbers.mean(-1, keepdims=True)).sum(-2).cumsum(-1)[..., :-1]
+    before = numpy.arange(1, runs)
+    return sums / numpy.sqrt(before * (runs - before))
+
+
+def _apart(coded: Any, numbers: Any) -> tuple[Any, Any]:
+    """How far the run that differs most is from the others: by its results, by its agreement."""
+    numpy = needs("numpy")
+    runs = numbers.shape[-1]
+    level = numpy.abs((numbers - numbers.mean(-1, keepdims=True)).sum(-2)).max(-1)
+    spread = numpy.sqrt(((numbers - numbers.mean(-1, keepdims=True)) ** 2).sum((-1, -2)) / runs)
+    agreeing = _agreeing(coded)
+    centred = agreeing - agreeing.mean(-1, keepdims=True)
+    # Only a run that agrees less stands apart. Both in units that shuffling leaves alone.
+    own = numpy.sqrt((_agreeing_rows(coded).var(-1)).sum(-1))
+    return level / numpy.maximum(spread, 1e-12), -centred.min(-1) / numpy.maximum(own, 1e-12)
+
+
+def _agreeing_rows(coded: Any) -> Any:
+    """With how many other runs of its case each run agrees."""
+    numpy = needs("numpy")
+    kinds = int(coded.max()) + 1
+    return sum(numpy.where(coded == kind, (coded == kind).sum(-1, keepdims=True) - 1, 0)
+               for kind in range(kinds))  # fmt: skip
+
+
+def _agreeing(coded: Any) -> Any:
+    return _agreeing_rows(coded).sum(-2)
+
+
+def _details(way: Way, coded: Any, numbers: Any) -> dict[str, Any]:
+    numpy = needs("numpy")
+    if way == "moved":
+        return {"run": int(numpy.abs(_steps(numbers)).argmax()) + 1}
+    if way == "stands apart":
+        moved = numpy.abs((numbers - numbers.mean(-1, keepdims=True)).sum(-2))
+        level, agreement = _apart(coded[None], numbers[None])
+        by_level = float(level[0]) >= float(agreement[0])
+        return {"run": int(moved.argmax() if by_level else _agreeing(coded).argmin())}
+    return {}

@@ -1,0 +1,63 @@
+"""What became of the drafts of a synthesis, for a reviewer: `drafts.jsonl` beside the rows."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.data.json_lines import complete_lines
+from dagengine.errors import InputError
+from dagengine.record.run import Run
+from dagengine.regular_files import is_there
+
+DRAFTS = "drafts.jsonl"
+MOST = 5_000
+"""Drafts that a page can show as kept and dropped; the page of more shows their rows alone."""
+
+
+class DraftRecord(BaseModel):
+    """One draft: the golden that it became, or why it did not.
+
+    `case` is the number of its row, `text` the input or the scenario as far as it was written.
+    Without a `cause` it became a golden: then there are its answer, the sentences that this rests
+    on, and its kind. `cause` is the node that rejected it or gave no answer, "near duplicate" or
+    "not needed". `why` is what the judge said, `repeats` the text that a near duplicate repeats.
+    `source` is the place of its passage.
+    """
+
+    case: int
+    text: str
+    source: str
+    kind: str
+    cause: str | None = None
+    why: str | None = None
+    repeats: str | None = None
+    answer: str | None = None
+    sentences: list[str] = []
+
+
+def drafts_of(run: Run) -> list[DraftRecord] | None:
+    """The drafts of a synthesis in the order of their rows; None for any other run, and a long one.
+
+    Raises InputError that names a damaged line.
+    """
+    path = run.folder / DRAFTS
+    if not is_there(path):
+        return None
+    drafts: list[DraftRecord] = []
+    for place, line in complete_lines(path, whole=run.finished):
+        try:
+            drafts.append(DraftRecord.model_validate_json(line))
+        except ValidationError as error:
+            raise InputError(f"{place}: not a draft: {error.errors()[0]['msg']}") from None
+        if len(drafts) > MOST:
+            return None
+    return drafts
+
+
+def kept_of(drafts: list[DraftRecord]) -> str:
+    """One sentence that is the answer."""
+    kept = sum(draft.cause is None for draft in drafts)
+    return (
+        f"{kept:,} golden{'' if kept == 1 else 's'} kept of "
+        f"{len(drafts):,} draft{'' if len(drafts) == 1 else 's'}"
+    )

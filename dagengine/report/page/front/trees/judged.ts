@@ -1,0 +1,141 @@
+// Items with verdicts: claims, pieces, replies. Lists, conversations and walks show the same ones.
+
+import type { CaseMetric, Metric, Step } from "../data/source.ts";
+import { plain } from "../parts/texts.tsx";
+
+/** `fail` and `pass` are no and yes, `open` cannot tell; any other verdict is `plain`. */
+export type Sign = "fail" | "open" | "pass" | "plain";
+export const ITEM_SIGN: Record<Sign, string> = { fail: "✕", open: "?", pass: "✓", plain: "·" };
+
+export interface Item {
+  number: number;
+  text: string | null;
+  verdict: string;
+  reason: string | null;
+  sign: Sign;
+  /** The turn that it is about; null for anything else. */
+  turn: number | null;
+  /** What was known before the turn, where the metric keeps account. */
+  known: string[] | null;
+}
+
+export interface JudgedStep {
+  step: Step;
+  items: Item[];
+  /** The field that the items are of, where they are a field of the case themselves. */
+  field: string | null;
+}
+
+type Fields = Record<string, unknown> | null;
+
+/** What the metrics of the catalogue mean by their verdicts. */
+const MEANS: Record<string, Record<string, string>> = {
+  Faithfulness: { no: "contradicted", idk: "not mentioned", yes: "supported" },
+  "Answer Relevancy": { no: "beside the point", idk: "related", yes: "relevant" },
+  "Contextual Recall": { no: "not in the pieces", yes: "found" },
+  "Contextual Precision": { no: "of no use", yes: "of use" },
+  "Contextual Relevancy": { no: "beside the point", yes: "relevant" },
+  "Knowledge Retention": { no: "forgets", yes: "keeps to it" },
+  "Role Adherence": { no: "out of role", yes: "in role" },
+  "Conversation Relevancy": { no: "beside the point", yes: "relevant" },
+  "Turn Relevancy": { no: "beside the point", yes: "relevant" },
+  "Conversation Completeness": { no: "not met", yes: "met" },
+};
+
+/** A verdict in the words of its metric; as it was given where the metric has no words for it. */
+export function means(metric: Metric, verdict: string): string {
+  return MEANS[metric.name]?.[verdict] ?? verdict;
+}
+
+/** Every step of a result that judged items. */
+export function judgedSteps(metric: Metric, result: CaseMetric, fields: Fields): JudgedStep[] {
+  return result.steps.flatMap((step) => {
+    const found = step.verdict === null ? judgements(step.output) : null;
+    if (!found) return [];
+    const { names, field } = texts(metric, result, step, found.length, fields);
+    const turns = turnsOf(fields);
+    const items = found.map((one, i): Item => ({
+      number: i + 1,
+      text: names?.[i] ?? null,
+      verdict: plain(one.judgement.verdict),
+      reason: one.judgement.reason ?? null,
+      sign: signOf(one.judgement.verdict),
+      turn: turns && turnOf(turns, one.place, names?.[i] ?? null, i, found.length),
+      known: one.known,
+    }));
+    return [{ step, items, field }];
+  });
+}
+
+/** The step whose items say most: the one with most that failed, else the last. */
+export function mainStep(steps: JudgedStep[]): JudgedStep | null {
+  const failed = ({ items }: JudgedStep) => items.filter(({ sign }) => sign === "fail").length;
+  return steps.reduce<JudgedStep | null>((best, one) => (!best || failed(one) >= failed(best) ? one : best), null);
+}
+
+interface Judgement {
+  verdict: unknown;
+  reason?: string | null;
+}
+
+/** Judgements in an output, in a list or each beside the place of its reply; null for any other. */
+function judgements(output: unknown): { judgement: Judgement; place: number | null; known: string[] | null }[] | null {
+  if (!Array.isArray(output) || !output.length) return null;
+  const found = output.map((item: { judgement?: Judgement; verdict?: unknown; place?: number; known?: string[] } | null) => {
+    const judgement = item && typeof item === "object" ? (item.judgement ?? ("verdict" in item ? (item as Judgement) : null)) : null;
+    return judgement && { judgement, place: item!.place ?? null, known: item!.known ?? null };
+  });
+  return found.every((one) => one !== null) ? found : null;
+}
+
+function signOf(verdict: unknown): Sign {
+  const word = plain(verdict).toLowerCase();
+  return word === "no" || word === "false" ? "fail" : word === "yes" || word === "true" ? "pass" : word === "idk" ? "open" : "plain";
+}
+
+/** What the items say: the list of as many that a step before handed on, or a field of the case. */
+function texts(metric: Metric, result: CaseMetric, step: Step, count: number, fields: Fields): { names: string[] | null; field: string | null } {
+  const { inputs, reads }: { inputs: string[]; reads: string[] } = step.node === null ? { inputs: [], reads: [] } : metric.nodes[step.node]!;
+  const list = result.steps.find((one) => inputs.includes(one.name) && listOf(one.output)?.length === count);
+  if (list) return { names: listOf(list.output)!.map(itemText), field: null };
+  const field = reads.find((name) => name !== "turns" && Array.isArray(fields?.[name]) && (fields[name] as unknown[]).length === count) ?? null;
+  return { names: field === null ? null : (fields![field] as unknown[]).map(itemText), field };
+}
+
+/** A list that a step handed on, as it is or as its only part. */
+export function listOf(output: unknown): unknown[] | null {
+  if (Array.isArray(output)) return output;
+  const parts = output && typeof output === "object" ? Object.values(output) : [];
+  return parts.length === 1 && Array.isArray(parts[0]) ? parts[0] : null;
+}
+
+export function itemText(item: unknown): string {
+  const text = item && typeof item === "object" ? (item as { text?: unknown }).text : null;
+  return typeof text === "string" ? text : plain(item);
+}
+
+export interface Turn {
+  role: string;
+  content: string;
+}
+
+/** The turns of a conversation; null for any other case. */
+export function turnsOf(fields: Fields): Turn[] | null {
+  const turns = fields?.turns;
+  return Array.isArray(turns) && turns.length && turns.every((turn) => turn && typeof turn.role === "string") ? (turns as Turn[]) : null;
+}
+
+/** The turn that an item is about: by its place, by its name (`assistant turn 2`), or as one of all replies. */
+function turnOf(turns: Turn[], place: number | null, name: string | null, at: number, of: number): number | null {
+  if (place !== null) return place;
+  const [, role, count] = /^(\w+) turn (\d+)$/.exec(name ?? "") ?? [];
+  if (role) return nth(turns, role, Number(count));
+  const replies = turns.filter((turn) => turn.role === "assistant").length;
+  return name === null && replies === of ? nth(turns, "assistant", at + 1) : null;
+}
+
+function nth(turns: Turn[], role: string, count: number): number | null {
+  let left = count;
+  const place = turns.findIndex((turn) => turn.role === role && --left === 0);
+  return place < 0 ? null : place;
+}

@@ -1,0 +1,138 @@
+"""A picture as DOT: what Graphviz lays out, and draws by itself as PNG and PDF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+import graphviz
+
+from dagengine.report.pictures.looks import ANSWER, FONT, LIGHT, NAME, SMALL, TITLE, Words, clean
+from dagengine.report.pictures.model import Arrow, Model, Part
+
+_INCH = 72
+_COLOURS = {tone: LIGHT[tone or "ink"] for tone in ("", "soft", "fail", "none", "mark")}
+# What comes closest to the shapes of the SVG among those of Graphviz.
+_SHAPES = {
+    "judgement": {"shape": "box", "style": "filled,diagonals", "fillcolor": LIGHT["judgement"]},
+    "rating": {"shape": "box", "style": "filled,diagonals", "fillcolor": LIGHT["judgement"]},
+    "items": {"shape": "box3d", "style": "filled", "fillcolor": LIGHT["judgement"]},
+    "task": {"shape": "note", "style": "filled", "fillcolor": LIGHT["task"]},
+    "code": {
+        "shape": "component",
+        "style": "filled",
+        "fillcolor": LIGHT["code"],
+        "margin": "0.25,0.06",
+    },
+    "metric": {
+        "shape": "box",
+        "style": "filled",
+        "peripheries": "2",
+        "fillcolor": LIGHT["metric"],
+    },
+    "folded": {"shape": "box", "style": "dashed,rounded"},
+    "end": {"shape": "box", "style": "rounded,filled", "fillcolor": LIGHT["ground"]},
+}
+
+
+def dot_text(model: Model) -> str:
+    """The picture as a graph with its words, sizes and colours."""
+    font = {"fontname": FONT, "fontsize": str(ANSWER), "fontcolor": LIGHT["ink"]}
+    graph = graphviz.Digraph(
+        name="metric",
+        graph_attr={
+            **font,
+            "label": _html([_bold(model.name, TITLE), *_lines([model.facts])]),
+            "labelloc": "t",
+            "ordering": "out",
+            "nodesep": "0.19",
+            "ranksep": "0.26",
+            "bgcolor": LIGHT["ground"],
+            "pad": "0.25",
+        },
+        node_attr={**font, "color": LIGHT["edge"], "margin": "0.18,0.06"},
+        edge_attr={**font, "color": LIGHT["edge"], "arrowsize": "0.7"},
+    )
+    _draw_frame(graph, model, None)
+    for number, arrow in enumerate(model.arrows):
+        graph.edge(arrow.source, arrow.target, id=f"e{number}", **_arrow(arrow))
+    return str(graph.source)
+
+
+def _draw_frame(graph: Any, model: Model, frame: str | None) -> None:
+    for part in model.inside(frame):
+        graph.node(part.key, **_part(part))
+    for inner in model.frames_in(frame):
+        with graph.subgraph(name=f"cluster_{inner.key}") as cluster:
+            title = [f"{_bold(inner.name, NAME)}  {_line(inner.words)}"]
+            cluster.attr(label=_html(title), labeljust="l", labelloc="b", margin="14")
+            cluster.attr(style="rounded,filled")
+            cluster.attr(color=LIGHT["edge"], fillcolor=LIGHT["frame"])
+            _draw_frame(cluster, model, inner.key)
+
+
+def _part(part: Part) -> dict[str, str]:
+    look = dict(_SHAPES[part.shape])
+    if part.shape == "end":
+        look["height"], look["width"] = f"{28 / _INCH:.3f}", f"{64 / _INCH:.3f}"
+        colour = "fail" if part.state == "failed" else "ink"
+        (name,) = part.name
+        tens = f'<font color="{LIGHT[colour]}">{_bold(name, ANSWER)}</font>'
+        look["label"] = _html([tens + "".join(map(_line, part.lines))])
+        if part.state == "failed":
+            look |= {"fillcolor": LIGHT["fail-ground"], "color": LIGHT["fail"]}
+    else:
+        look["height"] = f"{part.height() / _INCH:.3f}"
+        look["width"] = f"{104 / _INCH:.3f}"
+        note: list[Words] = [((line, ""),) for line in part.note]
+        names = [_bold(line, NAME) for line in part.name]
+        look["label"] = _html([*names, *_lines([*part.lines, *note])])
+    if part.reached is False:
+        look |= {"fillcolor": LIGHT["ground"], "style": "dashed"}
+    elif part.reached and part.bar is None:
+        look |= {"color": LIGHT["mark"], "penwidth": "2.2"}
+    return look
+
+
+def _arrow(arrow: Arrow) -> dict[str, str]:
+    # An answer enters at the middle: the corners of the shapes are cut.
+    look = {"style": "dashed", "arrowhead": "open"} if arrow.data else {"headport": "n"}
+    if arrow.answer:
+        words = [*(_bold(line, ANSWER) for line in arrow.answer), *_lines(arrow.words)]
+        cell = "<br/>".join(words)
+        # Room around the words keeps them beside the edge and not on it.
+        table = '<table border="0" cellborder="0" cellpadding="4">'
+        look["label"] = f"<{table}<tr><td>{cell}</td></tr></table>>"
+    if arrow.share == 0 or arrow.taken is False:
+        look |= {"style": "dotted"}
+    elif arrow.share is not None and not arrow.data:
+        colour = "fail" if 2 * arrow.failed > arrow.share else "bar"
+        look |= {"penwidth": f"{1.5 + 4 * arrow.share:.2f}", "color": LIGHT[colour]}
+    elif arrow.taken:
+        look |= {"penwidth": "3", "color": LIGHT["mark"]}
+    return look
+
+
+def _lines(lines: Iterable[Words]) -> list[str]:
+    return [_line(words) for words in lines]
+
+
+def _line(words: Words, size: int = SMALL) -> str:
+    return "".join(
+        f'<font point-size="{size}" color="{_COLOURS[tone]}">{_escaped(text)}</font>'
+        for text, tone in words
+    )
+
+
+def _bold(text: str, size: int) -> str:
+    return f'<font point-size="{size}"><b>{_escaped(text)}</b></font>'
+
+
+def _html(lines: Iterable[str]) -> str:
+    return f"<{'<br/>'.join(lines)}>"
+
+
+def _escaped(text: str) -> str:
+    # Graphviz reads \\N and the like in HTML-like labels, too; a label may not be empty.
+    return escape(clean(text)).replace("\\", "\\\\") or " "

@@ -1,0 +1,242 @@
+"""Which part of a large graph is drawn, so that it can be read at its full size.
+
+A picture is made to fit by folding, never by shrinking. What is not drawn stands as groups: the
+nodes behind one answer. Groups are unfolded as long as the picture fits, first those that most
+failures came by, then most cases; without a run, first the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+import networkx as nx
+
+from dagengine.report.pictures.graphs import MetricGraph
+
+LARGE = 24
+"""A graph of at most so many nodes is drawn whole, if it is not too wide."""
+WIDE, HIGH = 1212, 620
+"""Pixels that a folded picture takes, as far as they can be told before it is laid out."""
+
+_GAP, _LEVEL = 14, 92  # pixels between neighbours, and from one level to the next
+_END, _GROUP = 84, 130  # widths
+_LOOSE = 1.07  # by how much a contour is wider than what Graphviz makes of it, at least
+_FRAME = (32, 44)  # what the frame of a metric adds to the width and height of its nodes
+
+Size = Callable[[int], tuple[float, float]]
+"""Width and height of a node in pixels."""
+Weight = Callable[[int], tuple[int, ...]]
+"""What makes a node worth drawing, the greater the more."""
+
+
+class Folds:
+    """What is drawn of a graph: `drawn` nodes, metrics that are `opened`, and `groups`.
+
+    A group has the nodes that are not drawn behind its first one, by which it is called. Groups
+    that share nodes each have them. Nodes inside a metric are drawn where it is opened.
+    """
+
+    def __init__(self, graph: MetricGraph) -> None:
+        self.graph = graph
+        self.drawn: set[int] = set()
+        self.opened: set[int] = set()
+        self.groups: dict[int, set[int]] = {}
+        self._leads, self._links = _relations(graph)
+        self._top = [number for number, node in enumerate(graph.nodes) if node.inside is None]
+
+    @classmethod
+    def none(cls, graph: MetricGraph) -> Folds:
+        """The whole graph."""
+        folds = cls(graph)
+        folds.drawn = set(folds._top)
+        folds.opened = graph.owners()
+        return folds
+
+    @classmethod
+    def to_fit(cls, graph: MetricGraph, size: Size, weight: Weight) -> Folds:
+        """As much of the graph as fits, unfolded from its roots on."""
+        whole = cls.none(graph)
+        high = math.inf if nodes_of(graph) <= LARGE else HIGH
+        if whole.fits(size, high):
+            return whole
+        folds = cls(graph)
+        folds._draw(number for number in folds._top if not folds._links.pred[number])
+        refused: set[tuple[str, int]] = set()
+        while (step := folds._next(size, weight, high, refused)) is not None:
+            folds = step
+        folds._group()
+        return folds
+
+    @classmethod
+    def reached(cls, graph: MetricGraph, size: Size, reached: Collection[int]) -> Folds:
+        """What a case came by; all of a small graph, if it is not too wide."""
+        whole = cls.none(graph)
+        if nodes_of(graph) <= LARGE and whole.fits(size, math.inf):
+            return whole
+        folds = cls(graph)
+        roots = [number for number in folds._top if not folds._links.pred[number]]
+        folds._draw([*roots, *(number for number in folds._top if number in reached)])
+        folds.opened = {number for number in graph.owners() if number in reached}
+        folds._group()
+        return folds
+
+    def shows(self, number: int) -> bool:
+        """Whether a node is drawn: itself, or in the frame of its metric."""
+        owner = self.graph.nodes[number].inside
+        return number in self.drawn if owner is None else owner in self.opened and self.shows(owner)
+
+    def size_of(self, group: Iterable[int]) -> int:
+        """The number of nodes in a group, with those inside its metrics."""
+        return sum(nodes_of(self.graph, number) for number in group)
+
+    def fits(self, size: Size, high: float) -> bool:
+        """Whether the drawing is probably no larger than a screen is wide and as high as that."""
+        contour = self._contour(None, size)
+        wide = max((right for _, right in contour), default=0) - min(
+            (left for left, _ in contour), default=0
+        )
+        return wide <= WIDE * _LOOSE and len(contour) * _LEVEL <= high
+
+    def leads_to(self, number: int) -> Iterator[int]:
+        """The nodes that come next after one, each once."""
+        return iter(self._leads[number])
+
+    def _draw(self, nodes: Iterable[int]) -> None:
+        """Draw nodes, and what they read unless an answer leads there."""
+        waiting = list(nodes)
+        while waiting:
+            number = waiting.pop()
+            if number not in self.drawn:
+                self.drawn.add(number)
+                waiting += (
+                    source
+                    for source in self._links.pred[number]
+                    if not self._links.edges[source, number]["answer"]
+                    and not any(edge["answer"] for edge in self._links.pred[source].values())
+                )
+
+    def _heads(self) -> list[int]:
+        """The first nodes of groups: not drawn, and next after one that is."""
+        after = (head for number in sorted(self.drawn) for head in self._leads[number])
+        return [head for head in dict.fromkeys(after) if head not in self.drawn]
+
+    def _next(
+        self, size: Size, weight: Weight, high: float, refused: set[tuple[str, int]]
+    ) -> Folds | None:
+        """The same with one group or metric more that fits; None if there is none."""
+        shut = [number for number in self.graph.owners() - self.opened if self.shows(number)]
+        steps = [("group", head) for head in self._heads()] + [("metric", at) for at in shut]
+        for kind, number in sorted(steps, key=lambda step: (*(-w for w in weight(step[1])), step)):
+            # What did not fit before fits no better now.
+            if (kind, number) in refused:
+                continue
+            step = Folds(self.graph)
+            step.drawn, step.opened = set(self.drawn), set(self.opened)
+            if kind == "group":
+                step._draw([number])
+            else:
+                step.opened.add(number)
+            if step.fits(size, high):
+                return step
+            refused.add((kind, number))
+        return None
+
+    def _group(self) -> None:
+        """Put every node that is not drawn into the groups that it belongs to."""
+        hidden = self._links.subgraph(number for number in self._top if number not in self.drawn)
+        self.groups = {head: {head, *nx.descendants(hidden, head)} for head in self._heads()}
+        for number in reversed(list(nx.topological_sort(hidden))):
+            homes = [group for group in self.groups.values() if number in group]
+            if not homes:  # it is there for its readers only
+                homes = [group for group in self.groups.values() if group & {*hidden[number]}]
+                for group in homes:
+                    group.add(number)
+            if not homes:
+                self.drawn.add(number)
+
+    def _contour(self, scope: int | None, size: Size) -> list[tuple[float, float]]:
+        """About how far a drawing reaches to both sides, level by level.
+
+        Graphviz lays out the final picture; to ask it for each one that is tried would take
+        seconds. Each node stands in the middle over what comes next after it, and subtrees are as
+        close as their widest levels allow. A node with several parents is placed under the first.
+        """
+        shown = [
+            number
+            for number, node in enumerate(self.graph.nodes)
+            if node.inside == scope and self.shows(number)
+        ]
+        seen = {number for number in shown if not self._links.pred[number]}
+        waiting, order, under = list(seen), list[int](), dict[int, list[int]]()
+        while waiting:
+            number = waiting.pop()
+            order.append(number)
+            after = [near for near in self._leads[number] if near not in seen]
+            under[number] = after
+            seen |= {*after}
+            waiting += (near for near in after if self.shows(near))
+        contours: dict[int, list[tuple[float, float]]] = {}
+        for number in reversed(order):
+            rows = [
+                contours[near] if near in contours else [(-_GROUP / 2, _GROUP / 2)]
+                for near in under[number]
+            ]
+            rows += [[(-_END / 2, _END / 2)]] * self.graph.scores(number)
+            contours[number] = self._own(number, size) + _side_by_side(rows)
+        roots = [contours[number] for number in shown if not self._links.pred[number]]
+        return _side_by_side(roots)
+
+    def _own(self, number: int, size: Size) -> list[tuple[float, float]]:
+        """The levels that one node takes, without what comes after it."""
+        if number not in self.opened:
+            wide, high = size(number)
+            return [(-wide / 2, wide / 2)] * max(1, round(high / _LEVEL))
+        inner = self._contour(number, size)
+        wide = max(right for _, right in inner) - min(left for left, _ in inner) + _FRAME[0]
+        return [(-wide / 2, wide / 2)] * math.ceil(len(inner) + _FRAME[1] / _LEVEL)
+
+
+def nodes_of(graph: MetricGraph, number: int | None = None) -> int:
+    """The number of nodes of a graph, or of one node: those of a metric are the ones inside."""
+    inside = [at for at, node in enumerate(graph.nodes) if node.inside == number]
+    if number is None:
+        return len(graph.nodes) - len(graph.owners())
+    return sum(nodes_of(graph, at) for at in inside) or 1
+
+
+def _relations(graph: MetricGraph) -> tuple[nx.DiGraph[Any], nx.DiGraph[Any]]:
+    """What comes next after what, and that with everything that is read; in one metric each.
+
+    A node that answers lead to comes next after these, not after all that it reads.
+    """
+    gated = {target for answer in graph.answers for target in answer.targets}
+    leads: nx.DiGraph[Any] = nx.DiGraph()
+    leads.add_nodes_from(range(len(graph.nodes)))
+    links = leads.copy()
+    for answer in graph.answers:
+        for target in answer.targets:
+            leads.add_edge(answer.node, target)
+            links.add_edge(answer.node, target, answer=True)
+    for feed in graph.feeds:
+        if feed.runs or feed.target not in gated:
+            leads.add_edge(feed.source, feed.target)
+        if not links.has_edge(feed.source, feed.target):
+            links.add_edge(feed.source, feed.target, answer=False)
+    return leads, links
+
+
+def _side_by_side(parts: list[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+    """Contours as close to each other as they may stand, around the middle of their first level."""
+    joined: list[tuple[float, float]] = []
+    for part in parts:
+        near = [right - left for (_, right), (left, _) in zip(joined, part, strict=False)]
+        shift = max(near) + _GAP if near else 0.0
+        moved = [(left + shift, right + shift) for left, right in part]
+        both = [(left, right) for (left, _), (_, right) in zip(joined, moved, strict=False)]
+        joined = both + joined[len(both) :] + moved[len(both) :]
+    if not joined:
+        return []
+    middle = (joined[0][0] + joined[0][1]) / 2
+    return [(left - middle, right - middle) for left, right in joined]

@@ -1,0 +1,212 @@
+"""A metric's graph by number: nodes, answers and feeds, as pictures and the page have it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node; one of a nested metric stands `inside` the node of that metric.
+
+    One that `asks` needs a judge; one that `grades` gives a score itself, a rating on its `scale`.
+    """
+
+    name: str
+    kind: str
+    question: str | None = None
+    reads: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    hash: str | None = None
+    panel: str | None = None
+    inside: int | None = None
+    asks: bool = False
+    grades: bool = False
+    scale: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the page gets; of the panel the number of votes."""
+        shown = asdict(self)
+        for only_drawn in ("asks", "grades", "scale"):
+            del shown[only_drawn]
+        panel = shown.pop("panel") or ""
+        votes = re.search(r"\d+", panel)
+        return {**shown, "votes": int(votes[0]) if votes else 1}
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer of a node: where it leads, or its score (0 to 1)."""
+
+    node: int
+    verdict: str
+    targets: list[int] = field(default_factory=list)
+    score: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form; scores of verdicts are whole numbers from 0 to 10."""
+        score = None if self.score is None else round(self.score * 10, 6)
+        to = self.targets[0] if self.targets else None
+        return {"node": self.node, "verdict": self.verdict, "to": to, "score": score}
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """An edge without an answer; one that `runs` makes its target run."""
+
+    source: int
+    target: int
+    runs: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {"from": self.source, "to": self.target, "runs": self.runs}
+
+
+@dataclass(slots=True)
+class MetricGraph:
+    """One metric, nested ones included; answers that no edge foretells are added as they come."""
+
+    metric: MetricRecord
+    nodes: list[Node] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    feeds: list[Feed] = field(default_factory=list)
+    _node: dict[str, int] = field(default_factory=dict)
+    _answer: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, metric: MetricRecord) -> MetricGraph:
+        """The graph of a metric as it was recorded."""
+        graph = cls(metric)
+        graph._add(metric, inside=None)
+        return graph
+
+    def node(self, name: str) -> int | None:
+        """The number of a node; None for a name that the graph does not have."""
+        return self._node.get(name)
+
+    def around(self, node: int) -> list[int]:
+        """A node, and those that stand for the metrics that it is in."""
+        chain = [node]
+        while (owner := self.nodes[chain[-1]].inside) is not None:
+            chain.append(owner)
+        return chain
+
+    def owners(self) -> set[int]:
+        """The nodes that stand for metrics with nodes of their own."""
+        return {node.inside for node in self.nodes if node.inside is not None}
+
+    def scores(self, node: int) -> int:
+        """How many answers of a node are scores."""
+        return sum(answer.node == node and answer.score is not None for answer in self.answers)
+
+    def asked_by(self, node: int) -> int:
+        """The node whose output a node counts; the node itself if it reads none."""
+        inputs = [self.node(name) for name in self.nodes[node].inputs]
+        return next((number for number in inputs if number is not None), node)
+
+    def answer(self, node: int, verdict: Any) -> int:
+        """The number of an answer; a new one when the graph has none such."""
+        key = (node, words(verdict))
+        if key not in self._answer:
+            self._answer[key] = len(self.answers)
+            self.answers.append(Answer(node, key[1]))
+        return self._answer[key]
+
+    def _add(self, metric: MetricRecord, inside: int | None) -> None:
+        for record in metric.nodes:
+            self._add_node(record, inside)
+        for edge in metric.edges:
+            self._add_edge(edge)
+
+    def _add_node(self, record: NodeRecord, inside: int | None) -> None:
+        shown, nested = record, record.metric
+        if nested is not None and len(nested.nodes) == 1 and not nested.nodes[0].metric:
+            shown, nested = nested.nodes[0], None  # one node is in the place of its metric
+        number = self._node[record.name] = len(self.nodes)
+        self.nodes.append(
+            Node(
+                name=record.name,
+                kind=shown.kind,
+                question=None if shown.question == "<lambda>" else shown.question,
+                reads=shown.reads,
+                inputs=shown.inputs,
+                hash=shown.hash,
+                panel=shown.panel,
+                inside=inside,
+                asks=bool(shown.judges),
+                grades=record.grades,
+                scale=tuple(shown.scale or ()),
+            )
+        )
+        if nested is not None:
+            self._add(nested, inside=number)
+
+    def _add_edge(self, edge: EdgeRecord) -> None:
+        source = self._node[edge.source]
+        target = None if edge.target is None else self._node[edge.target]
+        if edge.verdict is None:
+            if target is not None and target != source:
+                self.feeds.append(Feed(source, target, edge.starts))
+            return
+        answer = self.answers[self.answer(source, edge.verdict)]
+        if target is not None:
+            answer.targets.append(target)
+        answer.score = edge.score if edge.score is not None else answer.score
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the page gets, without the drawings."""
+        return {
+            "name": self.metric.name,
+            "threshold": self.metric.threshold,
+            "strict": self.metric.strict,
+            "hash": self.metric.hash,
+            "nodes": [node.as_dict() for node in self.nodes],
+            "answers": [answer.as_dict() for answer in self.answers],
+            "feeds": [feed.as_dict() for feed in self.feeds],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """How an arena ended: its winner (or `tie`), and every order with who won it."""
+
+    winner: str
+    votes: tuple[tuple[list[str], str], ...]
+    reason: str
+
+    TIE: ClassVar[str] = "tie"
+
+    @classmethod
+    def of(cls, output: Any) -> Contest | None:
+        """The contest in the output of a step; None for any other output."""
+        ballots = output.get("ballots") if isinstance(output, dict) else None
+        if not isinstance(ballots, list) or not all(map(_is_ballot, ballots)) or not ballots:
+            return None
+        winner = output.get("winner") or cls.TIE
+        votes = tuple((ballot["order"], ballot.get("winner") or cls.TIE) for ballot in ballots)
+        won = [vote == winner for _, vote in votes]
+        first = ballots[won.index(True) if True in won else 0]
+        return cls(winner, votes, first["reason"])
+
+
+def _is_ballot(value: Any) -> bool:
+    return isinstance(value, dict) and {"order", "reason"} <= value.keys()  # a tie has no winner
+
+
+def words(verdict: Any) -> str:
+    """A verdict as the page, and the command line, write it."""
+    return verdict if isinstance(verdict, str) else str(verdict)
+
+
+def item_verdicts(output: Any) -> Iterator[Any]:
+    """The verdicts in the output of a node that judges the items of a list."""
+    if isinstance(output, list):
+        for item in output:
+            if isinstance(item, dict) and isinstance(item.get("verdict"), str | bool):
+                yield item["verdict"]

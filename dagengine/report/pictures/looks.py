@@ -1,0 +1,83 @@
+"""How parts of a picture look: colours in both lights, and texts cut to what a reader takes in.
+
+The light colours are those of every form; an SVG has the dark ones, too.
+"""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import Literal
+
+Tone = Literal["", "soft", "fail", "none", "mark"]
+"""What a piece of text says by its colour: nothing, less, failed, no score, or the path taken."""
+Words = tuple[tuple[str, Tone], ...]
+"""One line, in pieces of one tone each."""
+
+LIGHT = {
+    "ground": "#ffffff",
+    "ink": "#1f2933",
+    "soft": "#52606d",
+    "edge": "#8795a1",
+    "line": "#d9e0e6",
+    "flow": "#b8c4cf",
+    "bar": "#9fb3c4",
+    "mark": "#0b5394",
+    "fail": "#b3261e",
+    "fail-ground": "#fbeae7",
+    "none": "#6b3fa0",
+    "judgement": "#fdf8e4",
+    "task": "#eef3f6",
+    "code": "#f3effb",
+    "metric": "#eaf4fa",
+    "frame": "#f8fafb",
+}
+DARK = {
+    "ground": "#11161c",
+    "ink": "#e4e9ee",
+    "soft": "#a3b1be",
+    "edge": "#7b8a98",
+    "line": "#2d3843",
+    "flow": "#465563",
+    "bar": "#5d7285",
+    "mark": "#84bcf2",
+    "fail": "#ff9484",
+    "fail-ground": "#41221f",
+    "none": "#c9aef8",
+    "judgement": "#2a2716",
+    "task": "#1b2630",
+    "code": "#251f35",
+    "metric": "#16293a",
+    "frame": "#151c23",
+}
+FONT = "Helvetica,Arial,sans-serif"
+NAME, SMALL, ANSWER, TITLE = 13, 11, 12, 16  # pixels
+
+_LONGEST = 600  # characters of a text
+
+
+def clean(text: str) -> str:
+    """Text without control characters, which have no place in XML, and no longer than one reads.
+
+    Graphviz takes no label of more than 16,384 characters.
+    """
+    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return "".join(char if char.isprintable() else " " for char in cut)
+
+
+def lines_of(text: str, width: int, most: int) -> list[str]:
+    """A text in at most so many lines of at most so many characters."""
+    return wrap(clean(text), width, max_lines=most, placeholder=" …") or [""]
+
+
+def plain(words: Words) -> str:
+    """A line without its tones."""
+    return "".join(text for text, _ in words)
+
+
+def text_width(text: str, size: int, bold: bool = False) -> float:
+    """About how many pixels a line takes, where nothing measures it; rather more than less.
+
+    Letters of Chinese, Japanese and Korean are as wide as high.
+    """
+    narrow = sum(char < "\u1100" for char in text)
+    return size * (narrow * (0.58 if bold else 0.51) + (len(text) - narrow))

@@ -1,0 +1,126 @@
+"""A picture as Mermaid text, which code hosts draw in pull requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from dagengine.report.pictures.looks import clean, lines_of, plain
+from dagengine.report.pictures.model import Arrow, Model, Part, Shape
+
+_WIDTH, _LINES = 40, 24  # characters of a line, lines of a text
+_SHAPES: dict[Shape, tuple[str, str]] = {
+    "judgement": ("{{", "}}"),
+    "rating": ("[/", "\\]"),
+    "items": ("[[", "]]"),
+    "task": ("[/", "/]"),
+    "code": ("[", "]"),
+    "metric": ("[(", ")]"),
+    "folded": ("(", ")"),
+    "end": ("([", "])"),
+}
+# Strokes only: these colours can be seen in both lights of a page.
+_CLASSES = {
+    "bad": "stroke:#b3261e,stroke-width:2px",
+    "taken": "stroke:#3f83c4,stroke-width:3px",
+    "quiet": "stroke-dasharray:3 3",
+}
+
+
+def mermaid_text(model: Model) -> str:
+    """The picture as a Mermaid flowchart with its title."""
+    title = " ".join(clean(f"{model.name} ({plain(model.facts)})").split())
+    lines = ["---", f"title: {json.dumps(title, ensure_ascii=False)}", "---", "flowchart TD"]
+    lines += _frame(model, None, "  ")
+    for arrow in model.arrows:
+        lines.append(f"  {arrow.source} {_line(arrow)} {arrow.target}")
+    keys: dict[str, list[str]] = {}
+    for part in model.parts:
+        if (kind := _class(part)) is not None:
+            keys.setdefault(kind, []).append(part.key)
+    lines += [f"  classDef {kind} {_CLASSES[kind]}" for kind in keys]
+    lines += [f"  class {','.join(parts)} {kind}" for kind, parts in keys.items()]
+    legend = "<br/>".join(_legend(model))
+    if legend:
+        lines += [f'  legend["{legend}"]', "  style legend fill:none,stroke:none"]
+    return "\n".join(lines) + "\n"
+
+
+def questions_text(model: Model) -> str:
+    """The questions of a picture as a numbered Markdown list; empty if its nodes have none."""
+    lines = [
+        f"{number}. **{_marked(name)}**: {_marked(question)}"
+        for number, (name, question) in enumerate(model.questions, 1)
+        if name != question
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
+    for part in model.inside(frame):
+        before, after = _SHAPES[part.shape]
+        yield f'{indent}{part.key}{before}"{_label(part)}"{after}'
+    for inner in model.frames_in(frame):
+        yield f'{indent}subgraph {inner.key}["{_quoted(f"{inner.name} · {plain(inner.words)}")}"]'
+        yield from _frame(model, inner.key, f"{indent}  ")
+        yield f"{indent}end"
+
+
+def _label(part: Part) -> str:
+    if part.shape == "end":
+        return _quoted(" ".join(part.name) + "".join(map(plain, part.lines)))
+    lines = [" ".join(part.name), *map(plain, part.lines), " ".join(part.note)]
+    return "<br/>".join(_quoted(line) for line in lines if line)
+
+
+def _line(arrow: Arrow) -> str:
+    lines = [" ".join(arrow.answer), *map(plain, arrow.words)]
+    words = " · ".join(_quoted(line) for line in lines if line)
+    if arrow.taken and arrow.share is None:
+        return f'== "{words}" ==>' if words else "-.->" if arrow.data else "==>"
+    if arrow.data or arrow.taken is False:
+        return f'-. "{words}" .->' if words else "-.->"
+    return f'-- "{words}" -->' if words else "-->"
+
+
+def _class(part: Part) -> str | None:
+    if part.reached is False:
+        return "quiet"
+    if part.shape == "end" and part.state == "failed":
+        return "bad"
+    if part.reached and part.bar is None:
+        return "taken"
+    return "quiet" if part.shape == "folded" else None
+
+
+def _legend(model: Model) -> Iterator[str]:
+    """What lines mean, where there are several kinds."""
+    if model.kind == "path":
+        yield "thick arrow: the path of this case, dotted arrow: not taken"
+        if model.has_odds:
+            yield "%: probability of an answer"
+    elif model.kind == "counts":
+        yield "✕ failed in the end, dotted arrow: never taken, or passes data only"
+    elif model.hands_on_data():
+        yield "solid arrow: makes it run, dotted arrow: passes data only"
+
+
+def _quoted(text: str) -> str:
+    """Text inside a quoted Mermaid label: entities for what would end or mark it up."""
+    short = "\n".join(lines_of(" ".join(clean(text).split()), _WIDTH, _LINES))
+    for char, entity in (
+        ("#", "#35;"),
+        ("&", "#amp;"),
+        ('"', "#quot;"),
+        ("<", "#lt;"),
+        (">", "#gt;"),
+        ("`", "#96;"),
+    ):
+        short = short.replace(char, entity)
+    return short.replace("\n", "<br/>")
+
+
+def _marked(text: str) -> str:
+    """Text of one line that Markdown shows as it is."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|!" else char for char in line)

@@ -1,0 +1,451 @@
+"""One picture of a metric, before it has a form: parts, arrows and frames with their words.
+
+DOT, SVG and Mermaid are written from it, each part by part. It is made from the metric's graph (as
+the record has it), from what a view marks there, and from which part is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from dagengine.report.pictures.folding import Folds, nodes_of
+from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
+from dagengine.report.pictures.looks import NAME, SMALL, Words, lines_of, plain, text_width
+from dagengine.report.pictures.views import (
+    Mark,
+    Traffic,
+    View,
+    cases_words,
+    threshold_words,
+)
+from dagengine.results.verdict import SIGNS, State, passes, state_of
+
+Shape = Literal["judgement", "rating", "items", "task", "code", "metric", "folded", "end"]
+"""What a part is: each has a shape of its own, and says it in words, too."""
+
+SHAPES: dict[Shape, str] = {
+    "judgement": "judgement",
+    "rating": "rating",
+    "items": "verdict per item",
+    "task": "task",
+    "code": "code",
+    "metric": "metric",
+    "folded": "folded",
+}
+"""What a legend says of shapes."""
+
+_KINDS = {"binary judgement": "judgement", "verdict list": "verdict per item", "map": "per item"}
+_NAME_WIDTH, _NOTE_WIDTH = 26, 34  # characters of a line
+_NAME_LINES, _NOTE_LINES, _QUESTION_LINES = 5, 6, 24
+_ANSWER_WIDTH = 24
+_ROOM = 26  # pixels beside the text of a node
+_LEAST = (104, 44)  # pixels of a node
+_LINE, _NAME_LINE, _BAR = 14, 16, 12  # their heights
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A node, a group of nodes that are not drawn, or the score at the end of a path.
+
+    `reached` is None where the view does not say. `bar` has the cases that came by. `state` is
+    that of an end; `most` marks the one with most failures. `hint` is what a pointer shows.
+    """
+
+    key: str
+    shape: Shape
+    name: tuple[str, ...]
+    lines: tuple[Words, ...] = ()
+    note: tuple[str, ...] = ()
+    reached: bool | None = None
+    bar: Traffic | None = None
+    frame: str | None = None
+    state: State | None = None
+    most: bool = False
+    hint: str = ""
+
+    def size(self) -> tuple[float, float]:
+        """About how wide and high it is drawn, in pixels."""
+        widths = [text_width(line, NAME, bold=True) for line in self.name]
+        widths += [text_width(line, SMALL) for line in (*map(plain, self.lines), *self.note)]
+        return max(_LEAST[0], max(widths, default=0.0) + _ROOM), self.height()
+
+    def height(self) -> float:
+        """How high its content is, in pixels."""
+        lines = len(self.lines) + len(self.note)
+        content = _NAME_LINE * len(self.name) + _LINE * lines + _BAR * (self.bar is not None)
+        return max(_LEAST[1], content + 14)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """What leads from one part to another.
+
+    `answer` has the lines of the answer that leads there, `words` what else is said of it. An arrow
+    that hands on `data` does not make its target run. `share` is the share of all cases that
+    took it (0 to 1) and `failed` that of those that failed in the end (None: the view does not
+    count). `taken` says whether a case took it.
+    """
+
+    source: str
+    target: str
+    hint: str = ""
+    answer: tuple[str, ...] = ()
+    words: tuple[Words, ...] = ()
+    data: bool = False
+    share: float | None = None
+    failed: float = 0.0
+    taken: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A metric inside the metric: its name, and in `words` what else stands there."""
+
+    key: str
+    name: str
+    words: Words
+    outer: str | None = None
+
+
+@dataclass(slots=True)
+class Model:
+    """A picture without a form; `questions` are those of its nodes, by their names."""
+
+    name: str
+    facts: Words
+    kind: Literal["design", "path", "counts"]
+    has_odds: bool
+    parts: list[Part] = field(default_factory=list)
+    arrows: list[Arrow] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    questions: list[tuple[str, str]] = field(default_factory=list)
+
+    def inside(self, frame: str | None) -> Iterator[Part]:
+        """The parts that are directly in a frame (None: in no frame)."""
+        return (part for part in self.parts if part.frame == frame)
+
+    def frames_in(self, frame: str | None) -> Iterator[Frame]:
+        """The frames that are directly in a frame (None: in no frame)."""
+        return (inner for inner in self.frames if inner.outer == frame)
+
+    def hands_on_data(self) -> bool:
+        """Whether some arrow does not make its target run, and some other does."""
+        kinds = {arrow.data for arrow in self.arrows}
+        return len(kinds) > 1
+
+
+def picture_model(
+    graph: MetricGraph, view: View, *, questions: bool = False, whole: bool = False
+) -> Model:
+    """The picture of a metric in one view, folded if it is large unless all of it is wanted."""
+    return _Maker(graph, view, questions).model(whole)
+
+
+class _Maker:
+    """Makes the model of one picture; nodes are called by their numbers."""
+
+    def __init__(self, graph: MetricGraph, view: View, questions: bool) -> None:
+        self._graph = graph
+        self._view = view
+        self._questions = questions
+        self._parts = {number: self._part(number) for number in range(len(graph.nodes))}
+
+    def model(self, whole: bool) -> Model:
+        graph, view = self._graph, self._view
+        self._folds = self._folded(whole)
+        self._dropped = {number for number in range(len(graph.nodes)) if self._reshapes(number)}
+        model = Model(graph.metric.name, (), view.kind, view.has_odds)
+        self._draw_nodes(model)
+        for head, group in self._folds.groups.items():
+            model.parts.append(self._group(head, group))
+        self._draw_answers(model)
+        self._draw_feeds(model)
+        model.facts = self._facts(model)
+        for node in graph.nodes:
+            if node.question and node.kind not in ("code", "field"):
+                model.questions.append((self._own_name(node), node.question))
+        return model
+
+    def _folded(self, whole: bool) -> Folds:
+        graph, view = self._graph, self._view
+        self._whole = Folds.none(graph)
+        if whole:
+            return self._whole
+        if view.kind == "path":
+            reached = [number for number, mark in view.nodes.items() if mark.reached]
+            return Folds.reached(graph, self._size, reached)
+        return Folds.to_fit(graph, self._size, self._weight)
+
+    def _size(self, number: int) -> tuple[float, float]:
+        return self._parts[number].size()
+
+    def _weight(self, number: int) -> tuple[int, ...]:
+        """Failures and cases that came by a node; without a run the nodes behind it."""
+        traffic = self._view.node(number).traffic
+        if traffic is not None:
+            return traffic.failed, traffic.cases
+        seen, waiting = {number}, [number]
+        while waiting:
+            near = [*self._whole.leads_to(waiting.pop())]
+            waiting += (after for after in near if after not in seen)
+            seen |= {*near}
+        return (sum(nodes_of(self._graph, at) for at in seen),)
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    def _part(self, number: int) -> Part:
+        node, mark = self._graph.nodes[number], self._view.node(number)
+        name, question = self._own_name(node), node.question or ""
+        lines: tuple[Words, ...] = (self._kind_line(number, mark), *mark.words)
+        if node.panel:
+            panel: list[Words] = [
+                ((line, "soft"),) for line in lines_of(node.panel, _NOTE_WIDTH, 3)
+            ]
+            lines = (*lines, *panel)
+        note = lines_of(mark.note, _NOTE_WIDTH, _NOTE_LINES) if mark.note else []
+        if self._questions and question and question != name:
+            reads = f"reads {', '.join(node.reads)}" if node.reads else ""
+            note = [
+                *lines_of(question, _NOTE_WIDTH, _QUESTION_LINES),
+                *(lines_of(reads, _NOTE_WIDTH, 3) if reads else ()),
+                *note,
+            ]
+        wide = _NOTE_WIDTH if self._questions else _NAME_WIDTH
+        most = _QUESTION_LINES if self._questions else _NAME_LINES
+        return Part(
+            key=f"n{number}",
+            shape=self._shape(number),
+            name=tuple(lines_of(name, wide, most)),
+            lines=lines,
+            note=tuple(note),
+            reached=mark.reached,
+            bar=mark.traffic,
+            hint=_hint(node, name),
+        )
+
+    def _own_name(self, node: Node) -> str:
+        """The name without those of the metrics around it."""
+        if node.inside is None:
+            return node.name
+        return node.name.removeprefix(f"{self._graph.nodes[node.inside].name} > ")
+
+    def _shape(self, number: int) -> Shape:
+        node = self._graph.nodes[number]
+        if node.kind == "metric":
+            return "metric"
+        if not node.asks:
+            return "code"
+        if any(answer.node == number for answer in self._graph.answers):
+            return "judgement"
+        if node.kind == "task":
+            return "task"
+        return "rating" if node.grades or node.scale else "items"
+
+    def _kind_line(self, number: int, mark: Mark) -> Words:
+        node = self._graph.nodes[number]
+        kind = _KINDS.get(node.kind, node.kind)
+        if node.scale:
+            kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
+        if number in self._graph.owners():
+            kind = f"{kind} · {_counted(nodes_of(self._graph, number))}"
+        if mark.traffic is None:
+            return ((kind, "soft"),)
+        return ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
+
+    def _reshapes(self, number: int) -> bool:
+        """Whether a node inside a metric only hands on one list in another form."""
+        node = self._graph.nodes[number]
+        plain_step = node.inside is not None and node.kind in ("code", "field")
+        decides = any(answer.node == number for answer in self._graph.answers)
+        return plain_step and len(node.inputs) == 1 and not (node.reads or node.grades or decides)
+
+    def _draw_nodes(self, model: Model) -> None:
+        for number, node in enumerate(self._graph.nodes):
+            if number in self._dropped or not self._folds.shows(number):
+                continue
+            frame = None if node.inside is None else f"f{node.inside}"
+            if number in self._folds.opened:
+                model.frames.append(self._frame(number, frame))
+            else:
+                model.parts.append(replace(self._parts[number], frame=frame))
+
+    def _frame(self, number: int, outer: str | None) -> Frame:
+        node, mark = self._graph.nodes[number], self._view.node(number)
+        inner = [at for at, part in enumerate(self._graph.nodes) if part.inside == number]
+        drawn = sum(at not in self._dropped for at in inner)
+        text = f"metric, {_counted(len(inner))}"
+        text += f", {drawn} drawn" if drawn < len(inner) else ""
+        words: Words = ((text, "soft"),)
+        if mark.traffic is not None:
+            words = (*words, (" · ", "soft"), *cases_words(mark.traffic))
+        return Frame(f"f{number}", self._own_name(node), words, outer)
+
+    def _group(self, head: int, group: set[int]) -> Part:
+        traffic = self._view.node(head).traffic
+        name = _counted(self._folds.size_of(group))
+        first = lines_of(self._own_name(self._graph.nodes[head]), _NAME_WIDTH, 1)[0]
+        reached = any(self._view.node(number).reached for number in group)
+        line: Words = ((f"from {first}", "soft"),)
+        if traffic is not None:
+            line = cases_words(traffic) if traffic.cases else (("never taken", "soft"),)
+        names = [self._own_name(self._graph.nodes[number]) for number in sorted(group)]
+        return Part(
+            key=f"s{head}",
+            shape="folded",
+            name=(name,),
+            lines=(line,),
+            reached=None if self._view.kind == "design" else reached,
+            bar=traffic if traffic is not None and traffic.cases else None,
+            hint=f"{name}: {', '.join(names)}",
+        )
+
+    # -- arrows ----------------------------------------------------------------------------
+
+    def _place(self, number: int) -> str | None:
+        """The part that stands for a node where something leads to it; None if nothing does.
+
+        A metric in a frame is entered at its first node.
+        """
+        if number in self._folds.groups:
+            return f"s{number}"
+        if not self._folds.shows(number):
+            return None
+        if number not in self._folds.opened:
+            return f"n{number}"
+        inner = [at for at, node in enumerate(self._graph.nodes) if node.inside == number]
+        fed = {target for answer in self._graph.answers for target in answer.targets}
+        fed |= {feed.target for feed in self._graph.feeds}
+        first = next((at for at in inner if at not in fed), inner[0])
+        return self._place(first)
+
+    def _draw_answers(self, model: Model) -> None:
+        ends: dict[int, Part] = {}
+        parents: dict[str, int] = {}
+        for number, answer in enumerate(self._graph.answers):
+            if not self._folds.shows(answer.node) or answer.node in self._dropped:
+                continue
+            mark = self._view.answer(number)
+            targets = [place for at in answer.targets if (place := self._place(at)) is not None]
+            if answer.score is not None:
+                ends[number] = self._end(number, answer)
+                targets.append(ends[number].key)
+            for target in targets:
+                parents[target] = parents.get(target, 0) + 1
+                model.arrows.append(self._arrow(answer, mark, target))
+        worst = max((part.bar.failed for part in ends.values() if part.bar), default=0)
+        for part in ends.values():
+            failed = 0 if part.bar is None else part.bar.failed
+            model.parts.append(replace(part, most=bool(failed) and failed == worst))
+        if self._view.kind == "counts":
+            # A number of cases is said once: in the part, unless several answers lead there.
+            model.arrows = [
+                arrow if parents[arrow.target] > 1 else replace(arrow, words=())
+                for arrow in model.arrows
+            ]
+
+    def _arrow(self, answer: Answer, mark: Mark, target: str) -> Arrow:
+        cases = max(self._view.cases, 1)
+        traffic = mark.traffic
+        return Arrow(
+            source=f"n{answer.node}",
+            target=target,
+            hint=f"{self._own_name(self._graph.nodes[answer.node])} → {answer.verdict}",
+            answer=tuple(lines_of(answer.verdict, _ANSWER_WIDTH, _NAME_LINES)),
+            words=mark.words if traffic is None else (cases_words(traffic),),
+            share=None if traffic is None else traffic.cases / cases,
+            failed=0.0 if traffic is None else traffic.failed / cases,
+            taken=mark.reached,
+        )
+
+    def _end(self, number: int, answer: Answer) -> Part:
+        metric, mark = self._graph.metric, self._view.answer(number)
+        state = state_of(answer.score, passes(answer.score, metric.threshold))
+        sign = "" if state == "scored" else f"{SIGNS[state]} "
+        tens = f"{(answer.score or 0.0) * 10:g}"
+        after = " of 10" if mark.traffic is None else f" · {mark.traffic.cases:,}"
+        inside = self._graph.nodes[answer.node].inside
+        return Part(
+            key=f"l{number}",
+            shape="end",
+            name=(f"{sign}{tens}",),
+            lines=(((after, "soft"),),),
+            reached=mark.reached,
+            bar=mark.traffic,
+            frame=None if inside is None else f"f{inside}",
+            state=state,
+            hint=f"score {tens} of 10{_state_words(state, metric.threshold)}",
+        )
+
+    def _draw_feeds(self, model: Model) -> None:
+        drawn = set[tuple[str, str]]()
+        for feed in self._feeds():
+            source, target = self._place(feed.source), self._place(feed.target)
+            folded = feed.source in self._folds.groups or feed.target in self._folds.groups
+            if source is None or target is None or source == target:
+                continue
+            if (source, target) in drawn or source.startswith("s") or (folded and not feed.runs):
+                continue
+            drawn.add((source, target))
+            model.arrows.append(self._feed_arrow(feed, source, target))
+
+    def _feeds(self) -> Iterator[Feed]:
+        """What hands on to what, past the steps that are left out."""
+        after: dict[int, list[Feed]] = {}
+        for feed in self._graph.feeds:
+            after.setdefault(feed.source, []).append(feed)
+        for feed in self._graph.feeds:
+            if feed.source in self._dropped:
+                continue
+            waiting = [feed]
+            while waiting:
+                step = waiting.pop()
+                if step.target in self._dropped:
+                    waiting += after.get(step.target, [])
+                else:
+                    yield Feed(feed.source, step.target, feed.runs)
+
+    def _feed_arrow(self, feed: Feed, source: str, target: str) -> Arrow:
+        before, behind = self._view.node(feed.source), self._view.node(feed.target)
+        taken = share = None
+        failed, cases = 0.0, max(self._view.cases, 1)
+        if behind.reached is not None:
+            taken = bool(before.reached and behind.reached)
+        if behind.traffic is not None and before.traffic is not None:
+            share = min(before.traffic.cases, behind.traffic.cases) / cases
+            failed = min(before.traffic.failed, behind.traffic.failed) / cases
+        return Arrow(source, target, data=not feed.runs, share=share, failed=failed, taken=taken)
+
+    # -- title -----------------------------------------------------------------------------
+
+    def _facts(self, model: Model) -> Words:
+        """What stands beside the name: what passes, and the cases of a run or the nodes."""
+        limit = threshold_words(self._graph.metric.threshold)
+        total = nodes_of(self._graph)
+        drawn = sum(part.shape not in ("end", "folded") for part in model.parts)
+        size = "" if drawn == total and self._view.kind != "design" else f" · {_counted(total)}"
+        size += f", {drawn} drawn" if drawn < total else ""
+        if not self._view.facts:
+            return ((f"{limit}{size}", "soft"),)
+        return ((f"{limit} · ", "soft"), *self._view.facts, (size, "soft"))
+
+
+def _counted(nodes: int) -> str:
+    return f"{nodes} node{'' if nodes == 1 else 's'}"
+
+
+def _state_words(state: State, threshold: float | None) -> str:
+    if threshold is None:
+        return ""
+    return f": below {threshold:g}" if state == "failed" else f": from {threshold:g} on"
+
+
+def _hint(node: Node, name: str) -> str:
+    """All that a node was written with."""
+    parts = [name, node.kind]
+    parts += [node.question] if node.question and node.question != name else []
+    reads = ", ".join((*node.reads, *node.inputs))
+    parts += [f"reads {reads}"] if reads else []
+    parts += [node.panel] if node.panel else []
+    return "\n".join(parts)

@@ -1,0 +1,410 @@
+"""A picture as SVG: drawn where Graphviz put its parts, light and dark in one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from dagengine.report.layout import laid_out
+from dagengine.report.pictures.looks import (
+    ANSWER,
+    DARK,
+    FONT,
+    LIGHT,
+    NAME,
+    SMALL,
+    TITLE,
+    clean,
+    lines_of,
+    plain,
+    text_width,
+)
+from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape
+from dagengine.report.pictures.views import Traffic
+
+_EDGE = 24  # pixels between the drawing and the edge of the picture
+_INCH = 72
+_CUT, _STACK, _SIDE = 8, 3, 6  # pixels of a cut corner, of a stacked sheet, beside code
+_PIPE = (1.5, 12.0)  # pixels of an arrow that no case took, and what all cases add
+_BAR = 7  # pixels that a bar is high
+_LINE, _NAME_LINE, _BAR_LINE = 14, 16, 12
+_TITLE_WIDTH = 90  # characters
+_SAMPLE = (30, 17)  # pixels of a shape in the legend
+_WEIGHT: dict[str, str] = dict.fromkeys(("fail", "none"), ' font-weight="700"')
+_FILLS: dict[Shape, str] = {
+    "judgement": "judgement",
+    "rating": "judgement",
+    "items": "judgement",
+    "task": "task",
+    "code": "code",
+    "metric": "metric",
+    "folded": "ground",
+    "end": "ground",
+}
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Left, top, width and height in pixels."""
+
+
+def svg_text(model: Model, dot: str) -> str:
+    """The picture of a model, laid out from its DOT text; raises as `laid_out` does."""
+    return _Drawing(model, json.loads(laid_out(dot, "json0"))).text()
+
+
+def style() -> str:
+    """The colours of both lights as classes: `f-` fills and `s-` draws lines with one."""
+
+    def rules(colours: dict[str, str]) -> str:
+        return "".join(
+            f"svg.dagengine .f-{name}{{fill:{colour}}}svg.dagengine .s-{name}{{stroke:{colour}}}"
+            for name, colour in colours.items()
+        )
+
+    return (
+        f"svg.dagengine text{{font-family:{FONT}}}svg.dagengine .h{{fill:none}}"
+        f"{rules(LIGHT)}@media(prefers-color-scheme:dark){{{rules(DARK)}}}"
+    )
+
+
+class _Drawing:
+    """One SVG; the layout is in points from below, the SVG in as many pixels from above."""
+
+    def __init__(self, model: Model, layout: dict[str, Any]) -> None:
+        self._model = model
+        _, _, width, self._height = map(float, layout["bb"].split(","))
+        self._title = lines_of(model.name, _TITLE_WIDTH, 3)
+        self._top = 16.0 + 20 * len(self._title) + 16
+        # Graphviz keeps room above for the title, which is drawn further up.
+        room = float(layout.get("lheight", 0)) * _INCH
+        self._down = _EDGE + self._top - room
+        self._objects = {part["name"]: part for part in layout.get("objects", [])}
+        self._edges = {edge["id"]: edge for edge in layout.get("edges", [])}
+        legend, legend_width = _legend(model)
+        facts = text_width(plain(model.facts), SMALL)
+        title = max(facts, *(text_width(line, TITLE, bold=True) for line in self._title))
+        self._width = max(width, legend_width, title) + 2 * _EDGE
+        self._left = _EDGE + (self._width - 2 * _EDGE - width) / 2
+        self._legend, self._legend_at = legend, self._down + self._height + 14
+
+    def text(self) -> str:
+        model, high = self._model, self._legend_at + 62
+        size = f'width="{self._width:.0f}" height="{high:.0f}"'
+        box = f'viewBox="0 0 {self._width:.0f} {high:.0f}"'
+        return "".join(
+            [
+                '<?xml version="1.0" encoding="UTF-8"?>\n',
+                f'<svg class="dagengine" xmlns="http://www.w3.org/2000/svg" {size} {box} ',
+                f'role="img" aria-label="{_escaped(model.name)}"><style>{style()}</style>',
+                '<defs><pattern id="dagengine-hatch" width="5" height="5" ',
+                'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">',
+                '<rect width="5" height="5" class="f-fail"/>',
+                '<rect width="1.5" height="5" class="f-ground"/></pattern></defs>',
+                '<rect class="f-ground" width="100%" height="100%"/>\n',
+                *self._heading(),
+                *map(self._frame, model.frames),
+                *(self._arrow(number, arrow) for number, arrow in enumerate(model.arrows)),
+                *map(self._part, model.parts),
+                f'<g transform="translate({_EDGE} {self._legend_at:.0f})" class="legend">',
+                f'<path d="M0 0H{self._width - 2 * _EDGE:.0f}" class="h s-line"/>',
+                *self._legend,
+                "</g></svg>\n",
+            ]
+        )
+
+    def _heading(self) -> Iterable[str]:
+        y = _EDGE + 8.0
+        for line in self._title:
+            yield _text(_EDGE, y, [(line, "")], TITLE, anchor="start", bold=True)
+            y += 20
+        yield _text(_EDGE, y - 1, self._model.facts, SMALL, anchor="start")
+        yield "\n"
+
+    # -- places ----------------------------------------------------------------------------
+
+    def _point(self, pair: str) -> Point:
+        x, y = map(float, pair.split(","))
+        return x + self._left, self._height - y + self._down
+
+    def _box(self, key: str) -> Box:
+        part = self._objects[key]
+        x, y = self._point(part["pos"])
+        width, height = float(part["width"]) * _INCH, float(part["height"]) * _INCH
+        return x - width / 2, y - height / 2, width, height
+
+    def _curve(self, pos: str) -> tuple[list[Point], Point | None]:
+        """The points of a curve, and the point of its arrow."""
+        tip, points = None, []
+        for pair in pos.split():
+            if pair.startswith("e,"):
+                tip = self._point(pair[2:])
+            elif not pair.startswith("s,"):
+                points.append(self._point(pair))
+        return points, tip
+
+    # -- parts -----------------------------------------------------------------------------
+
+    def _frame(self, frame: Frame) -> str:
+        left, low, right, high = map(float, self._objects[f"cluster_{frame.key}"]["bb"].split(","))
+        x, y = self._point(f"{left},{high}")
+        wide, tall = right - left, high - low
+        box = f'height="{tall:.1f}" width="{wide:.1f}" x="{x:.1f}" y="{y:.1f}" rx="8"'
+        inner = f'height="{tall - 6:.1f}" width="{wide - 6:.1f}" x="{x + 3:.1f}" y="{y + 3:.1f}"'
+        name = f'<tspan font-size="{NAME}" font-weight="700">{_escaped(frame.name)}</tspan>'
+        # At the bottom no arrow crosses it: a metric is entered from above.
+        words = f'<tspan dx="8">{_pieces(frame.words)}</tspan>'
+        place = f'x="{x + 14:.1f}" y="{y + tall - 14:.1f}" font-size="{SMALL}" class="f-ink"'
+        return (
+            f"<g><title>{_escaped(frame.name)}</title>"
+            f'<rect {box} class="f-frame s-edge" stroke-width="1.25"/>'
+            f'<rect {inner} rx="6" class="h s-edge" stroke-width="1.25"/>'
+            f"<text {place}>{name}{words}</text></g>\n"
+        )
+
+    def _part(self, part: Part) -> str:
+        box = self._box(part.key)
+        x, y, wide, tall = box
+        look = f'class="f-{_FILLS[part.shape]} s-edge" stroke-width="1.25"'
+        if part.shape == "end" and part.state == "failed":
+            stroke = 3 if part.most or (part.reached and part.bar is None) else 1.25
+            look = f'class="f-fail-ground s-fail" stroke-width="{stroke}"'
+        elif part.reached and self._model.kind == "path":
+            look = f'class="f-{_FILLS[part.shape]} s-mark" stroke-width="2.5"'
+        if part.reached is False and part.shape != "folded":
+            look = look.replace("f-fail-ground", "f-ground") + ' stroke-dasharray="3 3"'
+        shape = _shape(part.shape, box, look)
+        if part.shape == "end":
+            tone = {"failed": "fail", "no_score": "none"}.get(str(part.state), "ink")
+            name = f'<tspan font-weight="700" class="f-{tone}">{_escaped(part.name[0])}'
+            after = "".join(
+                f'<tspan font-size="{SMALL}" class="f-soft">{_escaped(plain(line))}</tspan>'
+                for line in part.lines
+            )
+            words = (
+                f'<text x="{x + wide / 2:.1f}" y="{y + tall / 2 + 4:.1f}" text-anchor="middle" '
+                f'font-size="{ANSWER}">{name}</tspan>{after}</text>'
+            )
+        else:
+            words = self._content(part, box)
+        title = f"<title>{_escaped(part.hint)}</title>" if part.hint else ""
+        return f'<g id="{part.key}" class="node {part.shape}">{title}{shape}{words}</g>\n'
+
+    def _content(self, part: Part, box: Box) -> str:
+        """The lines of a node in its middle, and its bar at the bottom."""
+        x, y, wide, tall = box
+        lines = len(part.lines) + len(part.note)
+        bar = part.bar if part.bar is not None and part.bar.cases else None
+        high = _NAME_LINE * len(part.name) + _LINE * lines + _BAR_LINE * (part.bar is not None)
+        middle, at = x + wide / 2 + _SIDE * (part.shape == "code") / 2, y + (tall - high) / 2
+        tone = "soft" if part.reached is False else ""
+        pieces = []
+        for line in part.name:
+            at += _NAME_LINE
+            pieces.append(_text(middle, at - 4, [(line, tone)], NAME, bold=True))
+        for words in (*part.lines, *((((line, tone),)) for line in part.note)):
+            at += _LINE
+            pieces.append(_text(middle, at - 4, words, SMALL))
+        if bar is not None:
+            pieces.append(_bar(bar, (x + 10, at + 3, wide - 20, _BAR)))
+        return "".join(pieces)
+
+    # -- arrows ----------------------------------------------------------------------------
+
+    def _arrow(self, number: int, arrow: Arrow) -> str:
+        edge = self._edges[f"e{number}"]
+        points, tip = self._curve(edge["pos"])
+        path = "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in points[:1]) + "C"
+        path += " ".join(f"{x:.1f} {y:.1f}" for x, y in points[1:])
+        title = f"<title>{_escaped(arrow.hint)}</title>" if arrow.hint else ""
+        words = "".join(self._words(edge["lp"], arrow)) if "lp" in edge else ""
+        line = _line(arrow, path, points, tip)
+        return f'<g id="e{number}" class="edge">{title}{line}{words}</g>\n'
+
+    def _words(self, place: str, arrow: Arrow) -> Iterable[str]:
+        x, y = self._point(place)
+        at = y - _LINE * (len(arrow.answer) + len(arrow.words)) / 2
+        faded = arrow.taken is False and arrow.share is None
+        for line in arrow.answer:
+            at += _LINE
+            tone = "soft" if faded else ""
+            yield _text(x, at - 3, [(line, tone)], ANSWER, bold=not faded)
+        for words in arrow.words:
+            at += _LINE
+            yield _text(x, at - 3, words, SMALL)
+
+
+def _line(arrow: Arrow, path: str, points: Sequence[Point], tip: Point | None) -> str:
+    """An arrow, or in a count a pipe as wide as the cases, with those that failed as its core."""
+    dotted = arrow.share == 0 or arrow.taken is False
+    if arrow.share is not None and not dotted and not arrow.data:
+        end = "" if tip is None else f"L{tip[0]:.1f} {tip[1]:.1f}"
+        width = _PIPE[0] + _PIPE[1] * arrow.share
+        pieces = f'<path d="{path}{end}" class="h s-flow" stroke-width="{width:.1f}"/>'
+        if arrow.failed:
+            core = min(width, max(_PIPE[0], _PIPE[1] * arrow.failed))
+            pieces += f'<path d="{path}{end}" class="h s-fail" stroke-width="{core:.1f}"/>'
+        return pieces
+    colour, width, dashes = "edge", 1.5, ' stroke-dasharray="5 3"' if arrow.data else ""
+    if dotted:
+        width, dashes = 1.25, ' stroke-dasharray="2 4"'
+    elif arrow.taken and arrow.share is None:
+        colour, width = "mark", 2.5 if arrow.data else 4.0
+    line = f'<path d="{path}" class="h s-{colour}" stroke-width="{width}"{dashes}/>'
+    return line if tip is None else line + _head(points[-1], tip, colour, width)
+
+
+def _head(base: Point, tip: Point, colour: str, width: float) -> str:
+    """The point of an arrow from the end of its line on."""
+    across, down = tip[0] - base[0], tip[1] - base[1]
+    length = (across**2 + down**2) ** 0.5 or 1.0
+    half = (3.0 + width / 2) / length
+    corners = [
+        tip,
+        (base[0] - down * half, base[1] + across * half),
+        (base[0] + down * half, base[1] - across * half),
+    ]
+    return f'<polygon points="{_joined(corners)}" class="f-{colour}"/>'
+
+
+def _bar(traffic: Traffic, box: Box) -> str:
+    """The cases that failed (hatched), have no score and passed, as shares of a bar."""
+    x, y, wide, tall = box
+    pieces = ""
+    for count, look in (
+        (traffic.failed, 'fill="url(#dagengine-hatch)"'),
+        (traffic.unscored, 'class="f-none"'),
+        (traffic.rest, 'class="f-bar"'),
+    ):
+        width = wide * count / traffic.cases
+        if count:
+            pieces += f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{tall}" {look}/>'
+        x += width
+    return pieces
+
+
+def _shape(shape: Shape, box: Box, look: str, cut: float = _CUT) -> str:
+    """The outline of a part."""
+    x, y, wide, tall = box
+    right, low = x + wide, y + tall
+
+    def rect(x: float, y: float, wide: float, tall: float, round_: float, look: str) -> str:
+        return (
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
+            f'rx="{round_:g}" {look}/>'
+        )
+
+    if shape in ("judgement", "rating"):
+        corners = [
+            *((x + cut, y), (right - cut, y), (right, y + cut), (right, low - cut)),
+            *((right - cut, low), (x + cut, low), (x, low - cut), (x, y + cut)),
+        ]
+        outline = f'<polygon points="{_joined(corners)}" {look}/>'
+        if shape == "rating":  # a ruler along the lower side
+            ticks = "".join(
+                f"M{x + wide * place / 8:.1f} {low:.1f}v{-cut * 0.6:.1f}" for place in range(2, 7)
+            )
+            outline += f'<path d="{ticks}" class="h s-edge"/>'
+        return outline
+    if shape == "items":
+        step = _STACK * cut / _CUT
+        sheets = (2 * step, step, 0.0)
+        return "".join(rect(x + off, y + off, wide, tall, 3, look) for off in sheets)
+    if shape == "task":
+        corners = [(x, y), (right - cut, y), (right, y + cut), (right, low), (x, low)]
+        fold = f"M{right - cut:.1f} {y:.1f}v{cut:g}h{cut:g}"
+        return f'<polygon points="{_joined(corners)}" {look}/><path d="{fold}" class="h s-edge"/>'
+    if shape == "code":
+        side = f'<path d="M{x + _SIDE * cut / _CUT:.1f} {y:.1f}v{tall:.1f}" class="h s-edge"/>'
+        return rect(x, y, wide, tall, 0, look) + side
+    if shape == "metric":
+        inner = rect(x + 3, y + 3, wide - 6, tall - 6, 4, 'class="h s-edge"')
+        return rect(x, y, wide, tall, 6, look) + inner
+    if shape == "folded":
+        return rect(x, y, wide, tall, 8, f'{look} stroke-dasharray="4 3"')
+    return rect(x, y, wide, tall, tall / 2, look)
+
+
+def _legend(model: Model) -> tuple[list[str], float]:
+    """What shapes, ends and lines mean, in two lines, and how wide they are."""
+    wide, tall = _SAMPLE
+    pieces, x = [_text(0, 26, [("shapes", "soft")], SMALL, anchor="start")], 56.0
+    for shape, words in SHAPES.items():
+        look = f'class="f-{_FILLS[shape]} s-edge"'
+        pieces.append(_shape(shape, (x, 13, wide, tall), look, cut=5))
+        pieces.append(_text(x + wide + 10, 26, [(words, "soft")], SMALL, anchor="start"))
+        x += wide + 28 + text_width(words, SMALL)
+    right, x = x, 56.0
+    pieces.append(_text(0, 50, [("ends", "soft")], SMALL, anchor="start"))
+    ends = (
+        ("✓ 7", "ground", "edge", "score 7 of 10, passes"),
+        ("✕ 3", "fail-ground", "fail", "below the threshold"),
+    )
+    for sign, fill, stroke, words in ends:
+        pieces.append(_shape("end", (x, 37, 38, tall), f'class="f-{fill} s-{stroke}"'))
+        tone = "fail" if stroke == "fail" else ""
+        pieces.append(_text(x + 19, 49.5, [(sign, tone)], SMALL))
+        pieces.append(_text(x + 46, 50, [(words, "soft")], SMALL, anchor="start"))
+        x += 66 + text_width(words, SMALL)
+    for sample, words in _line_samples(model):
+        pieces.append(f'<g transform="translate({x:.0f} 45.5)">{sample}</g>')
+        pieces.append(_text(x + 38, 50, [(words, "soft")], SMALL, anchor="start"))
+        x += 56 + text_width(words, SMALL)
+    return pieces, max(right, x)
+
+
+def _line_samples(model: Model) -> Iterable[tuple[str, str]]:
+    """The lines of a view, and what they mean."""
+    if model.kind == "counts":
+        traffic = Traffic(failed=4, rest=6)
+        yield _bar(traffic, (0, -3.5, 30, _BAR)), "failed, others"
+        pipe = '<path d="M0 0H30" class="h s-flow" stroke-width="8"/>'
+        pipe += '<path d="M0 0H30" class="h s-fail" stroke-width="3"/>'
+        yield pipe, "cases, failed in the end"
+        yield '<path d="M0 0H30" class="h s-edge" stroke-dasharray="2 4"/>', "never taken"
+        return
+    if model.kind == "path":
+        yield '<path d="M0 0H30" class="h s-mark" stroke-width="4"/>', "path of this case"
+        yield '<path d="M0 0H30" class="h s-edge" stroke-dasharray="2 4"/>', "not taken"
+        if model.has_odds:
+            yield _text(15, 4, [("%", "soft")], SMALL), "probability of an answer"
+    for dashes, words in (("", "makes it run"), (' stroke-dasharray="5 3"', "passes data only")):
+        line = f'<path d="M0 0H22" class="h s-edge" stroke-width="1.5"{dashes}/>'
+        yield line + _head((23, 0), (30, 0), "edge", 1.5), words
+
+
+def _text(
+    x: float,
+    y: float,
+    words: Iterable[tuple[str, str]],
+    size: int,
+    *,
+    anchor: str = "middle",
+    bold: bool = False,
+) -> str:
+    weight = ' font-weight="700"' if bold else ""
+    spans = [(text, tone) for text, tone in words if text]
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}'
+    if len(spans) == 1:
+        ((text, tone),) = spans
+        return f'<text {place} class="f-{tone or "ink"}">{_escaped(text)}</text>'
+    return f'<text {place} xml:space="preserve">{_pieces(spans)}</text>'
+
+
+def _pieces(words: Iterable[tuple[str, str]]) -> str:
+    return "".join(
+        f'<tspan class="f-{tone or "ink"}"{_WEIGHT.get(tone, "")}>{_escaped(text)}</tspan>'
+        for text, tone in words
+    )
+
+
+def _joined(points: Iterable[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _escaped(text: str) -> str:
+    lines = text.split("\n")
+    # A surrogate has no place in XML either.
+    clear = "\n".join(map(clean, lines)).encode(errors="replace").decode()
+    return escape(clear)

@@ -1,0 +1,232 @@
+"""What a picture says about each part of a graph, in three views: design, one case, many cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dagengine.prompts.evidence import as_text
+from dagengine.report.pictures.graphs import MetricGraph, words
+from dagengine.report.pictures.looks import Tone, Words, lines_of
+from dagengine.report.tally import MetricTally, Place
+from dagengine.results import MetricResult, Step
+from dagengine.results.verdict import SIGNS, STATES, State
+
+_TONES: dict[State, Tone] = {"failed": "fail", "no_score": "none", "passed": "", "scored": ""}
+
+_CASE = 60  # characters of the name of a case
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The cases that came by a part, by the state in which they ended."""
+
+    failed: int = 0
+    unscored: int = 0
+    rest: int = 0
+
+    @property
+    def cases(self) -> int:
+        """All of them."""
+        return self.failed + self.unscored + self.rest
+
+    def __or__(self, side: Traffic) -> Traffic:
+        """At least how many came by one of two parts that the same cases come by."""
+        return max(self, side, key=lambda traffic: traffic.cases)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a view says of one part; it says nothing of what has neither `traffic` nor `reached`.
+
+    `words` are lines beside its name, `note` is a longer text.
+    """
+
+    reached: bool | None = None
+    traffic: Traffic | None = None
+    words: tuple[Words, ...] = ()
+    note: str = ""
+
+
+NOTHING = Mark()
+
+
+@dataclass(slots=True)
+class View:
+    """Marks by the numbers of a graph's nodes and answers; `facts` stand beside the title."""
+
+    kind: Literal["design", "path", "counts"] = "design"
+    facts: Words = ()
+    nodes: dict[int, Mark] = field(default_factory=dict)
+    answers: dict[int, Mark] = field(default_factory=dict)
+    cases: int = 0
+    has_odds: bool = False
+
+    def node(self, number: int) -> Mark:
+        """What is said of a node."""
+        return self.nodes.get(number, NOTHING)
+
+    def answer(self, number: int) -> Mark:
+        """What is said of an answer."""
+        return self.answers.get(number, NOTHING)
+
+
+def threshold_words(threshold: float | None) -> str:
+    """What passes, in the words of every picture."""
+    return "no threshold" if threshold is None else f"passes at {threshold:g}"
+
+
+def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
+    """The path that one case took, and what each node answered."""
+    steps = {step.node: step for step in result.steps}
+    chosen = dict(result.path)
+    chosen |= {step.node: step.verdict for step in result.steps if step.verdict is not None}
+    view = View("path", _outcome(result, case))
+    failure = result.failure
+    for number, node in enumerate(graph.nodes):
+        step = steps.get(node.name)
+        note = "" if step is None else _explanation(step)
+        if step is None and failure is not None and failure.node == node.name:
+            note = f"⊘ {failure.kind}: {failure.message}"
+        shown = () if step is None else _answered(step)
+        view.nodes[number] = Mark(step is not None, words=shown, note=note)
+    for number, answer in enumerate(graph.answers):
+        name = graph.nodes[answer.node].name
+        taken = name in chosen and words(chosen[name]) == answer.verdict
+        odds = _chances(steps[name]).get(answer.verdict) if name in steps else None
+        view.has_odds = view.has_odds or odds is not None
+        chance: tuple[Words, ...] = () if odds is None else (((_percent(odds), "soft"),),)
+        view.answers[number] = Mark(taken, words=chance)
+    _reach_metrics(graph, view)
+    return view
+
+
+def _outcome(result: MetricResult, case: str) -> Words:
+    """The case, and how it ended."""
+    name: Words = ((f"{lines_of(case, _CASE, 1)[0]}: ", ""),) if case else ()
+    if result.failure is not None:
+        text = f"{SIGNS['no_score']} {result.failure.kind} at {result.failure.node}"
+        return (*name, (text, "none"))
+    verdict = {"failed": ", failed", "passed": ", passed"}.get(result.state, "")
+    sign = "" if result.state == "scored" else f"{SIGNS[result.state]} "
+    return (*name, (f"{sign}score {result.score:.3g}{verdict}", _TONES[result.state]))
+
+
+def _reach_metrics(graph: MetricGraph, view: View) -> None:
+    """A node that stands for a metric has what came by the nodes inside."""
+    for number in reversed(range(len(graph.nodes))):  # inner metrics come after outer ones
+        owner = graph.nodes[number].inside
+        if owner is None:
+            continue
+        inner, outer = view.nodes[number], view.nodes[owner]
+        traffic = outer.traffic
+        if inner.traffic is not None:
+            traffic = inner.traffic | (traffic or Traffic())
+        reached = bool(outer.reached or inner.reached)
+        view.nodes[owner] = Mark(reached, traffic, outer.words, outer.note)
+
+
+def _chances(step: Step) -> dict[str, float]:
+    """The odds of a decision's verdicts; none if a panel voted on it."""
+    if step.verdict is None or step.votes:
+        return {}
+    return {words(verdict): chance for verdict, chance in step.odds or ()}
+
+
+def _percent(chance: float) -> str:
+    """A probability in whole percents; 0 % and 100 % are shown for exactly 0 and 1 only."""
+    if 0 < chance < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
+
+
+def _answered(step: Step) -> tuple[Words, ...]:
+    """The answer of a node in one short line; what is long is its note."""
+    votes = f" ({_votes(step)})" if step.votes else ""
+    if step.outcome != "ok":
+        return (((f"⊘ {step.outcome}", "none"),),)
+    if step.verdict is not None:
+        return (((f"→ {step.verdict}{votes}", "mark"),),)
+    if step.score is not None:
+        return (((f"→ {step.score:.3g}{votes}", "mark"),),)
+    return (((votes.strip(), "mark"),),) if votes else ()
+
+
+def _explanation(step: Step) -> str:
+    """Why a node answered so, or the text that it wrote."""
+    if step.outcome != "ok" or step.verdict is not None:
+        return step.reason or ""
+    if step.score is not None or step.output is None:
+        return ""
+    return as_text(step.output)
+
+
+def _votes(step: Step) -> str:
+    agreeing = f"{step.agreeing} of " if step.verdict is not None else ""
+    return f"{agreeing}{len(step.votes)} votes"
+
+
+def counts(graph: MetricGraph, tally: MetricTally) -> View:
+    """How many cases of a data set came by each part, and how many of them failed in the end."""
+    whole = _traffic(tally.states)
+    view = View("counts", _totals(whole), cases=whole.cases)
+    for number, node in enumerate(graph.nodes):
+        came = _came(tally, node.name)
+        broke, items = tally.broke[node.name], tally.items.get(node.name)
+        shown: tuple[Words, ...] = () if items is None else (_items(items),)
+        if broke:
+            missing: Words = ((f"{SIGNS['no_score']} {broke:,} without an answer", "none"),)
+            shown = (missing, *shown)
+        view.nodes[number] = Mark(came.cases > 0, came, shown)
+    verdicts = {(node, words(verdict)): (node, verdict) for node, verdict in tally.chose}
+    for number, answer in enumerate(graph.answers):
+        place = verdicts.get((graph.nodes[answer.node].name, answer.verdict))
+        came = Traffic() if place is None else _came(tally, place)
+        view.answers[number] = Mark(came.cases > 0, came)
+    _reach_metrics(graph, view)
+    return view
+
+
+def _came(tally: MetricTally, place: Place) -> Traffic:
+    return _traffic({state: tally.came[state][place] for state in STATES})
+
+
+def _traffic(states: Mapping[State, int]) -> Traffic:
+    return Traffic(states["failed"], states["no_score"], states["passed"] + states["scored"])
+
+
+def _totals(whole: Traffic) -> Words:
+    """The cases of a run, and how many of them failed."""
+    pieces: list[tuple[str, Tone]] = [
+        (f"{whole.cases:,} case{'' if whole.cases == 1 else 's'}", "")
+    ]
+    if whole.failed:
+        pieces.append((", ", ""))
+        pieces.append((f"{SIGNS['failed']} {whole.failed:,} failed", "fail"))
+        pieces.append((f", {whole.failed / whole.cases:.0%} of them", ""))
+    if whole.unscored:
+        pieces.append((", ", ""))
+        pieces.append((f"{SIGNS['no_score']} {whole.unscored:,} without a score", "none"))
+    return tuple(pieces)
+
+
+def cases_words(traffic: Traffic) -> Words:
+    """A number of cases, and how many of them failed or have no score."""
+    pieces: list[tuple[str, Tone]] = [(f"{traffic.cases:,}", "soft")]
+    if traffic.failed:
+        pieces.append((f" {SIGNS['failed']} {traffic.failed:,}", "fail"))
+    if traffic.unscored:
+        pieces.append((f" {SIGNS['no_score']} {traffic.unscored:,}", "none"))
+    return tuple(pieces)
+
+
+def _items(items: Counter[str]) -> Words:
+    """What was said of the items of lists, the most frequent first."""
+    signs: dict[str, tuple[str, Tone]] = {"no": ("✕ ", "fail"), "False": ("✕ ", "fail")}
+    pieces: list[tuple[str, Tone]] = [(f"{items.total():,} items:", "soft")]
+    for verdict, count in items.most_common(4):
+        sign, tone = signs.get(verdict, ("? " if verdict == "idk" else "", "soft"))
+        pieces.append((f" {sign}{count:,} {verdict}", tone))
+    return tuple(pieces)

@@ -1,0 +1,361 @@
+"""How each place takes scores: what a request says, and what its answer means. No I/O.
+
+Keys are read from the environment only, under the names that the tools themselves use.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any, ClassVar
+
+from dagengine.errors import InputError, did_you_mean
+from dagengine.traces.scores import Score
+
+_AT_ONCE = 500  # scores in one request
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: where, what, and the scores that are written if it is answered with 2xx.
+
+    If there is an `otherwise`, it is made in its place when the answer is 404.
+    """
+
+    method: str
+    path: str
+    body: Any
+    scores: tuple[Score, ...]
+    otherwise: Request | None = None
+
+
+class Backend(ABC):
+    """A place that takes scores. `repeatable` says whether writing twice leaves one score."""
+
+    repeatable: ClassVar[bool] = True
+    default: ClassVar[str] = ""
+    # Environment variables that name the address; the first that is set counts.
+    addresses: ClassVar[tuple[str, ...]] = ()
+    keys: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, url: str | None, environment: Mapping[str, str]) -> None:
+        """Raises InputError without an address."""
+        named = next((environment[name] for name in self.addresses if environment.get(name)), None)
+        self.url = (url or named or self.default).rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            names = " or ".join(self.addresses)
+            what = f"{self.url!r:.80} is not an address" if self.url else "the address is not known"
+            raise InputError(
+                f"{what} (http://… or https://…): set {names}, or write --to {self.name}=URL"
+            )
+        self._environment = environment
+
+    @property
+    def name(self) -> str:
+        """What `--to` calls it."""
+        return type(self).__name__.lower()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of every request, with the key if there is one."""
+        return {}
+
+    @abstractmethod
+    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+        """The requests that write the scores."""
+
+    def unwritable(self, score: Score) -> str | None:
+        """Why this place cannot take a score; None if it can."""
+        return None
+
+    def absent(self, request: Request, answer: str) -> list[Score]:
+        """The scores whose spans are not there, after a 404; all of them if it does not say."""
+        return list(request.scores)
+
+    def _key(self, name: str) -> str | None:
+        return self._environment.get(name) or None
+
+
+def _batches(scores: Iterable[Score]) -> Iterator[tuple[Score, ...]]:
+    """Scores, as many at a time as one request has."""
+    waiting = iter(scores)
+    while batch := tuple(islice(waiting, _AT_ONCE)):
+        yield batch
+
+
+def _metadata(score: Score) -> dict[str, str]:
+    """What backends have no field for, as texts."""
+    held = {"definition": score.definition, "path": " / ".join(score.path), "error": score.error}
+    return {f"dagengine.{name}": text for name, text in held.items() if text}
+
+
+def _explained(score: Score) -> str | None:
+    """The reason, or of what has no verdict the error."""
+    return score.reason if score.error is None else f"{score.error}: {score.reason or ''}"
+
+
+class Phoenix(Backend):
+    """Arize Phoenix: annotations, which name, span and identifier tell apart."""
+
+    default = "http://localhost:6006"
+    addresses = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_HOST_URL")
+    keys = ("PHOENIX_API_KEY",)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        key = self._key("PHOENIX_API_KEY")
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+        for level, group in groupby(sorted(scores, key=_level), key=_level):
+            for batch in _batches(group):
+                data = [self._annotation(score, level) for score in batch]
+                path = f"/v1/{level}_annotations?sync=true"
+                yield Request("POST", path, {"data": data}, batch)
+
+    def _annotation(self, score: Score, level: str) -> dict[str, Any]:
+        result = {"label": score.label or score.error, "score": score.value}
+        result["explanation"] = _explained(score)
+        return {
+            f"{level}_id": getattr(score, f"{level}_id"),
+            "name": score.name,
+            "annotator_kind": score.source,
+            "result": {name: value for name, value in result.items() if value is not None},
+            "metadata": _metadata(score),
+            "identifier": f"dagengine:{score.definition.removeprefix('sha256:')[:16]}",
+        }
+
+    def absent(self, request: Request, answer: str) -> list[Score]:
+        """One unknown span refuses the whole batch; the answer names the unknown ones."""
+        named = [
+            score
+            for score in request.scores
+            if (place := getattr(score, f"{_level(score)}_id")) and place in answer
+        ]
+        return named or list(request.scores)
+
+
+def _level(score: Score) -> str:
+    """What a score is about: a span, a trace or a session."""
+    return "span" if score.span_id else "trace" if score.trace_id else "session"
+
+
+class Langfuse(Backend):
+    """Langfuse: scores, whose own ids tell them apart."""
+
+    addresses = ("LANGFUSE_BASE_URL", "LANGFUSE_HOST")
+    keys = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        pair = [self._key(name) for name in self.keys]
+        if None in pair:
+            return {}
+        token = base64.b64encode(":".join(map(str, pair)).encode()).decode()
+        return {"Authorization": f"Basic {token}"}
+
+    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+        for score in scores:
+            body = {
+                "id": score.id,
+                "name": score.name,
+                **self._value(score),
+                "comment": _explained(score),
+                "metadata": _metadata(score),
+            }
+            if score.trace_id is None:
+                body["sessionId"] = score.session_id
+            else:
+                body |= {"traceId": score.trace_id, "observationId": score.span_id}
+            body = {name: value for name, value in body.items() if value is not None}
+            yield Request("POST", "/api/public/scores", body, (score,))
+
+    @staticmethod
+    def _value(score: Score) -> dict[str, Any]:
+        if score.value is not None:
+            return {"value": score.value, "dataType": "NUMERIC"}
+        return {"value": score.label or score.error, "dataType": "CATEGORICAL"}
+
+    def unwritable(self, score: Score) -> str | None:
+        return None if (score.value, score.label, score.error) != (None,) * 3 else "it has no value"
+
+
+class MLflow(Backend):
+    """MLflow 3: assessments of a trace, with ids of our own."""
+
+    default = "http://localhost:5000"
+    addresses = ("MLFLOW_TRACKING_URI",)
+    keys = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        if (token := self._key("MLFLOW_TRACKING_TOKEN")) is not None:
+            return {"Authorization": f"Bearer {token}"}
+        user, password = (
+            self._key("MLFLOW_TRACKING_USERNAME"),
+            self._key("MLFLOW_TRACKING_PASSWORD"),
+        )
+        if user is None or password is None:
+            return {}
+        return {
+            "Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+        }
+
+    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+        for score in scores:
+            trace = f"tr-{score.trace_id}"
+            path = f"/api/3.0/mlflow/traces/{trace}/assessments"
+            if score.error is not None:
+                message = (score.reason or score.error)[:1000]
+                error = {"error_code": score.error.upper(), "error_message": message}
+                feedback: dict[str, Any] = {"error": error}
+            else:
+                feedback = {"value": score.label if score.value is None else score.value}
+            own = {
+                "assessment_id": f"a-{score.id}",
+                "trace_id": trace,
+                "feedback": feedback,
+                "rationale": score.reason or "",
+            }
+            whole = own | {
+                "assessment_name": score.name,
+                "source": {
+                    "source_type": {"LLM": "LLM_JUDGE", "CODE": "CODE"}[score.source],
+                    "source_id": "dagengine",
+                },
+                "metadata": _metadata(score),
+            }
+            if score.span_id is not None:
+                whole["span_id"] = score.span_id
+            # A second POST of one id is an error of the server: it is changed, if it is there.
+            post = Request("POST", path, {"assessment": whole}, (score,))
+            change = {"assessment": own, "update_mask": "feedback,rationale"}
+            yield Request("PATCH", f"{path}/a-{score.id}", change, (score,), post)
+
+    def unwritable(self, score: Score) -> str | None:
+        return "MLflow has no scores of sessions" if score.trace_id is None else None
+
+
+class Opik(Backend):
+    """Opik: feedback scores of traces and spans, which their names tell apart."""
+
+    addresses = ("OPIK_URL_OVERRIDE",)
+    keys = ("OPIK_API_KEY",)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        pairs = {"authorization": "OPIK_API_KEY", "Comet-Workspace": "OPIK_WORKSPACE"}
+        return {name: key for name, source in pairs.items() if (key := self._key(source))}
+
+    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+        for level, group in groupby(sorted(scores, key=_level), key=_level):
+            for batch in _batches(group):
+                body = {"scores": [self._score(score, level) for score in batch]}
+                path = f"/v1/private/{level}s/feedback-scores"
+                yield Request("PUT", path, body, batch)
+
+    def _score(self, score: Score, level: str) -> dict[str, Any]:
+        value = {
+            "id": getattr(score, f"{level}_id"),
+            "name": score.name,
+            "value": score.value,
+            "source": "sdk",
+            "reason": score.reason,
+            "category_name": score.label,
+            "project_name": self._key("OPIK_PROJECT_NAME"),
+        }
+        return {name: item for name, item in value.items() if item is not None}
+
+    def unwritable(self, score: Score) -> str | None:
+        if score.trace_id is None:
+            return "Opik has no scores of sessions"
+        return "Opik takes numbers only" if score.value is None else None
+
+
+class Otlp(Backend):
+    """Any OTLP receiver: a log record `gen_ai.evaluation.result` in the context of the span.
+
+    Nothing there tells two records apart, so each is written at most once.
+    """
+
+    repeatable = False
+    default = "http://localhost:4318"
+    addresses = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    keys = ("OTEL_EXPORTER_OTLP_HEADERS",)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        pairs = (pair.partition("=") for pair in (self._key(self.keys[0]) or "").split(","))
+        return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
+
+    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+        path = "" if self.url.endswith("/v1/logs") else "/v1/logs"
+        for batch in _batches(scores):
+            records = [self._record(score, time.time_ns()) for score in batch]
+            scope = {"scope": {"name": "dagengine"}, "logRecords": records}
+            resource = {"attributes": _pairs({"service.name": "dagengine"})}
+            body = {"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]}
+            yield Request("POST", path, body, batch)
+
+    def _record(self, score: Score, now: int) -> dict[str, Any]:
+        attributes = {
+            "gen_ai.evaluation.name": score.name,
+            "gen_ai.evaluation.score.value": score.value,
+            "gen_ai.evaluation.score.label": score.label,
+            "gen_ai.evaluation.explanation": score.reason,
+            "error.type": score.error,
+            "session.id": score.session_id,
+            "dagengine.definition": score.definition,
+            "dagengine.path": list(score.path) or None,
+            "dagengine.score.max": None if score.value is None else 1.0,
+        }
+        record = {
+            "timeUnixNano": str(now),
+            "observedTimeUnixNano": str(now),
+            "eventName": "gen_ai.evaluation.result",
+            "attributes": _pairs(attributes),
+            "traceId": score.trace_id,
+            "spanId": score.span_id,
+        }
+        return {name: value for name, value in record.items() if value is not None}
+
+
+def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Attributes as OTLP writes them."""
+    return [
+        {"key": key, "value": _typed(value)} for key, value in values.items() if value is not None
+    ]
+
+
+def _typed(value: Any) -> dict[str, Any]:
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [_typed(item) for item in value]}}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"stringValue": str(value)}
+
+
+BACKENDS: dict[str, type[Backend]] = {
+    kind.__name__.lower(): kind for kind in (Otlp, Phoenix, Langfuse, MLflow, Opik)
+}
+
+
+def backend_of(text: str, environment: Mapping[str, str]) -> Backend:
+    """The place that `--to` names, `KIND` or `KIND=URL`; raises InputError for an unknown one."""
+    name, _, url = text.partition("=")
+    kind = BACKENDS.get(name.lower())
+    if kind is None:
+        near = did_you_mean(name, BACKENDS)
+        hint = f" ({near})" if near else ""
+        raise InputError(f"--to takes {', '.join(BACKENDS)}, not {name!r:.40}{hint}")
+    return kind(url or None, environment)
+
+
+def without(scores: Iterable[Score], absent: Iterable[Score]) -> list[Score]:
+    """The scores that are not among the absent ones."""
+    keys = {score.key for score in absent}
+    return [score for score in scores if score.key not in keys]

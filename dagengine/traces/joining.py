@@ -1,0 +1,104 @@
+"""Spans and log records of many traces, in any order, put together trace by trace.
+
+They are copied into a temporary database of sqlite, which is as large as the files and is gone with
+the process, also when it is killed. So memory is bounded by one trace (of `session`: one session)
+and by the longest line. The file is in the folder that `SQLITE_TMPDIR` names, else in /var/tmp.
+"""
+
+from __future__ import annotations
+
+import itertools
+import marshal
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
+
+_AT_ONCE = 1000  # records that are inserted by one statement
+_CACHE = 32 * 1024  # KiB
+_SESSION = ("session.id", "gen_ai.conversation.id")
+
+
+class Joined:
+    """The records of traces, each trace whole, in the order in which traces were first seen."""
+
+    def __init__(self, records: Iterable[RawRecord]) -> None:
+        # An empty name is a file of sqlite's own, without a place in any folder.
+        self._file = sqlite3.connect("", check_same_thread=False)
+        self._file.executescript(
+            f"""
+            PRAGMA journal_mode = off;
+            PRAGMA synchronous = off;
+            PRAGMA cache_size = -{_CACHE};
+            CREATE TABLE traces (number INTEGER PRIMARY KEY, id TEXT UNIQUE, session TEXT);
+            CREATE TABLE records (trace INTEGER, is_span INTEGER, body BLOB);
+            """
+        )
+        remaining = iter(records)
+        while batch := list(itertools.islice(remaining, _AT_ONCE)):
+            self._insert(batch)
+        # Made afterwards it is written in one go; kept up to date, pages would be read again.
+        self._file.execute("CREATE INDEX by_trace ON records (trace)")
+
+    def _insert(self, batch: list[RawRecord]) -> None:
+        self._file.executemany(
+            "INSERT OR IGNORE INTO traces (id) VALUES (?)",
+            [(record.trace_id,) for record in batch],
+        )
+        self._file.executemany(
+            "INSERT INTO records SELECT number, ?, ? FROM traces WHERE id = ?",
+            [(isinstance(record, RawSpan), _packed(record), record.trace_id) for record in batch],
+        )
+        self._file.executemany(
+            "UPDATE traces SET session = ? WHERE id = ? AND session IS NULL",
+            [(session, record.trace_id) for record in batch if (session := session_of(record))],
+        )
+
+    def close(self) -> None:
+        """Remove the database."""
+        self._file.close()
+
+    def count_traces(self) -> int:
+        """The number of traces that have a span."""
+        query = "SELECT count(DISTINCT trace) FROM records WHERE is_span"
+        return int(self._file.execute(query).fetchone()[0])
+
+    def traces(self) -> Iterator[list[RawRecord]]:
+        """The records of every trace."""
+        for (number,) in self._file.execute("SELECT number FROM traces ORDER BY number"):
+            yield self._records(number)
+
+    def sessions(self) -> Iterator[tuple[str, list[list[RawRecord]]]]:
+        """The records of every session, trace by trace; traces without a session are left out."""
+        rows = self._file.execute(
+            "SELECT session, group_concat(number) FROM traces WHERE session IS NOT NULL "
+            "GROUP BY session ORDER BY min(number)"
+        )
+        for session, numbers in rows:
+            yield session, [self._records(int(number)) for number in numbers.split(",")]
+
+    def count_sessions(self) -> int:
+        """The number of sessions."""
+        query = "SELECT count(DISTINCT session) FROM traces"
+        return int(self._file.execute(query).fetchone()[0])
+
+    def _records(self, number: int) -> list[RawRecord]:
+        bodies = self._file.execute("SELECT body FROM records WHERE trace = ?", (number,))
+        return [_unpacked(body) for (body,) in bodies]
+
+
+def session_of(record: RawRecord) -> str | None:
+    """The session or conversation that a record says it belongs to."""
+    values = record.attributes
+    return next((str(values[name]) for name in _SESSION if values.get(name)), None)
+
+
+# Marshalled, a record takes a third of the time of JSON; nobody else reads it.
+def _packed(record: RawRecord) -> bytes:
+    fields = tuple(getattr(record, name) for name in type(record).__slots__)
+    return marshal.dumps((isinstance(record, RawSpan), fields))
+
+
+def _unpacked(body: bytes) -> RawRecord:
+    is_span, fields = marshal.loads(body)
+    return RawSpan(*fields) if is_span else RawLog(*fields)

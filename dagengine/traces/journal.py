@@ -1,0 +1,95 @@
+"""Which scores of a run are written where: a file in the folder of the run.
+
+A line for every request, before (only where a second write would do harm) and after it. What is
+not in the file as sent is sent the next time. So nothing is lost when a server or this process
+dies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dagengine.data.json_lines import line_of, value_of
+from dagengine.regular_files import is_there, open_to_read
+from dagengine.traces.scores import Score
+
+SENT = "sent.jsonl"
+_BEGUN, _DONE, _FAILED = "begun", "sent", "failed"
+
+
+class Journal:
+    """What was sent to one place, named `to`; use it as a context manager."""
+
+    def __init__(self, folder: Path, to: str) -> None:
+        self._path, self._to = folder / SENT, to
+        self._sent: set[str] = set()
+        self._begun: set[str] = set()
+        self._broken = False
+        if is_there(self._path):
+            self._read()
+
+    def _read(self) -> None:
+        line = b"\n"
+        with open_to_read(self._path) as file:
+            for line in file:
+                try:
+                    entry = value_of(line)
+                except ValueError:
+                    continue  # half a line, where a process was killed
+                if isinstance(entry, dict) and entry.get("to") == self._to:
+                    self._take(entry)
+        self._broken = not line.endswith(b"\n")
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        keys = entry.get("keys") or ()
+        if entry.get("state") == _BEGUN:
+            self._begun.update(keys)
+        else:
+            self._begun.difference_update(keys)
+        if entry.get("state") == _DONE:
+            self._sent.update(keys)
+
+    def __enter__(self) -> Self:
+        self._file = self._path.open("ab")
+        if self._broken:
+            self._file.write(b"\n")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def was_sent(self, score: Score) -> bool:
+        """Whether it was written there, in this form."""
+        return score.key in self._sent
+
+    def is_uncertain(self, score: Score) -> bool:
+        """Whether a request with it began whose end nobody saw."""
+        return score.key in self._begun
+
+    def begin(self, scores: Iterable[Score]) -> None:
+        """Note that a request begins that must not be made twice."""
+        self._note(_BEGUN, scores, safely=True)
+
+    def done(self, scores: Sequence[Score]) -> None:
+        """Note what was written."""
+        self._note(_DONE, scores)
+
+    def failed(self, scores: Iterable[Score]) -> None:
+        """Note that a request that began was refused: nothing of it is there."""
+        self._note(_FAILED, scores)
+
+    def _note(self, state: str, scores: Iterable[Score], *, safely: bool = False) -> None:
+        keys = [score.key for score in scores]
+        if keys:
+            entry = {"to": self._to, "state": state, "keys": keys}
+            self._file.write(line_of(entry))
+            self._file.flush()
+            self._take(entry)
+            if safely:
+                os.fsync(self._file.fileno())

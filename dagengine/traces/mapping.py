@@ -1,0 +1,266 @@
+"""From the spans of a trace to the case that is judged, by rules that are the same for all tools.
+
+`input` and `actual_output` are those of the root, if they are text; else the last text of the user
+in the first call of a model, and the last text that a model answered. What was retrieved and the
+tools that were called are the spans of these kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.prompts.evidence import as_text
+from dagengine.terminal import counted
+from dagengine.test_case import (
+    CaseError,
+    ConversationalTestCase,
+    InvalidCase,
+    LLMTestCase,
+    TestCase,
+    ToolCall,
+    Turn,
+)
+from dagengine.traces.joining import session_of
+from dagengine.traces.otlp import RawRecord
+from dagengine.traces.spans import AGENT, LLM, RETRIEVER, TOOL, Step, steps_of
+
+TRACE, SESSION, _SPAN = "trace", "session", "span:"
+_NO_TEXTS = (
+    "no texts captured: the trace has neither an input nor an output. Capturing content is a "
+    "setting of the instrumentation (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_only, "
+    "or event_only with the file of the logs as another --data)"
+)
+_NO_INPUT = "no input captured: the trace has an output, but no text that a user put in"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one case is: a trace, a session, or every span of a kind."""
+
+    text: str = TRACE
+
+    def __post_init__(self) -> None:
+        if self.text not in (TRACE, SESSION) and not self.kind:
+            raise InputError(
+                f"the unit is trace, session or span:KIND (for instance span:tool), not {self.text}"
+            )
+
+    @property
+    def kind(self) -> str:
+        """The kind of the spans that are cases; empty if spans are not."""
+        return self.text.removeprefix(_SPAN).lower() if self.text.startswith(_SPAN) else ""
+
+    @property
+    def is_session(self) -> bool:
+        """Whether a case is a conversation of several traces."""
+        return self.text == SESSION
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a case is made of: the root, the steps below it, and the texts.
+
+    `origins` says where the input and the output were found.
+    """
+
+    root: Step
+    steps: list[Step]
+    session: str | None
+    input: str | None
+    output: str | None
+    passages: list[str] | None
+    origins: dict[str, str]
+
+    @property
+    def textless(self) -> int:
+        """The number of retrievals whose texts were not captured."""
+        spans = [step.span for step in self.steps]
+        return sum(span.kind == RETRIEVER and not span.documents for span in spans)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tools that were called, in the order in which they began."""
+        return [
+            ToolCall(
+                name=span.name,
+                input_parameters=span.input if isinstance(span.input, dict) else None,
+                output=span.output,
+                error=span.error,
+                span_id=span.span_id,
+            )
+            for span in (step.span for step in self.steps)
+            if span.kind == TOOL
+        ]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Where the case was read from."""
+        ids = {"trace_id": self.root.span.trace_id, "span_id": self.root.span.span_id}
+        return ids if self.session is None else {**ids, "session_id": self.session}
+
+
+def cases_of(records: Sequence[RawRecord], unit: Unit) -> list[TestCase | InvalidCase]:
+    """The cases of one trace; none if it has only log records, or no span of the kind."""
+    steps = steps_of(records)
+    if not steps:
+        return []
+    session = next(filter(None, map(session_of, records)), None)
+    if not unit.kind:
+        return [_checked(parts_of(root_of(steps), steps, session))]
+    roots = [step for step in steps if step.span.kind == unit.kind]
+    return [_checked(parts_of(root, _below(root, steps), session)) for root in roots]
+
+
+def _checked(parts: Parts) -> LLMTestCase | InvalidCase:
+    """The case; what is refused, such as a picture, costs this case only."""
+    try:
+        return _case(parts)
+    except CaseError as error:
+        return InvalidCase(f"trace {parts.root.span.trace_id}", str(error))
+
+
+def conversation_of(
+    session: str, traces: Sequence[Sequence[RawRecord]]
+) -> ConversationalTestCase | InvalidCase | None:
+    """The case of a session: a turn of the user and one of the assistant for every trace."""
+    parts = [parts_of(root_of(steps), steps, session) for steps in map(steps_of, traces) if steps]
+    if not parts:
+        return None
+    parts.sort(key=lambda part: part.root.raw.start)
+    turns: list[Turn] = []
+    for part in parts:
+        ids = part.metadata
+        if part.input is not None:
+            turns.append(Turn(role="user", content=part.input, additional_metadata=ids))
+        if part.output is not None or part.calls:
+            turns.append(
+                Turn(
+                    role="assistant",
+                    content=part.output or "",
+                    retrieval_context=part.passages,
+                    tools_called=part.calls or None,
+                    additional_metadata=ids,
+                )
+            )
+    name = f"session {session}"
+    if all(part.input is None and part.output is None for part in parts):
+        return InvalidCase(name, _NO_TEXTS, nothing_to_judge=True)
+    return ConversationalTestCase(
+        name=name, turns=turns, additional_metadata={"session_id": session}
+    )
+
+
+def root_of(steps: Sequence[Step]) -> Step:
+    """The span that the others are in; of several, or of a part of a trace, the first."""
+    ids = {step.span.span_id for step in steps}
+    return next((step for step in steps if step.span.parent_id not in ids), steps[0])
+
+
+def _below(root: Step, steps: Sequence[Step]) -> list[Step]:
+    """A span and all that are in it."""
+    children: dict[str | None, list[Step]] = {}
+    for step in steps:
+        children.setdefault(step.span.parent_id, []).append(step)
+    inside: dict[str, Step] = {}
+    waiting = [root]
+    while waiting:
+        step = waiting.pop()
+        if step.span.span_id not in inside:  # a circle of parents ends here
+            inside[step.span.span_id] = step
+            waiting += children.get(step.span.span_id, ())
+    return [step for step in steps if step.span.span_id in inside]
+
+
+def parts_of(root: Step, steps: list[Step], session: str | None) -> Parts:
+    """What the case of a span and those in it is made of."""
+    spans = [step.span for step in steps]
+    passages = [text for span in spans for text in span.documents or ()]
+    if root.span.kind in (TOOL, RETRIEVER):
+        answer = root.span.output if root.span.kind == TOOL else "\n\n".join(passages) or None
+        asked, answers = [(_as_text(root.span.input), root)], [(_as_text(answer), root)]
+    else:
+        speaking = [step for step in steps if step.span.kind in (LLM, AGENT) or step is root]
+        asked = [(step.dialogue.user_text(), step) for step in speaking]
+        answers = [(step.dialogue.answer(), step) for step in reversed(speaking)]
+        asked.insert(0, (root.text_in, root))
+        answers.insert(0, (root.text_out, root))
+    nothing: tuple[str | None, Step | None] = (None, None)
+    text_in, teller = next((pair for pair in asked if pair[0]), nothing)
+    text_out, speaker = next((pair for pair in answers if pair[0]), nothing)
+    origins = {"input": _origin(teller), "actual_output": _origin(speaker)}
+    return Parts(root, steps, session, text_in, text_out, passages or None, origins)
+
+
+def _origin(step: Step | None) -> str:
+    return "" if step is None else f"span {step.span.name!r:.60} ({step.span.kind})"
+
+
+def _as_text(value: Any) -> str | None:
+    return None if value is None else as_text(value)
+
+
+def _case(parts: Parts) -> LLMTestCase | InvalidCase:
+    root = parts.root
+    spans = [step.span for step in parts.steps]
+    calls = parts.calls
+    name = f"{root.span.name} {root.span.trace_id or ''}"[: len(root.span.name) + 9]
+    note = None
+    if parts.textless:
+        note = (
+            f"{parts.textless} retrievals without texts: what they found was not captured, so "
+            "`retrieval_context` " + ("has less than they found" if parts.passages else "is absent")
+        )
+    case = LLMTestCase(
+        name=name,
+        input=parts.input or "",
+        actual_output=parts.output,
+        retrieval_context=None if parts.textless and not parts.passages else parts.passages,
+        tools_called=calls or None,
+        input_token_count=_sum(span.input_token_count for span in spans if span.kind == LLM),
+        output_token_count=_sum(span.output_token_count for span in spans if span.kind == LLM),
+        completion_time=root.span.seconds,
+        spans=spans,
+        additional_metadata=parts.metadata,
+        comments=note,
+    )
+    if parts.input is not None:
+        return case
+    why = _NO_TEXTS if parts.output is None else _NO_INPUT
+    return InvalidCase(name, why, nothing_to_judge=True, test_case=case)
+
+
+def _sum(counts: Any) -> int | None:
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if numbers else None
+
+
+def mapping_lines(steps: list[Step]) -> list[str]:
+    """Which field of the case of a trace is from which span, and the spans as a tree."""
+    parts = parts_of(root_of(steps), steps, None)
+    retrievals = sum(step.span.kind == RETRIEVER for step in steps)
+    fields = {
+        "input": (parts.input, parts.origins["input"]),
+        "actual_output": (parts.output, parts.origins["actual_output"]),
+        "retrieval_context": (
+            f"{len(parts.passages)} passages" if parts.passages else None,
+            f"{counted(retrievals, 'retrieval')}, {parts.textless} without texts",
+        ),
+        "tools_called": (
+            ", ".join(call.name for call in parts.calls) or None,
+            counted(len(parts.calls), "span") + " of tools",
+        ),
+    }
+    lines = [f"trace {parts.root.span.trace_id} ({counted(len(steps), 'span')}) as a case:"]
+    for name, (value, origin) in fields.items():
+        shown = "absent" if value is None else f"{value!r:.70}" if origin[:4] == "span" else value
+        lines.append(f"  {name:17} {shown}" + (f"  ← {origin}" if origin else ""))
+    depths: dict[str | None, int] = {}
+    for step in sorted(steps, key=lambda step: step.raw.start):
+        span = step.span
+        depths[span.span_id] = depth = depths.get(span.parent_id, -1) + 1
+        failed = f"  failed: {span.error:.60}" if span.error else ""
+        lines.append(f"  {'  ' * depth}{span.kind}: {span.name:.60} [{span.span_id}]{failed}")
+    return lines

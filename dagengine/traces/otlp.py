@@ -1,0 +1,156 @@
+"""OTLP as JSON: what a file of the Collector, of an exporter or of protobuf's own JSON says.
+
+Ids are hex in OTLP's JSON and base64 in protobuf's; the length tells which. Names are in camel or
+in snake case, numbers of 64 bits are texts, and enums are numbers or names. The specification:
+https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Hex digits of the ids, and the characters that base64 needs for as many bytes.
+_TRACE, _SPAN = (32, 24), (16, 12)
+
+
+@dataclass(slots=True)
+class RawSpan:
+    """One span as it was written, with its attributes as plain data; times are nanoseconds."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None = None
+    name: str = ""
+    start: int = 0
+    end: int = 0
+    failed: bool = False
+    message: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RawLog:
+    """One log record that belongs to a span: the name of its event, and what it says."""
+
+    trace_id: str
+    span_id: str
+    event: str = ""
+    time: int = 0
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+RawRecord = RawSpan | RawLog
+
+
+def is_otlp(value: Any) -> bool:
+    """Whether a JSON value is an export of spans or of logs (or of metrics, which say nothing)."""
+    return isinstance(value, Mapping) and any(
+        name in value
+        for signal in ("Spans", "Logs", "Metrics")
+        for name in (f"resource{signal}", f"resource_{signal.lower()}")
+    )
+
+
+def records_of(value: Mapping[str, Any]) -> Iterator[RawRecord]:
+    """The spans and the log records of an export; raises ValueError for one that is damaged."""
+    for resource in _list(value, "resourceSpans", "resource_spans"):
+        for scope in _list(resource, "scopeSpans", "scope_spans"):
+            yield from map(span_of, _list(scope, "spans"))
+    for resource in _list(value, "resourceLogs", "resource_logs"):
+        for scope in _list(resource, "scopeLogs", "scope_logs"):
+            for record in _list(scope, "logRecords", "log_records"):
+                log = _log_of(record)
+                if log.span_id:  # what no span said belongs to no trace
+                    yield log
+
+
+def span_of(value: Mapping[str, Any]) -> RawSpan:
+    """One span of an export; raises ValueError without ids."""
+    status = value.get("status") or {}
+    parent = _id(_first(value, "parentSpanId", "parent_span_id"), _SPAN)
+    trace = _id(_first(value, "traceId", "trace_id"), _TRACE)
+    span = _id(_first(value, "spanId", "span_id"), _SPAN)
+    if not trace or not span:
+        raise ValueError("a span has no traceId or no spanId")
+    return RawSpan(
+        trace,
+        span,
+        parent or None,
+        str(value.get("name") or ""),
+        int(_first(value, "startTimeUnixNano", "start_time_unix_nano") or 0),
+        int(_first(value, "endTimeUnixNano", "end_time_unix_nano") or 0),
+        status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR"),
+        str(status.get("message") or ""),
+        attributes_of(value.get("attributes")),
+        [
+            (str(event.get("name") or ""), attributes_of(event.get("attributes")))
+            for event in _list(value, "events")
+        ],
+    )
+
+
+def _log_of(value: Mapping[str, Any]) -> RawLog:
+    attributes = attributes_of(value.get("attributes"))
+    body = _plain(value.get("body"))
+    time = _first(value, "timeUnixNano", "time_unix_nano")
+    observed = _first(value, "observedTimeUnixNano", "observed_time_unix_nano")
+    event = _first(value, "eventName", "event_name") or attributes.get("event.name")
+    return RawLog(
+        _id(_first(value, "traceId", "trace_id"), _TRACE),
+        _id(_first(value, "spanId", "span_id"), _SPAN),
+        str(event or ""),
+        int(time or 0) or int(observed or 0),  # old exporters write only the second
+        {**attributes, **(body if isinstance(body, dict) else {})},
+    )
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Attributes as plain data, from a list of keys and typed values or from a plain mapping."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {pair["key"]: _plain(pair.get("value")) for pair in value or ()}
+
+
+def _plain(value: Any) -> Any:
+    """What a typed value holds."""
+    if not isinstance(value, Mapping) or not value:
+        return None
+    kind, held = next(iter(value.items()))
+    match kind.replace("_v", "V").replace("_V", "V"):
+        case "intValue":
+            return int(held)
+        case "arrayValue":
+            return [_plain(item) for item in held.get("values") or ()]
+        case "kvlistValue":
+            return attributes_of(held.get("values"))
+        case _:
+            return held
+
+
+def _id(value: Any, lengths: tuple[int, int]) -> str:
+    """An id as lower-case hex; empty for none. Raises ValueError for anything else."""
+    if not value:
+        return ""
+    digits, characters = lengths
+    text = str(value)
+    try:
+        if len(text) == characters:
+            return base64.b64decode(text, validate=True).hex()
+        if len(text) == digits:
+            return bytes.fromhex(text).hex()
+    except (ValueError, binascii.Error):
+        pass
+    raise ValueError(f"{text!r:.60} is not an id of {digits} hex digits")
+
+
+def _first(value: Mapping[str, Any], camel: str, snake: str) -> Any:
+    return value[camel] if camel in value else value.get(snake)
+
+
+def _list(value: Mapping[str, Any], *names: str) -> Any:
+    return next((value[name] for name in names if value.get(name)), ())

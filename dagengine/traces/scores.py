@@ -1,0 +1,144 @@
+"""What a run said about its cases, as scores on the spans that it said it about."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+
+Source = Literal["LLM", "CODE"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One verdict on a span, a trace or a session.
+
+    `name` is the metric, or `metric: node`. `value` is from 0 to 1, `label` a verdict or `pass` or
+    `fail`. `error` says why there is neither. `definition` is the hash of what was asked: the same
+    question asked again replaces its score, a question in other words gives another one.
+    """
+
+    name: str
+    definition: str
+    source: Source
+    trace_id: str | None
+    span_id: str | None
+    session_id: str | None
+    value: float | None = None
+    label: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    path: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def id(self) -> str:
+        """32 hex digits that tell what was asked about what; equal in every run."""
+        place = (self.trace_id, self.span_id, self.session_id, self.name, self.definition)
+        return _digest(place)[:32]
+
+    @cached_property
+    def key(self) -> str:
+        """The id, and 16 more digits for what was said: a journal notes it once it is written."""
+        content = (self.value, self.label, self.reason, self.error, self.path)
+        return self.id + _digest(content)[:16]
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Scores:
+    """Makes the scores of rows; knows the definitions of a run."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._metrics = {metric.name: metric for metric in manifest.metrics}
+
+    def of(self, row: CaseResult) -> Iterator[Score]:
+        """The scores of one row; none for a case that was not read from a trace."""
+        ids = row.trace or {}
+        trace, span, session = map(ids.get, ("trace_id", "span_id", "session_id"))
+        if trace is None and session is None:
+            return
+        place = {
+            "trace_id": trace,
+            "span_id": None if span == trace else span,  # a trace itself is no span
+            "session_id": session,
+        }
+        for result in row.metrics:
+            metric = self._metrics.get(result.metric)
+            if metric is not None:
+                yield self._of_metric(result, metric, place)
+                nodes = _nodes(metric)
+                for step in result.steps:
+                    if (node := nodes.get(step.node)) is not None:
+                        yield from _of_step(result, step, node, place)
+
+    def _of_metric(
+        self, result: MetricResult, metric: MetricRecord, place: dict[str, Any]
+    ) -> Score:
+        asks = any(node.judges for node in _nodes(metric).values())
+        passed = {True: "pass", False: "fail", None: None}[result.success]
+        return Score(
+            result.metric,
+            metric.hash,
+            "LLM" if asks else "CODE",
+            value=result.score,
+            label=passed,
+            reason=result.why or None,
+            error=None if result.failure is None else str(result.failure.kind),
+            path=tuple(f"{node}={verdict}" for node, verdict in result.path),
+            **place,
+        )
+
+
+def _nodes(metric: MetricRecord) -> dict[str, NodeRecord]:
+    """The nodes of a metric by their names, those of nested metrics included."""
+    nodes = {node.name: node for node in metric.nodes}
+    for node in metric.nodes:
+        if node.metric is not None:
+            nodes = {**_nodes(node.metric), **nodes}
+    return nodes
+
+
+def _of_step(
+    result: MetricResult, step: Step, node: NodeRecord, place: dict[str, Any]
+) -> Iterator[Score]:
+    """The scores of one node: one for each span that it went over, else one for the case."""
+    name, definition = f"{result.metric}: {step.node}", node.hash or ""
+    source: Source = "LLM" if node.judges else "CODE"
+    if step.outcome is not OutcomeKind.OK:
+        error, reason = str(step.outcome), step.reason
+        yield Score(name, definition, source, reason=reason, error=error, **place)
+    elif step.spans and isinstance(step.output, list) and len(step.output) == len(step.spans):
+        for span, item in zip(step.spans, step.output, strict=True):
+            if isinstance(item, dict) and "verdict" in item:
+                label, value = _verdict(item["verdict"])
+                where = {**place, "span_id": span}
+                reason = item.get("reason")
+                yield Score(
+                    name, definition, source, value=value, label=label, reason=reason, **where
+                )
+    elif step.verdict is not None or step.score is not None:
+        label, value = _verdict(step.verdict)
+        value = value if step.score is None else step.score
+        for span in step.spans or (place["span_id"],):
+            where = {**place, "span_id": span}
+            reason = step.reason
+            yield Score(name, definition, source, value=value, label=label, reason=reason, **where)
+
+
+def _verdict(verdict: Any) -> tuple[str | None, float | None]:
+    """A verdict as a label, and yes and no also as 1 and 0."""
+    if verdict is None:
+        return None, None
+    if isinstance(verdict, bool):
+        return ("yes" if verdict else "no"), float(verdict)
+    label = str(verdict)
+    return label, {"yes": 1.0, "no": 0.0}.get(label.lower())

@@ -1,0 +1,105 @@
+"""Verdicts of any judge: result files of other tools become cards without metrics of ours."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("scipy")
+
+from dagengine.errors import InputError
+from dagengine.reliability.card import make_card
+from dagengine.reliability.verdict_files import Collected, collected
+
+
+def written(path: Path, data: Any) -> Path:
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return path
+
+
+def runs_of(made: Collected) -> list[tuple[int, int, object]]:
+    return [
+        (row.case, row.condition.sample, row.path[0][1] if row.path else row.score)
+        for row in made.observations
+    ]
+
+
+PROMPTFOO = {
+    "results": {
+        "results": [
+            {"success": good, "testIdx": test, "promptIdx": 0, "provider": {"id": "openai:x"},
+             "response": {"output": "text"}}
+            for test, good in ((0, True), (0, True), (1, False))
+        ]
+    }
+}  # fmt: skip
+DEEPEVAL = {
+    "testRunData": {
+        "testCases": [
+            {"name": "a", "actualOutput": "t", "metricsData": [
+                {"name": "Correct", "success": True, "evaluationModel": "gpt"},
+                {"name": "Polite", "success": False, "evaluationModel": "gpt"}]},
+        ]
+    }
+}  # fmt: skip
+INSPECT = {
+    "samples": [
+        {"id": 1, "epoch": epoch, "output": {"completion": "t"},
+         "scores": {"grader": {"value": value}}}
+        for epoch, value in ((1, "C"), (2, "I"))
+    ]
+}  # fmt: skip
+MLFLOW = {"columns": ["inputs", "outputs", "good/v1/score"], "data": [["q", "a", 4], ["r", "b", 2]]}
+
+
+def test_results_of_promptfoo_repeat_a_test(tmp_path: Path) -> None:
+    made = collected(written(tmp_path / "results.json", PROMPTFOO))
+    assert runs_of(made) == [(0, 0, True), (0, 1, True), (1, 0, False)]
+
+
+def test_a_metric_of_deepeval_is_chosen(tmp_path: Path) -> None:
+    path = written(tmp_path / "run.json", DEEPEVAL)
+    assert runs_of(collected(path, metric="Polite")) == [(0, 0, False)]
+    with pytest.raises(InputError, match="--metric 'Correct'"):
+        collected(path)
+    with pytest.raises(InputError, match="no metric 'Kind'"):
+        collected(path, metric="Kind")
+
+
+def test_epochs_of_inspect_are_runs_in_both_of_its_formats(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.json", INSPECT)
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
+        for sample in INSPECT["samples"]:
+            archive.writestr(f"samples/1_epoch_{sample['epoch']}.json", json.dumps(sample))
+    for path in (log, tmp_path / "log.eval"):
+        assert runs_of(collected(path)) == [(0, 0, True), (0, 1, False)]
+
+
+def test_scores_of_mlflow_need_their_range(tmp_path: Path) -> None:
+    path = written(tmp_path / "table.json", MLFLOW)
+    made = collected(path, scale=(1, 5), threshold=3)
+    assert runs_of(made) == [(0, 0, 0.75), (1, 0, 0.25)]
+    with pytest.raises(InputError, match="--scale"):
+        collected(path)
+
+
+def test_a_table_becomes_a_card_with_its_own_labels(tmp_path: Path) -> None:
+    lines = ["case,verdict,label"]
+    lines += [f"{case},{'pass' if case % 2 else 'fail'},{'pass' if case % 2 else 'fail'}"
+              for case in range(40) for _ in range(2)]  # fmt: skip
+    made = collected(written(tmp_path / "v.csv", "\n".join(lines)))
+    card = make_card(made.observations, [made.metric], made.cases, ["x"], labels=made.labels)
+    accuracy = card.metrics[0].figure("accuracy")
+    assert accuracy is not None
+    assert accuracy.value == 1
+
+
+def test_what_has_another_shape_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no column `case`"):
+        collected(written(tmp_path / "v.csv", "x,y\n1,2\n"))
+    with pytest.raises(InputError, match="not a log of inspect"):
+        collected(written(tmp_path / "x.eval", "no archive"))

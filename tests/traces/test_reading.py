@@ -1,0 +1,351 @@
+"""Traces as cases: samples of real instrumentations, and files with what files may hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import TRACES
+
+from dagengine import evaluate
+from dagengine.errors import InputError
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import FaithfulnessMetric
+from dagengine.results import OutcomeKind
+from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase
+from dagengine.traces import read_traces
+
+SAMPLES: dict[str, Any] = {}
+if (TRACES / "cases.json").is_file():
+    SAMPLES = json.loads((TRACES / "cases.json").read_text(encoding="utf-8"))
+WITHOUT = f"the samples of traces are not there: set DAGENGINE_TRACES (now {TRACES})"
+recorded = pytest.mark.skipif(not SAMPLES, reason=WITHOUT)
+every_sample = pytest.mark.parametrize("name", SAMPLES or [pytest.param("none", marks=recorded)])
+
+
+def case_in(item: Any) -> LLMTestCase:
+    """The case, or what is known of one that is skipped."""
+    case = item.test_case if isinstance(item, InvalidCase) else item
+    assert isinstance(case, LLMTestCase)
+    return case
+
+
+@every_sample
+def test_a_sample_gives_its_cases(name: str) -> None:
+    sample = SAMPLES[name]
+    items = list(read_traces(*(TRACES / file for file in sample["files"])))
+    found = {}
+    for item in items:
+        case = case_in(item)
+        assert case.additional_metadata is not None
+        found[case.additional_metadata["trace_id"]] = (item, case)
+    assert len(found) == len(items) == len(sample["cases"])
+    for expected in sample["cases"]:
+        item, case = found[expected["trace_id"]]
+        tools = [
+            {
+                "span_id": span.span_id,
+                "name": span.name,
+                "id": span.call_id,
+                "arguments": span.input,
+                "result": span.output,
+                "error": span.error,
+            }
+            for span in case.tools or ()
+        ]
+        assert (case.additional_metadata or {}).get("session_id") == expected["session"]
+        assert (case.input or None) == expected["input"]
+        assert case.actual_output == expected["actual_output"]
+        assert case.retrieval_context == expected["retrieval_context"]
+        assert (tools or None) == expected["tools_called"]
+        assert isinstance(item, InvalidCase) == ("outcome" in expected)
+        if isinstance(item, InvalidCase):
+            assert item.message.startswith(expected["outcome"])
+
+
+@pytest.mark.parametrize("name", [n for n in SAMPLES if "sessions" in SAMPLES[n]] or [None])
+@recorded
+def test_a_session_is_a_conversation(name: str) -> None:
+    sample = SAMPLES[name]
+    files = [TRACES / file for file in sample["files"]]
+    (case,) = read_traces(*files, unit="session")
+    assert isinstance(case, ConversationalTestCase)
+    turns = [
+        {
+            "role": turn.role,
+            "content": turn.content,
+            "trace_id": (turn.additional_metadata or {})["trace_id"],
+        }
+        for turn in case.turns
+    ]
+    assert turns == sample["sessions"][0]["turns"]
+    assert case.additional_metadata == {"session_id": "session-1"}
+
+
+@recorded
+def test_a_retrieval_without_texts_is_said_and_not_judged() -> None:
+    files = [TRACES / file for file in SAMPLES["genai_events"]["files"]]
+    rag = next(case_in(item) for item in read_traces(*files) if "rag" in case_in(item).name)  # type: ignore[operator]
+    assert "not captured" in (rag.comments or "")
+    result = evaluate([rag], [FaithfulnessMetric()], model=ScriptedJudge({}), show=False)
+    assert result.rows[0].metrics[0].outcome is OutcomeKind.MISSING_FIELD
+
+
+# Traces of our own making.
+
+SPAN = "resourceSpans", "scopeSpans", "spans"
+LOG = "resourceLogs", "scopeLogs", "logRecords"
+
+
+def ids(number: int, trace: int = 1) -> dict[str, str]:
+    return {"traceId": f"{trace:032x}", "spanId": f"{trace:08x}{number:08x}"}
+
+
+def span(number: int, kind: str = "CHAIN", trace: int = 1, **fields: Any) -> dict[str, Any]:
+    """A span; number 1 is the root of its trace, and every further one is in it."""
+    attributes = {"openinference.span.kind": kind, **fields.pop("attributes", {})}
+    if number > 1:
+        fields.setdefault("parentSpanId", ids(1, trace)["spanId"])
+    return {
+        **ids(number, trace),
+        "name": f"{kind} {number}",
+        "startTimeUnixNano": str(1_000_000_000 * number),
+        "endTimeUnixNano": str(1_000_000_000 * number + 500_000_000),
+        "attributes": pairs(attributes),
+        **fields,
+    }
+
+
+def pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+
+
+def lines(path: Path, *items: dict[str, Any], form: tuple[str, str, str] = SPAN) -> Path:
+    """A file with one item a line."""
+    outer, inner, last = form
+    rows = [{outer: [{inner: [{last: [item]}]}]} for item in items]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def talk(trace: int = 1, **fields: Any) -> dict[str, Any]:
+    texts = {"input.value": f"question {trace}", "output.value": f"answer {trace}"}
+    return span(1, trace=trace, attributes={**texts, **fields})
+
+
+def test_spans_of_one_trace_may_be_anywhere_in_several_files(tmp_path: Path) -> None:
+    result = {"output.value": '{"found": 3}'}
+    tools = [span(3, "TOOL", 2), span(2, "TOOL", 1, attributes=result), span(2, "TOOL", 2)]
+    first = lines(tmp_path / "a.jsonl", tools[0], talk(1), tools[1])
+    second = lines(tmp_path / "b.jsonl", talk(2), tools[2])
+    cases = read_traces(first, second)
+    texts = {case_in(case).input: case_in(case) for case in cases}
+    assert [tool.name for tool in texts["question 2"].tools or ()] == ["TOOL 2", "TOOL 3"]
+    assert [tool.output for tool in texts["question 1"].tools or ()] == [{"found": 3}]
+    assert cases.count() == 2
+    assert [case_in(case).input for case in cases] == ["question 2", "question 1"]  # as first seen
+
+
+def test_ids_in_base64_are_the_same_as_in_hex(tmp_path: Path) -> None:
+    def encoded(item: dict[str, Any]) -> dict[str, Any]:
+        names = ("traceId", "spanId", "parentSpanId")
+        codes = {
+            name: base64.b64encode(bytes.fromhex(item[name])).decode()
+            for name in names
+            if name in item
+        }
+        return {**item, **codes, "status": {"code": "STATUS_CODE_ERROR", "message": "no"}}
+
+    plain = lines(tmp_path / "hex.jsonl", talk(), span(2, "TOOL"))
+    other = lines(tmp_path / "base64.jsonl", encoded(talk()), encoded(span(2, "TOOL")))
+    (one,), (two,) = read_traces(plain), read_traces(other)
+    assert case_in(one).additional_metadata == case_in(two).additional_metadata
+    assert [tool.error for tool in case_in(two).tools or ()] == ["no"]
+
+
+def test_a_span_that_is_in_two_files_counts_once(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", talk(), span(2, "TOOL"), span(2, "TOOL"))
+    (case,) = read_traces(path, path)
+    assert len(case_in(case).spans or ()) == 2
+
+
+def test_messages_in_events_of_a_span_are_read(tmp_path: Path) -> None:
+    events = [
+        {"name": "gen_ai.user.message", "attributes": pairs({"content": "Who?"})},
+        {
+            "name": "gen_ai.choice",
+            "attributes": pairs({"message": '{"role": "assistant", "content": "I."}'}),
+        },
+    ]
+    (case,) = read_traces(lines(tmp_path / "a.jsonl", span(1, "LLM", events=events)))
+    assert (case_in(case).input, case_in(case).actual_output) == ("Who?", "I.")
+
+
+def test_a_unit_of_spans_makes_a_case_of_each_with_what_is_in_it(tmp_path: Path) -> None:
+    tool = {"tool.parameters": '{"q": 1}', "output.value": "two"}
+    inner = span(4, "TOOL", parentSpanId=ids(2)["spanId"], attributes=tool)
+    path = lines(tmp_path / "a.jsonl", talk(), span(2, "AGENT"), span(3, "TOOL"), inner)
+    agents = [case_in(case) for case in read_traces(path, unit="span:agent")]
+    assert [[span.name for span in case.spans or ()] for case in agents] == [["AGENT 2", "TOOL 4"]]
+    tools = [case_in(case) for case in read_traces(path, unit="span:tool")]
+    assert [(case.input, case.actual_output) for case in tools] == [("", None), ('{"q": 1}', "two")]
+    assert [(case.additional_metadata or {})["span_id"] for case in tools] == [
+        ids(number)["spanId"] for number in (3, 4)
+    ]
+
+
+def test_a_trace_without_texts_is_skipped_with_a_message_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    path = lines(tmp_path / "a.jsonl", span(1, trace=1), span(2, "TOOL", 1), talk(2))
+    judge = ScriptedJudge({})
+    result = evaluate(read_traces(path), [FaithfulnessMetric()], model=judge, show=False)
+    silent, speaking = (row.metrics[0] for row in result.rows)
+    assert silent.outcome is OutcomeKind.SKIPPED
+    assert "no texts captured" in silent.why
+    assert speaking.outcome is OutcomeKind.MISSING_FIELD
+    assert result.rows[0].trace == {"trace_id": ids(1)["traceId"], "span_id": ids(1)["spanId"]}
+    assert [tool.name for tool in case_in(result.rows[0].test_case).tools or ()] == ["TOOL 2"]
+
+
+def test_a_damaged_line_is_an_invalid_case_with_its_place(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", talk())
+    with path.open("a") as file:
+        file.write('{"resourceSpans": [{"scope\n{"spans": []}\n')
+        file.write('{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "x"}]}]}]}\n')
+    flaws = [str(item) for item in read_traces(path) if isinstance(item, InvalidCase)]
+    assert [flaw.partition(":")[0] for flaw in flaws] == [
+        f"{path} line {number}" for number in (2, 3, 4)
+    ]
+    assert "not JSON" in flaws[0]
+    assert "its keys are spans" in flaws[1]
+    assert "'x' is not an id of 32 hex digits" in flaws[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "unit", "message"),
+    [
+        ("", "trace", "has no spans"),
+        ('{"resourceSpans": []}\n', "trace", "has no spans"),
+        (None, "session", "has a session.id"),
+        (None, "turn", "the unit is trace, session or span:KIND"),
+    ],
+)
+def test_what_cannot_be_read_is_said_before_anything_is_asked(
+    tmp_path: Path, content: str | None, unit: str, message: str
+) -> None:
+    path = lines(tmp_path / "a.jsonl", talk())
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        list(read_traces(path, unit=unit))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        read_traces(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match="is a folder"):
+        read_traces(tmp_path)
+
+
+JAEGER = {
+    "data": [
+        {
+            "traceID": "abc",
+            "spans": [
+                {
+                    "traceID": "abc",
+                    "spanID": "1",
+                    "operationName": "ask",
+                    "startTime": 5,
+                    "duration": 2,
+                    "tags": [
+                        {"key": "input.value", "value": "Who?"},
+                        {"key": "output.value", "value": "I."},
+                    ],
+                },
+                {
+                    "traceID": "abc",
+                    "spanID": "2",
+                    "operationName": "look",
+                    "references": [{"refType": "CHILD_OF", "spanID": "1"}],
+                    "startTime": 6,
+                    "duration": 1,
+                    "tags": [
+                        {"key": "openinference.span.kind", "value": "TOOL"},
+                        {"key": "error", "value": True},
+                        {"key": "otel.status_description", "value": "no"},
+                    ],
+                },
+            ],
+        }
+    ]
+}
+PHOENIX = {
+    "data": [
+        {
+            "context": ids(1),
+            "name": "ask",
+            "start_time": "2026-11-23T10:00:00+00:00",
+            "status_code": "OK",
+            "attributes": {"input.value": "Who?", "output.value": "I."},
+        },
+        {
+            "context": ids(2),
+            "parent_id": ids(1)["spanId"],
+            "name": "look",
+            "span_kind": "TOOL",
+            "start_time": "2026-11-23T10:00:01+00:00",
+            "status_code": "ERROR",
+            "status_message": "no",
+            "attributes": {"tool.name": "look"},
+        },
+    ]
+}
+for item in PHOENIX["data"]:
+    context: Any = item["context"]
+    item["context"] = {"trace_id": context["traceId"], "span_id": context["spanId"]}
+LANGFUSE = {
+    "id": "t-1",
+    "name": "ask",
+    "timestamp": "2026-11-23T10:00:00.000Z",
+    "input": "Who?",
+    "output": "I.",
+    "sessionId": "s",
+    "observations": [
+        {
+            "id": "o-1",
+            "traceId": "t-1",
+            "type": "TOOL",
+            "name": "look",
+            "level": "ERROR",
+            "statusMessage": "no",
+            "startTime": "2026-11-23T10:00:01.000Z",
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "export", [JAEGER, PHOENIX, LANGFUSE], ids=["jaeger", "phoenix", "langfuse"]
+)
+def test_exports_of_other_tools_give_the_same_case(tmp_path: Path, export: Any) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(export, indent=1))
+    (case,) = map(case_in, read_traces(path))
+    assert (case.input, case.actual_output) == ("Who?", "I.")
+    assert [(call.name, call.error) for call in case.tools_called or ()] == [("look", "no")]
+
+
+def test_traces_are_joined_once_however_often_they_are_read(tmp_path: Path) -> None:
+    cases = read_traces(lines(tmp_path / "a.jsonl", talk(1), talk(2)))
+    first: Iterator[Any] = iter(cases)
+    inputs = [case_in(next(first)).input]
+    (tmp_path / "a.jsonl").unlink()
+    assert [case_in(case).input for case in cases] == ["question 1", "question 2"]
+    inputs += [case_in(case).input for case in first]
+    assert inputs == ["question 1", "question 2"]

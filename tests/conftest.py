@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+# Commands compile the package once, and not at each start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # No example fails because the machine is busy.
 settings.register_profile("dagengine", deadline=None)
 settings.load_profile("dagengine")
@@ -28,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def _checkout() -> dict[str, tuple[int, int]]:
     """What a test could leave in the checkout by mistake: beside the sources, and in `out`."""
-    paths = [path for path in ROOT.iterdir() if path.name[0] != "."]
+    paths = [path for path in ROOT.iterdir() if path.name[0] not in "._"]
     found = {path: path.stat() for path in [*paths, *(ROOT / "out").glob("*")]}
     return {
         os.path.relpath(path, ROOT): (one.st_size, one.st_mtime_ns)

@@ -51,10 +51,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A judge that finds steps, the second contestant (by its words) and a 7."""
 
     def reply(body: dict[str, Any]) -> Reply:
-        system, user = (message["content"] for message in body["messages"])
+        system, user = (message["content"] for message in body["messages"][:2])
         if "You write the steps" in system:
             return Reply(content='{"steps": ["Which is friendlier?"]}')
-        if "You compare" in system:
+        if "Compare 2 contestants" in user:
             first = user.index("Paris is the capital") < user.index("Contestant 2")
             label = f"Contestant {1 if first else 2}"
             return Reply(content=f'{{"reason": "{label} is kind", "verdict": "{label}"}}')

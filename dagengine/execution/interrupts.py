@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
@@ -67,6 +69,19 @@ async def interruptible(work: Callable[[], Awaitable[R]]) -> R:
     return results[0]
 
 
+def _in_event_loop() -> bool:
+    try:
+        sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        # sniffio knows tasks. A callback of asyncio is none, nor is what a loop of greenlets runs
+        # (Playwright's sync API between two calls), and no second loop can run in either.
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            return True
+        return False
+    return True
+
+
 def sync(make: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
 
@@ -83,9 +98,7 @@ def sync(make: Callable[[], Awaitable[R]]) -> R:
     host = current_host()
     if host is not None:
         return host.call(main)
-    try:
-        sniffio.current_async_library()
-    except sniffio.AsyncLibraryNotFoundError:
+    if not _in_event_loop():
         return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
     with start_blocking_portal() as portal:
         work = portal.start_task_soon(main)

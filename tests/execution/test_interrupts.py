@@ -1,5 +1,6 @@
 """Ctrl-C: work is cancelled once, and puts its things away however often the key is hit."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -87,3 +88,19 @@ def test_other_threads_take_no_signals() -> None:
     thread.start()
     thread.join()
     assert found == ["done"]
+
+
+def test_a_callback_in_a_running_loop_waits_for_work_in_another() -> None:
+    async def work() -> str:
+        await anyio.sleep(0)
+        return "done"
+
+    async def main() -> list[str]:
+        loop, results = asyncio.get_running_loop(), list[str]()
+        finished = asyncio.Event()
+        loop.call_soon(lambda: results.append(sync(work)))
+        loop.call_soon(finished.set)
+        await finished.wait()
+        return results
+
+    assert asyncio.run(main()) == ["done"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -20,7 +19,6 @@ needs_chromium = pytest.mark.skipif(
     CHROMIUM is None,
     reason="there is no Chromium: install Debian's `chromium`, or set DAGENGINE_CHROMIUM to one",
 )
-T = TypeVar("T")
 _QUIET = (
     "--no-sandbox",
     "--disable-gpu",
@@ -32,15 +30,9 @@ _QUIET = (
 Scheme = Literal["light", "dark"]
 
 
-def aside(work: Callable[[], T]) -> T:
-    """Run what needs an event loop of its own: an open browser has that of this thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(work).result()
-
-
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser without a window; end it before another event loop is needed."""
+    """A browser without a window. It has the event loop of this thread: no async test beside it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_QUIET))
         try:

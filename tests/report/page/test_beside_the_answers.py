@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import aside, chromium, needs_chromium, visit
+from browser import chromium, needs_chromium, visit
 from recorded_runs import CASES, judge, polite
 
 from dagengine import Limits, evaluate
@@ -131,7 +131,7 @@ def test_a_store_that_is_gone_is_named(tmp_path: Path) -> None:
 
 @needs_chromium
 def test_a_case_shows_prompts_money_and_what_people_said(tmp_path: Path) -> None:
-    file = write_page(aside(lambda: run_with(tmp_path)), tmp_path / "page.html")
+    file = write_page(run_with(tmp_path), tmp_path / "page.html")
     with chromium() as browser, visit(browser, file, "#case=kind%20one&v=case") as page:
         page.page.wait_for_selector(".walk details")
         kind = page.page.locator(".walk li", has=page.page.get_by_role("button", name="Kind"))
@@ -152,7 +152,7 @@ def test_a_case_shows_prompts_money_and_what_people_said(tmp_path: Path) -> None
 
 @needs_chromium
 def test_a_case_without_a_store_says_so(tmp_path: Path) -> None:
-    file = write_page(aside(lambda: run_with(tmp_path, store=None)), tmp_path / "page.html")
+    file = write_page(run_with(tmp_path, store=None), tmp_path / "page.html")
     with chromium() as browser, visit(browser, file, "#case=kind%20one&v=case") as page:
         page.page.wait_for_selector(".walk")
         assert "the run had no store" in (page.page.text_content("main") or "")

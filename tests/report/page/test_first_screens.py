@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import CHROMIUM, Visit, aside, chromium, needs_chromium, visit
+from browser import CHROMIUM, Visit, chromium, needs_chromium, visit
 from playwright.sync_api import Browser
 
 from dagengine import evaluate
@@ -45,7 +45,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _page(folder: Path, cases: list[Any], metrics: list[Any], answer: Any) -> Path:
     judge = ScriptedJudge(answer)
-    aside(lambda: evaluate(cases, metrics, model=judge, show=False, out=folder))
+    evaluate(cases, metrics, model=judge, show=False, out=folder)
     return folder / "report.html"
 
 
@@ -81,7 +81,7 @@ def goldens(base: Path) -> Path:
         out=base / "goldens", max_tries=1,
     )  # fmt: skip
     texts = [["Old. The house in Bern costs 400 francs. It is red."], ["Thun has a house."]]
-    aside(lambda: made.generate_goldens_from_contexts(texts, max_goldens_per_context=2))
+    made.generate_goldens_from_contexts(texts, max_goldens_per_context=2)
     return base / "goldens" / "report.html"
 
 
@@ -116,7 +116,7 @@ def arena(base: Path) -> Path:
     read = ["input", "actual_output"]
     metric = ArenaGEval("Better", evaluation_steps=steps, evaluation_params=read)
     page = _page(base / "arena", cases, [metric], answer)
-    won = aside(lambda: compare(cases, metric, model=ScriptedJudge(answer), show=False))
+    won = compare(cases, metric, model=ScriptedJudge(answer), show=False)
     assert won == {"long": 4, "tie": 1}
     return page
 

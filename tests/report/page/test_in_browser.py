@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import CHROMIUM, Scheme, Visit, aside, chromium, needs_chromium, visit
+from browser import CHROMIUM, Scheme, Visit, chromium, needs_chromium, visit
 from decision_server import DecisionServer
 from hostile import TEXTS
 from playwright.sync_api import Browser
@@ -55,7 +55,7 @@ def browser() -> Iterator[Browser]:
 
 
 def _judged(folder: Path, cases: list[LLMTestCase], metrics: list[Any], judge: Any) -> None:
-    aside(lambda: evaluate(cases, metrics, model=judge, show=False, out=folder))
+    evaluate(cases, metrics, model=judge, show=False, out=folder)
 
 
 @pytest.fixture(scope="module")
@@ -401,10 +401,8 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
     )
     judge = ScriptedJudge(lambda question: {"verdict": "B", "reason": "because " * 60})
-    aside(
-        lambda: evaluate(
-            [case], [DAGMetric("Duel", DAG(root_node=better))], model=judge, show=False, out=folder
-        )
+    evaluate(
+        [case], [DAGMetric("Duel", DAG(root_node=better))], model=judge, show=False, out=folder
     )
     return write_page(load_run(folder), folder / "report.html")
 
@@ -588,14 +586,10 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = [LLMTestCase(name=f"w{n}", input="i", actual_output=f"text {n}") for n in range(8)]
 
     more: Any = {"hyperparameters": {"prompt": "<b>v3</b>", "temperature": 0.2}}
-
-    def work() -> None:
-        with DecisionServer() as server:
-            judge = DecisionJudge(base_url=server.base_url)
-            policy = DAGMetric("Policy", DAG(root_node=_three_ways(3, "Q")))
-            evaluate(cases, [policy], model=judge, show=False, out=folder, **more)
-
-    aside(work)
+    with DecisionServer() as server:
+        judge = DecisionJudge(base_url=server.base_url)
+        policy = DAGMetric("Policy", DAG(root_node=_three_ways(3, "Q")))
+        evaluate(cases, [policy], model=judge, show=False, out=folder, **more)
     return folder / "report.html"
 
 

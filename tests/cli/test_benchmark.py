@@ -317,7 +317,7 @@ def test_an_interrupted_benchmark_says_how_to_go_on(folder: Path) -> None:
     (folder / "judge.py").write_text(INTERRUPTS, encoding="utf-8")
     command = [sys.executable, "-m", "dagengine", "benchmark", *MINE, "--times", "2"]
     done = subprocess.run(
-        [*command, "--store", "answers.db"], capture_output=True, text=True, timeout=60
+        [*command, "--store", "answers.db"], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 130, done.stderr
     assert "run the same command to continue: the answers so far are in answers.db" in done.stderr

@@ -72,6 +72,6 @@ def test_the_token_is_in_no_argument_of_the_browser(tmp_path: Path) -> None:
     token = found[0].rstrip("/").rpartition("/")[2]
     assert (token in str(arguments), token in page, mode) == (False, True, 0o700)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     assert list((tmp_path / "cache" / "dagengine").iterdir()) == []

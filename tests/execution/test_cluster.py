@@ -129,7 +129,12 @@ def scheduler() -> Iterator[str]:
         "distributed.scheduler.allowed-failures": 1,
     }
     own = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, "dashboard_address": ":0"}
-    with dask.config.set(settings), distributed.LocalCluster(host="127.0.0.1", **own) as workers:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(settings),
+        distributed.LocalCluster(host="127.0.0.1", **own) as workers,
+    ):
+        patch.setattr(dask_workers, "_PATIENCE", 120)  # also where every processor is busy
         yield workers.scheduler_address
 
 
@@ -304,7 +309,7 @@ def test_an_address_where_nobody_answers_is_named(
 def test_workers_that_are_not_there_are_missed(
     folder: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_workers, "_PATIENCE", 1)
+    monkeypatch.setattr(dask_workers, "_PATIENCE", 3)
     with pytest.raises(InputError, match=r"has \d of 9 workers"):
         run(folder, "--cluster", scheduler, "--workers", "9")
 

@@ -31,7 +31,7 @@ from dagengine.results import Attempt, OutcomeKind
 from dagengine.store import Store
 
 # Far more than any test takes: a lost wake-up fails instead of hanging.
-LIMIT = 30.0
+LIMIT = 120.0  # only when something waits for ever
 SHAPE = judgement_type(None)
 NO_WAIT: dict[str, Any] = {"backoff": 0.0, "max_backoff": 0.0}
 

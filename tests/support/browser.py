@@ -34,7 +34,9 @@ Scheme = Literal["light", "dark"]
 def chromium() -> Iterator[Browser]:
     """A browser without a window. It has the event loop of this thread: no async test beside it."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_QUIET))
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=list(_QUIET), timeout=120_000
+        )
         try:
             yield browser
         finally:
@@ -63,8 +65,8 @@ class Visit:
         )
 
     def until(self, condition: str) -> None:
-        """Wait until a JavaScript expression holds; fails after ten seconds."""
-        deadline = 10_000
+        """Wait until a JavaScript expression holds; fails after a minute."""
+        deadline = 60_000
         while not self.page.evaluate(f"() => Boolean({condition})"):
             self.page.wait_for_timeout(20)
             deadline -= 20
@@ -90,6 +92,7 @@ def visit(
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
     )
+    context.set_default_timeout(120_000)  # also where every processor is busy
     try:
         found = Visit(context.new_page())
         found.page.on("request", lambda request: found.requests.append(request.url))

@@ -23,7 +23,7 @@ from typing import Any
 # The optional packages come through import_module, so that importing this module does not need
 # them and the type checkers see the same thing whether or not they are installed.
 
-SECONDS_TO_START = 20.0
+SECONDS_TO_START = 120.0
 SLOTS = 8
 CONTEXT = 4096
 ANSWER_LIMIT = 256

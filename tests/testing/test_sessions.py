@@ -270,7 +270,7 @@ from dagengine.errors import ProviderError
 async def down_at_first(question):
     asked.append(question)
     if len(asked) == 1:
-        raise ProviderError("cannot connect to the server", transient=True, retry_after=0.5)
+        raise ProviderError("cannot connect to the server", transient=True, retry_after=1.5)
     return {{"verdict": True, "reason": "so it seems"}}
 
 

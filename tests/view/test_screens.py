@@ -68,7 +68,7 @@ def page(browser: Any) -> Iterator[Any]:
 
 def shown(page: Any, text: str) -> None:
     """Wait until the headline holds a text."""
-    page.locator("h1", has_text=text).wait_for(timeout=10_000)
+    page.locator("h1", has_text=text).wait_for(timeout=60_000)
 
 
 def test_two_runs_are_compared_by_keys_alone(page: Any, server: Viewing) -> None:

@@ -283,10 +283,11 @@ def _numbered(
     else:  # the items come last
         label = evidence[-count].label.removesuffix(" 1") if count <= len(evidence) else ""
         expected = [f"{label} {place}" for place in range(1, count + 1)]
-    items = [piece for piece in evidence if piece.label in expected]
+    numbered = set(expected)
+    items = [piece for piece in evidence if piece.label in numbered]
     if [item.label for item in items] != expected:
         raise _unsupported(question, "its items are not numbered in the evidence")
-    around = [piece for piece in evidence if piece.label not in expected]
+    around = [piece for piece in evidence if piece.label not in numbered]
     return label, [item.text for item in items], around
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ def pytest_configure() -> None:
     """Let tests be interrupted also where the whole run was started in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what subprocesses would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A part of the files for each worker: what a module has is made once, by one of them."""
+    if config.option.dist != "load":
+        return None
+    return import_module("xdist.scheduler").WorkStealingScheduling(config, log)
 
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -166,7 +166,11 @@ def test_the_order_drawn_is_the_recorded_one_but_for_a_ranking_without_a_second(
 
 
 @needs_data
-def test_the_script_prints_one_table_and_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_prints_one_table_and_succeeds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = [replayed(source) for source in SOURCES]
+    monkeypatch.setattr(replay_published, "replays", lambda directory: done)
     assert replay_published.main() == 0
     printed = capsys.readouterr().out
     assert "figures equal to the published ones: 30 of 30" in printed

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
+import threading
 import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Started, start_command
 from openai_server import OpenAIServer, Reply
 from typer.testing import CliRunner
 
@@ -65,7 +65,8 @@ class Judge:
 
     def __init__(self) -> None:
         self.given: Counter[str] = Counter()
-        self.runs: list[subprocess.Popen[str]] = []
+        self.runs: list[Started] = []
+        self.starting = threading.Lock()
         self.moment = 0
         self.signal = signal.SIGKILL
 
@@ -76,8 +77,9 @@ class Judge:
         prompt = prompt_of(body["messages"])
         self.given[prompt] += 1
         if total + 1 == self.moment:
-            for run in self.runs:
-                run.send_signal(self.signal)
+            with self.starting:
+                for run in self.runs:
+                    run.send_signal(self.signal)
         mark = zlib.crc32(prompt.encode())
         if body["user"] == "words":
             return Reply(json.dumps({"output": f"words {mark}"}))
@@ -96,22 +98,17 @@ def command(folder: Path, number: int = 0) -> list[str]:
     ]  # fmt: skip
 
 
-def start(folder: Path, server: OpenAIServer, count: int) -> list[subprocess.Popen[str]]:
-    python, environment = (
-        [sys.executable, "-m", "dagengine"],
-        {**os.environ, "JUDGE": server.base_url},
-    )
+def start(folder: Path, server: OpenAIServer, count: int) -> list[Started]:
+    environment = {**os.environ, "JUDGE": server.base_url}
     return [
-        subprocess.Popen(
-            [*python, *command(folder, number)], env=environment, stderr=subprocess.PIPE, text=True
-        )
+        start_command(folder, *command(folder, number), environment=environment)
         for number in range(count)
     ]
 
 
-def ended(run: subprocess.Popen[str]) -> tuple[int, str]:
-    _, errors = run.communicate()
-    return run.returncode, errors
+def ended(run: Started) -> tuple[int, str]:
+    done = run.ended()
+    return done.returncode, done.stderr
 
 
 def stored(folder: Path) -> set[str]:
@@ -161,7 +158,8 @@ def test_a_killed_run_goes_on_and_asks_nothing_again_that_was_stored(
     with OpenAIServer(judge) as server:
         for moment in moments:
             judge.moment = moment + judge.given.total() - len(judge.given)
-            judge.runs = start(folder, server, count)
+            with judge.starting:
+                judge.runs = start(folder, server, count)
             assert [ended(run)[0] for run in judge.runs] == [-signal.SIGKILL] * count
             kept.append((stored(folder), judge.given.copy()))
         finish(folder, server, judge, count)
@@ -179,7 +177,8 @@ def test_an_interrupted_run_ends_cleanly_and_goes_on_where_it_was(
     folder, judge = write(tmp_path / "run"), Judge()
     judge.moment, judge.signal = QUESTIONS // 2, signal.SIGINT
     with OpenAIServer(judge) as server:
-        judge.runs = start(folder, server, 1)
+        with judge.starting:
+            judge.runs = start(folder, server, 1)
         code, errors = ended(judge.runs[0])
         answers, given = stored(folder), judge.given.copy()
         written = rows(folder).splitlines()

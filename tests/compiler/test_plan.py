@@ -52,7 +52,7 @@ def test_the_graph_of_the_summary_tree_has_its_three_edges() -> None:
     assert edges == {("Headings", "headings"), ("Headings", "order"), ("headings", "order")}
 
 
-@pytest.mark.parametrize("dag", [deep_chain(5000), lattice(40)], ids=["chain", "lattice"])
+@pytest.mark.parametrize("dag", [deep_chain(2000), lattice(40)], ids=["chain", "lattice"])
 def test_large_graphs_compile_without_recursion(dag: DAG) -> None:
     plan = compile_metrics([DAGMetric("large", dag)])
     assert len(plan.units) == len(dag.nodes())

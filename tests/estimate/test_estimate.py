@@ -47,7 +47,7 @@ from dagengine.test_case import ArenaTestCase, ConversationalTestCase, LLMTestCa
 
 KINDS = metric_classes()
 PROPERTY = settings(
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

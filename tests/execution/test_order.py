@@ -91,7 +91,7 @@ async def test_a_question_does_not_wait_for_code_that_it_does_not_read() -> None
     question = TaskNode("List steps.", "a question", evaluation_params=["input"])
     code = CodeNode(wait, [], ["input"], name="z code", output_label="code")
     metric = checked("m", question, code)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate(CASES[:1], [metric], model=ScriptedJudge(answer), show=False)
     assert done.scores("m") == [0.5]
     assert order == ["code", "a question", "rating"]
@@ -114,7 +114,7 @@ async def test_the_failure_of_code_counts_before_that_of_a_question(late: str) -
     question = TaskNode("List steps.", "a question", evaluation_params=["input"])
     code = CodeNode(check, [], ["input"], name="z check", output_label="check")
     metric = checked("m", question, code)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate(CASES[:1], [metric], model=ScriptedJudge(answer), show=False)
     failure = done.rows[0].metrics[0].failure
     assert failure is not None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import runpy
 import signal
-import sys
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import anyio
 import pytest
+from commands import start_program
 from contract import FULL, case_for, judge, make, metric_classes
 from decision_server import DecisionServer
 from hostile import two_of_each
@@ -38,6 +37,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 SETTINGS: list[dict[str, Any]] = [
     {"pack": False}, {"speculate": "never"}, {"speculate": "packed"}, {"speculate": 1},
 ]  # fmt: skip
+
+LOOPS = (("asyncio", 64), ("trio", 1), ("trio", 64), ("asyncio", 3))
 
 
 def five() -> list[Any]:
@@ -83,21 +84,20 @@ def test_the_rows_are_the_same_however_questions_travel(form: str, tmp_path: Pat
     with DecisionServer() as server:
         for number, settings in enumerate(SETTINGS):
             model = DecisionJudge(form=form, base_url=server.base_url, writer=writer(), **settings)
-            for backend, limit in (("asyncio", 64), ("trio", 1), ("trio", 64), ("asyncio", 3)):
+            for turn, (backend, limit) in enumerate(LOOPS):
                 path = tmp_path / f"{number}-{backend}-{limit}.db"
                 metrics = [*five(), tree()]
                 done = run(backend, metrics, model, cases(3), limit, store=path)
                 seen.append(untold([row.as_dict() for row in done.rows]))
                 asked = len(server.asked)
-                for others in SETTINGS:
-                    other = DecisionJudge(
-                        form=form, base_url=server.base_url, writer=writer(), **others
-                    )
-                    again = run(backend, metrics, other, cases(3), limit, store=path)
-                    assert [row.as_dict() for row in again.rows] == [
-                        row.as_dict() for row in done.rows
-                    ]
-                    assert (again.totals.calls, again.totals.requests) == (0, 0)
+                # In turn every setting reads what every setting has stored.
+                reading = SETTINGS[(number + turn) % len(SETTINGS)]
+                reader = DecisionJudge(
+                    form=form, base_url=server.base_url, writer=writer(), **reading
+                )
+                again = run(backend, metrics, reader, cases(3), limit, store=path)
+                assert [row.as_dict() for row in again.rows] == [row.as_dict() for row in done.rows]
+                assert (again.totals.calls, again.totals.requests) == (0, 0)
                 assert len(server.asked) == asked
     assert all(one == seen[0] for one in seen)
 
@@ -205,14 +205,10 @@ def test_a_killed_run_asks_only_what_was_under_way_again(tmp_path: Path) -> None
         if len(answered) == 4:
             os.kill(process.pid, signal.SIGKILL)
 
-    def started(url: str) -> Popen[str]:
-        return Popen([sys.executable, "-c", KILLED, url, str(store)], stdout=PIPE, text=True)
-
     with DecisionServer(fault=kill_at_the_fourth) as server:
-        process = started(server.base_url)
-        assert process.wait() == -signal.SIGKILL
-        process.communicate()
-        process = started(server.base_url)
-        calls, cached, requests = map(int, process.communicate()[0].split())
+        process = start_program(KILLED, server.base_url, str(store))
+        assert process.ended().returncode == -signal.SIGKILL
+        done = start_program(KILLED, server.base_url, str(store)).ended()
+        calls, cached, requests = map(int, done.stdout.split())
     assert (calls + cached, requests) == (24, calls // 4)
     assert cached >= 4  # with eight places two packs are under way, and one of four was through

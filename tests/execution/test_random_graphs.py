@@ -19,7 +19,7 @@ from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(input="the input", context=["first", "second"])
 SLOW = settings(
-    max_examples=100,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -59,7 +59,7 @@ def slow_judge(latency: float) -> ScriptedJudge:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("latency", [0.0, 0.002, 0.05])
+@pytest.mark.parametrize("latency", [0.0, 0.05])
 async def test_2000_cases_give_2000_rows_in_order_and_failures_stay_where_they_are(
     latency: float,
 ) -> None:
@@ -109,7 +109,7 @@ async def test_independent_nodes_of_one_case_are_asked_at_once() -> None:
         for n in names
     ]
     metric = DAGMetric("m", DAG(root_nodes=roots), combine="mean", model=ScriptedJudge(answer))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         assert await metric.a_measure(LLMTestCase(input="x")) == 1.0
 
 
@@ -154,7 +154,7 @@ async def test_a_failure_stops_the_siblings_that_no_longer_matter() -> None:
         for n in ("a", "b")  # what is declared first takes precedence
     ]
     metric = DAGMetric("m", DAG(root_nodes=roots), combine="min", model=ScriptedJudge(answer))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate([LLMTestCase(input="x")], [metric], show=False)
     assert done.rows[0].metrics[0].outcome == OutcomeKind.PROVIDER_ERROR
     assert stopped in ([], ["b"])  # b may not have been asked yet

@@ -19,7 +19,7 @@ from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.results import Failure, MetricResult, OutcomeKind
 
 SLOW = settings(
-    max_examples=120,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

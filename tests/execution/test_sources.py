@@ -60,7 +60,7 @@ async def test_earlier_cases_are_judged_while_a_slow_source_waits() -> None:
         rows.append(row)
         judged_first.set()
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         await stream(source(), [SAME], take)
     assert [row.index for row in rows] == [0, 1]
 
@@ -97,7 +97,7 @@ async def test_an_async_source_is_read_only_a_little_ahead() -> None:
         done = await a_evaluate(source(), [judged()], model=judge, limits=limits, show=False)
         assert len(done) == 5000
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await anyio.wait_all_tasks_blocked()
@@ -200,7 +200,7 @@ async def test_a_reader_who_leaves_early_ends_the_run_and_closes_its_source() ->
         finally:
             closed = True
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with aclosing(stream(source(), [SAME])) as rows:
             async for row in rows:
                 assert row.index == 0

@@ -56,7 +56,7 @@ def chain(*, reads: bool = False) -> DAGMetric:
 
 
 async def run(metrics: Any, model: Any, **more: Any) -> EvaluationResult:
-    with anyio.fail_after(60):  # only when something waits for ever
+    with anyio.fail_after(120):  # only when something waits for ever
         return await a_evaluate([CASE], metrics, model=model, show=False, **more)
 
 

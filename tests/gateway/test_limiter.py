@@ -149,8 +149,9 @@ async def test_a_hidden_capacity_is_used_and_few_calls_are_wasted(capacity: int)
     assert judge.rejected <= 0.05 * 4000
 
 
-@pytest.mark.parametrize("latency", [0.01, 0.1, 2.0])
-@pytest.mark.parametrize("capacity", [5, 40, 200])
+@pytest.mark.parametrize(
+    ("capacity", "latency"), [(5, 0.01), (5, 2.0), (40, 0.1), (200, 0.01), (200, 2.0)]
+)
 async def test_trying_out_more_does_not_pause_a_judge_that_asks_to_wait(
     capacity: int, latency: float
 ) -> None:

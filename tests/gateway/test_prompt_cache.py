@@ -202,7 +202,7 @@ async def test_when_the_first_fails_the_next_goes_ahead_alone() -> None:
 @pytest.mark.anyio
 async def test_when_the_first_is_cancelled_nobody_waits_for_ever() -> None:
     calls = Calls(PromptCacheOrder())
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             scope = anyio.CancelScope()
 
@@ -288,7 +288,7 @@ async def test_of_those_that_wait_for_a_place_the_earliest_case_goes_first() -> 
 @pytest.mark.anyio
 async def test_who_is_cancelled_where_a_place_is_kept_for_it_stops_nobody() -> None:
     calls = AtPlaces(1)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             group.start_soon(calls.make, "a", 0)
             await anyio.wait_all_tasks_blocked()

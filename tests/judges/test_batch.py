@@ -1,16 +1,15 @@
 """Batch APIs: few batches, every answer to its own question, failures of one line alone."""
 
 import json
-import os
-import subprocess
-import sys
 import time
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from batch_server import BatchServer, MessageBatchServer
+from commands import Started, start_program
 from openai_server import Reply
 
 from dagengine import evaluate
@@ -194,35 +193,35 @@ def test_the_size_of_a_batch_is_checked() -> None:
         OpenAIBatchJudge(size=0)
 
 
-RUNS = """
+RUNS = f"""
 import sys
-import test_batch
 from dagengine import evaluate
+from dagengine.gateway import Limits
+from dagengine.judges import AnthropicBatchJudge, OpenAIBatchJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.test_case import LLMTestCase
 
+{getsource(tree)}
+{getsource(cases)}
 kind, address, journal = sys.argv[1:]
-more = {"size": 40, "quiet": 600, "poll": 0.01, "journal": journal}
+more = {{"size": 40, "quiet": 600, "poll": 0.01, "journal": journal}}
 if kind == "MessageBatchServer":
-    judge = test_batch.AnthropicBatchJudge("m", base_url=address, api_key="key", **more)
+    judge = AnthropicBatchJudge("m", base_url=address, api_key="key", **more)
 else:
-    judge = test_batch.OpenAIBatchJudge("m", base_url=address, **more)
-done = evaluate(
-    test_batch.cases(40), [test_batch.tree()], model=judge, limits=test_batch.LIMITS, show=False
-)
-print(done.scores("food"))
+    judge = OpenAIBatchJudge("m", base_url=address, **more)
+limits = Limits(max_in_flight=1000, call_timeout=None, backoff=0.0)
+print(evaluate(cases(40), [tree()], model=judge, limits=limits, show=False).scores("food"))
 """
 
 
-def started(server: BatchServer, journal: Path) -> subprocess.Popen[str]:
+def started(server: BatchServer, journal: Path) -> Started:
     """A run in another process."""
     address = server.address if isinstance(server, MessageBatchServer) else server.base_url
-    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    return subprocess.Popen(
-        [sys.executable, "-c", RUNS, type(server).__name__, address, str(journal)],
-        env={**os.environ, "PYTHONPATH": path}, text=True, stdout=subprocess.PIPE,
-    )  # fmt: skip
+    return start_program(RUNS, type(server).__name__, address, str(journal))
 
 
-def wait_for(found: Any, process: subprocess.Popen[str]) -> None:
+def wait_for(found: Any, process: Started) -> None:
     while not found():
         assert process.poll() is None
         time.sleep(0.01)
@@ -240,14 +239,13 @@ def test_a_killed_run_takes_its_batches_up_again_and_pays_nothing_twice(
         first = started(server, journal)
         wait_for(lambda: server.batches and (not told or "id" in journal.read_text()), first)
         first.kill()
-        first.communicate()
+        first.ended()
         server.looks = 2
         second = started(server, journal)
         wait_for(lambda: len(server.batches) == 2, second)
         second.kill()
-        second.communicate()
-        third = started(server, journal)
-        said, _ = third.communicate()
+        second.ended()
+        said = started(server, journal).ended().stdout
         sizes = sizes_of(server)
     assert json.loads(said) == [float(number % 2 == 0) for number in range(40)]
     assert sizes == [40, 40]
@@ -264,7 +262,7 @@ def test_a_batch_of_an_earlier_run_that_is_lost_is_asked_again(
         first = started(server, journal)
         wait_for(lambda: "id" in journal.read_text() if journal.exists() else False, first)
         first.kill()
-        first.communicate()
+        first.ended()
         text = journal.read_text()
         name = json.loads(text.splitlines()[1])["id"]
         journal.write_text(text.replace(name, name[:-1] + "9999"))

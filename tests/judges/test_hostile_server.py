@@ -49,7 +49,7 @@ async def ended(
     chunks: Chunks, limits: Limits = TINY, *, half: bool = False, **settings: Any
 ) -> Answer[Any] | JudgeError:
     """How one call ends; anything but an answer or a JudgeError is raised."""
-    with RawServer(chunks, half=half) as server, anyio.fail_after(60):
+    with RawServer(chunks, half=half) as server, anyio.fail_after(120):
         judge = OpenAIJudge("m", base_url=server.base_url, **settings)
         try:
             return await Gateway(limits).ask(judge, question())
@@ -88,7 +88,7 @@ GZIP = "Content-Encoding: gzip"
 
 @pytest.mark.parametrize("kind", ENDLESS)
 async def test_an_endless_body_is_not_read_on(kind: str) -> None:
-    with RawServer(ENDLESS[kind]) as server, anyio.fail_after(60):
+    with RawServer(ENDLESS[kind]) as server, anyio.fail_after(120):
         judge = OpenAIJudge("m", base_url=server.base_url, max_bytes=1_000_000)
         with pytest.raises(
             ProviderError, match=r"longer than 1,000,000 bytes.*max_bytes"
@@ -116,7 +116,7 @@ async def test_a_long_body_that_stops_halfway_does_not_stop_the_others(chunked: 
             ended.wait(60)
         yield rest
 
-    with RawServer(chunks) as server, anyio.fail_after(60):
+    with RawServer(chunks) as server, anyio.fail_after(120):
         judge, gateway = OpenAIJudge("m", base_url=server.base_url), Gateway(TINY)
         async with anyio.create_task_group() as group:
             group.start_soon(gateway.ask, judge, question("one"))
@@ -132,7 +132,7 @@ async def test_a_client_of_the_callers_reads_no_further_either(packed: bool) -> 
     bomb = response(gzipped_zeros(1 << 26), GZIP)
     with (
         RawServer(once(bomb) if packed else ENDLESS["a chunked body"]) as server,
-        anyio.fail_after(60),
+        anyio.fail_after(120),
     ):
         async with openai.AsyncOpenAI(base_url=server.base_url, api_key="k") as client:
             judge = OpenAIJudge("m", client=client, max_bytes=1_000_000)
@@ -146,7 +146,7 @@ async def test_a_client_of_the_callers_reads_no_further_either(packed: bool) -> 
 async def test_a_provider_s_own_client_reads_no_further_either(kind: str) -> None:
     zeros = gzip.compress(bytes(4 << 20))
     bomb = once(response(zeros, "Content-Encoding: gzip"))
-    with RawServer(ENDLESS.get(kind, bomb)) as server, anyio.fail_after(60):
+    with RawServer(ENDLESS.get(kind, bomb)) as server, anyio.fail_after(120):
         options: Any = {"base_url": server.base_url, "api_key": "k", "max_retries": 0}
         judge = ProviderJudge("openai/m", max_bytes=500_000, **options)
         with pytest.raises(ProviderError, match="longer than 500,000 bytes") as raised:
@@ -163,7 +163,7 @@ async def test_a_provider_s_own_client_reads_what_is_within_the_limit() -> None:
         "content": None, "tool_calls": [{"id": "1", "type": "function", "function": call}]
     }  # fmt: skip
     sent = gzip.compress(json.dumps(body).encode())
-    with RawServer(once(response(sent, "Content-Encoding: gzip"))) as server, anyio.fail_after(60):
+    with RawServer(once(response(sent, "Content-Encoding: gzip"))) as server, anyio.fail_after(120):
         options: Any = {"base_url": server.base_url, "api_key": "k", "max_retries": 0}
         async with (judge := ProviderJudge("openai/m", **options)).session():
             answer = await judge.answer(question())
@@ -173,7 +173,7 @@ async def test_a_provider_s_own_client_reads_what_is_within_the_limit() -> None:
 async def test_an_error_keeps_nothing_of_its_response() -> None:
     body = json.dumps(completion_of({"messages": []}, Reply("{" * 2_000_000))).encode()
     for reply in (response(body), response(body, status="500 no"), response(b"<" * 2_000_000)):
-        with RawServer(once(reply)) as server, anyio.fail_after(60):
+        with RawServer(once(reply)) as server, anyio.fail_after(120):
             judge = OpenAIJudge("m", base_url=server.base_url)
             with pytest.raises(JudgeError) as caught:
                 await judge.answer(question())

@@ -142,8 +142,17 @@ async def written(judge: Judge, folder: Path, output: Callable[[], str]) -> dict
     }
 
 
-@pytest.mark.parametrize("reply", REPLIES)
-@pytest.mark.parametrize("place", PLACES)
+# What a server replies is one thing for all names and depths of a parameter.
+TRIED = [
+    (place, reply)
+    for place in PLACES
+    for reply in REPLIES
+    if not place.startswith("parameter") or place == "parameter token at depth 3"
+    or reply in ("an answer", "a refusal that names it")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "reply"), TRIED)
 async def test_a_secret_is_in_nothing_that_outlives_a_run(
     place: str, reply: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

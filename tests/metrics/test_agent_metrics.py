@@ -504,7 +504,7 @@ async def test_cases_of_task_completion_are_judged_at_the_same_time() -> None:
         return DONE
 
     cases = [TRIP.model_copy(update={"input": f"case {n}"}) for n in range(3)]
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate(
             cases, [TaskCompletionMetric()], model=ScriptedJudge(answer), show=False
         )

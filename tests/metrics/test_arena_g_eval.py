@@ -180,7 +180,7 @@ async def test_all_rotations_are_asked_at_once(count: int) -> None:
         arrived += 1
         if arrived == count:
             all_there.set()
-        with anyio.fail_after(60):  # one after the other, the first would wait for ever
+        with anyio.fail_after(120):  # one after the other, the first would wait for ever
             await all_there.wait()
         return "tie"
 

@@ -137,7 +137,7 @@ async def waves_of(
     waves, done = Waves(), list[EvaluationResult]()
     judge = ScriptedJudge(waves.answer)
     limits = limits or Limits()
-    with anyio.fail_after(60):  # only when something waits for ever
+    with anyio.fail_after(120):  # only when something waits for ever
         async with anyio.create_task_group() as group:
             group.start_soon(waves.let_pass)
             done.append(await a_evaluate(cases, metrics, model=judge, show=False, limits=limits))

@@ -353,7 +353,7 @@ async def test_all_chunks_are_asked_at_once() -> None:
         return valid(question, 0)
 
     metric = make(HallucinationMetric, verdicts_per_call=2)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate(
             [many(case_for(metric))], [metric], model=ScriptedJudge(answer), show=False
         )

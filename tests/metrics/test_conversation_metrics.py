@@ -449,7 +449,7 @@ async def test_all_windows_are_judged_at_once() -> None:
         await barrier.wait()
         return last_turn_verdicts(question)
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate(
             [CASE], [ConversationRelevancyMetric()], model=ScriptedJudge(answer), show=False
         )
@@ -581,7 +581,7 @@ async def test_replies_are_judged_while_the_next_turn_is_read() -> None:
         await barriers[turn].wait()  # all of a wave are under way together
         return facts(f"fact of {turn}") if question.name == "facts" else "yes"
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate(
             [STORY], [KnowledgeRetentionMetric()], model=ScriptedJudge(answer), show=False
         )

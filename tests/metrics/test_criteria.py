@@ -152,7 +152,7 @@ async def test_several_criteria_are_judged_at_the_same_time() -> None:
         return "N" if question.name in ("harmfulness", "maliciousness") else "Y"
 
     metric = CriteriaMetric(list(Criteria), model=ScriptedJudge(answer))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         assert await metric.a_measure(CASE) == 0.0
     assert sorted(arrived) == sorted(Criteria)
 

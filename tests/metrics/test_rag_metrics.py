@@ -405,7 +405,7 @@ async def test_what_does_not_depend_on_each_other_is_asked_at_once(
 ) -> None:
     meeting = Meeting(*rounds)
     judge = ScriptedJudge(meeting.answer)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate([CASE], [metric() for metric in metrics], model=judge, show=False)
     assert all(result.failure is None for result in done.rows[0].metrics)
     assert done.totals.calls == sum(names.total() for names in rounds)

@@ -298,7 +298,7 @@ async def test_a_summary_is_judged_in_two_rounds() -> None:
         await complete[place].wait()  # would wait for ever if asked one by one
         return script[question.name]
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         metrics = [SummarizationMetric()]
         done = await a_evaluate([CASE], metrics, model=ScriptedJudge(answer), show=False)
     assert done.scores("Summarization") == [1.0]

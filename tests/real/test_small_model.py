@@ -264,7 +264,7 @@ metric = DAGMetric("story", DAG(story))
 async def test_a_checkup_sees_what_the_server_is_and_that_the_model_guesses(
     judge: GGUFJudge,
 ) -> None:
-    checkup = await check_judge(judge, seconds=15)
+    checkup = await check_judge(judge, seconds=6)
     assert checkup.connection.problem is None
     assert checkup.connection.is_listed
     assert (checkup.facts.window, checkup.facts.places) == (WINDOW, 2)

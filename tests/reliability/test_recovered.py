@@ -15,7 +15,7 @@ from asked_cards import SCENARIOS, Scenario, recover
 from rows import Row, Trial, held
 from typer.testing import CliRunner
 
-SEEDS, CASES, TIMES = 16, 16, 5
+SEEDS, CASES, TIMES = 10, 16, 5
 OF_REPEATS = ("flip-rate", "score-flip-rate", "score-spread", "test-retest", "drift")
 CHANGING = ("a step in the middle of the run", "drift and wrong labels")
 NO_REPEATS = r"no interval: (results|answers|run \d) "

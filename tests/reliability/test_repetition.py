@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from contract import case_for, judge, make, metric_classes
+from hash_seeds import printed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -420,19 +418,9 @@ print("\\n".join(seen.lines()))
 
 
 def test_observations_do_not_depend_on_the_hash_seed() -> None:
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            cwd=Path(__file__).parent,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for seed in ("0", "1", "4242")
-    ]
-    printed = [process.communicate()[0].splitlines() for process in running]
+    texts = printed(_PROGRAM, Path(__file__).parent)
     seen = repeat(CASES, [tree()], times=6, orders=("given", "reversed"), model=NOISY)
-    assert printed == [lines(seen)] * 3
+    assert [text.splitlines() for text in texts] == [lines(seen)] * len(texts)
 
 
 def test_a_replay_observes_what_was_observed_live() -> None:

@@ -68,7 +68,7 @@ TEXTS: dict[str, str] = {
     "control characters": "\x00 yes \x1b[2J\x07\x0b\x85\u2028",
     "blanks": " \t\n ",
 }
-_LENGTH = 100_000
+_LENGTH = 50_000  # work that is quadratic in Python takes a minute
 # Each is slow, or fails, where some loop or pattern looks again at what it has seen.
 LONG: dict[str, str] = {
     name: (piece * (_LENGTH // len(piece) + 1))[:_LENGTH]

@@ -6,14 +6,15 @@ import http.client
 import json
 import os
 import re
-import subprocess
-import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from commands import Started, start_command, start_program
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Reply:
 class Viewing:
     """A server that runs; addresses are seen from behind the token."""
 
-    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+    def __init__(self, process: Started, address: str) -> None:
         self.process = process
         self.address = address
         parts = urlsplit(address)
@@ -47,7 +48,7 @@ class Viewing:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
             given = {"Origin": self.origin, **given}
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         method = "GET" if body is None else "POST"
         target = (self.root if root is None else root) + path
@@ -73,20 +74,18 @@ def viewing(*folders: Path, rows: int | None = None) -> Iterator[Viewing]:
 
     Runs of more than `rows` rows are answered from an index; by default as the command does it.
     """
-    if rows is None:
-        command = [sys.executable, "-m", "dagengine", "view", *map(str, folders), "--as", "Ana"]
-    else:
-        command = [sys.executable, "-c", SERVE, str(rows), *map(str, folders)]
     # Indexes are made beside the runs, and not in the cache of who runs the tests.
     environment = {**os.environ, "XDG_CACHE_HOME": str(folders[0].resolve().parent / "cache")}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment
-    )
+    names = list(map(str, folders))
+    if rows is None:
+        process = start_command(Path.cwd(), "view", *names, "--as", "Ana", environment=environment)
+    else:
+        process = start_program(SERVE, str(rows), *names, environment=environment)
     try:
-        assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found, "the server printed no address"
-        yield Viewing(process, found[0])
+        while not (address := re.search(r"http://\S+(?=\s)", process.printed)):
+            assert process.poll() is None, process.ended().stderr
+            time.sleep(0.01)
+        yield Viewing(process, address[0])
     finally:
         process.kill()
-        process.communicate()
+        process.ended()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
 import anyio
+import commands
 import pytest
 import typer
 from documents import write_docx, write_pdf
@@ -668,11 +668,13 @@ def test_quotas_are_never_exceeded_and_no_draft_is_tried_twice(data: st.DataObje
 # The command.
 
 JUDGE = """
-import sys
-sys.path.insert(0, {folder!r})
-from test_synthesizer_support import Writer
+from __future__ import annotations
+import os, re, signal
+from collections import Counter
 from dagengine.judges import ScriptedJudge
-import os, signal
+
+FACT, ASKED = map(re.compile, {patterns})
+{writer}
 writer = Writer()
 def answer(question):
     with open({log!r}, "a") as log:
@@ -685,16 +687,13 @@ judge = ScriptedJudge(answer, name="writer")
 
 
 def run_command(folder: Path, *more: str, kill: int = 0) -> subprocess.CompletedProcess[str]:
-    (folder / "test_synthesizer_support.py").write_text(Path(__file__).read_text())
+    writer = "\n".join(getsource(part) for part in (evidence, facts_of, Writer))
+    patterns = [FACT.pattern, ASKED.pattern]
     (folder / "judge.py").write_text(
-        JUDGE.format(folder=str(folder), log=str(folder / "log"), kill=kill)
+        JUDGE.format(writer=writer, patterns=patterns, log=str(folder / "log"), kill=kill)
     )
-    command = [sys.executable, "-m", "dagengine", "synthesize", "docs", "--judge", "judge.py:judge"]
-    support = str(Path(__file__).parents[1] / "support")
-    return subprocess.run(
-        [*command, "--evolutions", "0", *more],
-        cwd=folder, text=True, capture_output=True, env={**os.environ, "PYTHONPATH": support},
-    )  # fmt: skip
+    command = ("synthesize", "docs", "--judge", "judge.py:judge", "--evolutions", "0")
+    return commands.run_command(folder, *command, *more)
 
 
 @pytest.fixture

@@ -69,7 +69,9 @@ def servers(folders: list[Path]) -> Iterator[tuple[Viewing, Viewing]]:
 @pytest.fixture(scope="module")
 def tab(servers: object) -> Iterator[Any]:
     with chromium() as opened:
-        yield opened.new_page(viewport={"width": 1280, "height": 1400})
+        page = opened.new_page(viewport={"width": 1280, "height": 1400})
+        page.set_default_timeout(120_000)
+        yield page
 
 
 @needs_chromium
@@ -95,7 +97,7 @@ def test_every_figure_is_the_same(
     tab.goto(indexed)
     try:
         tab.wait_for_function("text => document.querySelector('main')?.innerText === text",
-                              arg=text, timeout=5000)  # fmt: skip
+                              arg=text, timeout=60_000)  # fmt: skip
     except TimeoutError:
         assert tab.locator("main").inner_text() == text
 

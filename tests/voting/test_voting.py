@@ -747,7 +747,7 @@ async def test_the_votes_of_a_round_are_in_flight_together(how: str) -> None:
 
     judges = [ScriptedJudge(answer) for _ in range(4)]
     target = voted(metric()) if how == "votes" else judged_by(metric(), judges)
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate([CASE], [target], model=judges[0], show=False)
     assert done.rows[0].metrics[0].score == 1
     assert done.totals.calls == 4
@@ -793,7 +793,7 @@ async def test_votes_that_nobody_needs_any_longer_are_cancelled_and_leave_nothin
 
     broken = TaskNode("Break", "broken", [yes_no("end")], ["input"])
     tree = metric(broken, yes_no("slow"))
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         done = await a_evaluate(
             [CASE], [voted(tree, nodes=["slow"])], model=ScriptedJudge(answer), show=False
         )

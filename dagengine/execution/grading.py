@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot
 from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
+from dagengine.results import Failure, JudgeCall, MetricResult, OutcomeKind, Step, Verdict, step_output
 from dagengine.results.verdict import combined, passes, strict_score
 
 Values = Mapping[int, NodeValue]
-Seconds = Mapping[int, float]
+
+
+class Took(NamedTuple):
+    """What a unit took: seconds, and the calls of questions that needed several."""
+
+    seconds: float | None = None
+    calls: tuple[tuple[JudgeCall, ...], ...] = ()
+
+
+_NOTHING = Took()
+TookByUnit = Mapping[int, Took]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,7 @@ def _steps(
     plan: Plan,
     metric: int,
     values: Values,
-    seconds: Seconds,
+    took: TookByUnit,
     failed: int = NONE,
     failure: Failure | None = None,
 ) -> tuple[Step, ...]:
@@ -146,17 +156,21 @@ def _steps(
         slot = plan.slots[number]
         if slot.unit == NONE:
             continue
-        kind, took = plan.units[slot.unit].node.kind, seconds.get(slot.unit)
+        kind, spent = plan.units[slot.unit].node.kind, took.get(slot.unit, _NOTHING)
         if number in values:
-            steps.append(step_of(slot.name, kind, values[number], took))
+            steps.append(step_of(slot.name, kind, values[number], spent))
         elif number == failed and failure is not None:
             message, asked = failure.message, failure.asked
-            step = Step(slot.name, kind, failure.kind, reason=message, asked=asked, seconds=took)
-            steps.append(step)
+            steps.append(
+                Step(
+                    slot.name, kind, failure.kind, reason=message, asked=asked,
+                    seconds=spent.seconds, calls=spent.calls,
+                )
+            )  # fmt: skip
     return tuple(steps)
 
 
-def step_of(name: str, kind: str, value: NodeValue, seconds: float | None = None) -> Step:
+def step_of(name: str, kind: str, value: NodeValue, took: Took = _NOTHING) -> Step:
     """What a node gave, as a result tells it."""
     seen, odds = value.value, item_odds(value.value)
     if type(seen) is not Judgement:
@@ -169,8 +183,8 @@ def step_of(name: str, kind: str, value: NodeValue, seconds: float | None = None
         name, kind, OutcomeKind.OK, output, value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
         value.confidence, value.asked, value.odds or None,
-        tuple(pairs or None for pairs in odds) if any(odds) else (), seconds, value.mass,
-        value.spans,
+        tuple(pairs or None for pairs in odds) if any(odds) else (), took.seconds, value.mass,
+        value.spans, took.calls,
     )  # fmt: skip
 
 
@@ -184,15 +198,15 @@ def item_odds(seen: Any) -> tuple[Odds | None, ...]:
     return odds_of_items if any(odds is not None for odds in odds_of_items) else ()
 
 
-def metric_result(plan: Plan, metric: int, values: Values, seconds: Seconds) -> MetricResult:
-    """The result of a top-level metric all of whose slots are settled; `seconds` are by unit."""
+def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> MetricResult:
+    """The result of a top-level metric all of whose slots are settled."""
     part = plan.metrics[metric]
     spec = part.spec
     done = grade(plan, part.scope, values)
     score = final_score(spec, done)
     if score is None:
         assert done.failure is not None
-        return failed_result(plan, metric, done.failure, values, seconds=seconds)
+        return failed_result(plan, metric, done.failure, values, took=took)
     threshold = 1.0 if is_strict(spec, done) else spec.threshold
     path, ended = path_taken(plan, metric, values), ended_at(plan, part.scope, values, done)
     return MetricResult(
@@ -204,7 +218,7 @@ def metric_result(plan: Plan, metric: int, values: Values, seconds: Seconds) -> 
         raw_score=done.score,
         mode=done.mode,
         path=path,
-        steps=_steps(plan, metric, values, seconds),
+        steps=_steps(plan, metric, values, took),
         ended=None if path and path[-1] == ended else ended,
     )
 
@@ -215,13 +229,13 @@ def failed_result(
     failure: Failure,
     values: Values | None = None,
     failed: int = NONE,
-    seconds: Seconds | None = None,
+    took: TookByUnit | None = None,
 ) -> MetricResult:
     """The result of a metric that ended without a score.
 
     `values` are those that count all the same, `failed` is the slot that failed.
     """
     spec = plan.metrics[metric].spec
-    steps = _steps(plan, metric, values or {}, seconds or {}, failed, failure)
+    steps = _steps(plan, metric, values or {}, took or {}, failed, failure)
     threshold = 1.0 if spec.strict else spec.threshold
     return MetricResult(spec.name, None, None, None, threshold, failure=failure, steps=steps)

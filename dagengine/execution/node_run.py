@@ -30,12 +30,14 @@ from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
 from dagengine.prompts.decisions import Shows, worded, writer_of
 from dagengine.question import NO_USAGE, Answer, Judge, Question
-from dagengine.results import Failure, OutcomeKind
+from dagengine.results import Failure, JudgeCall, OutcomeKind
 from dagengine.test_case import TestCase, read_field
 
 T = TypeVar("T", bound=BaseModel)
 X = TypeVar("X")
 R = TypeVar("R")
+Calls = list[tuple[JudgeCall, ...]]
+"""The calls of every question of a node that needed several."""
 
 
 def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
@@ -78,23 +80,24 @@ def judged(
     read: Callable[[], Given],
     place: int,
     participant: Participant | None = None,
+    calls: Calls | None = None,
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants.
 
     Its questions go before those of a greater `place`; with a `participant` they may
-    travel with others.
+    travel with others. Those that needed several calls are noted in `calls`.
     """
     if unit.node.panel is None:
         judge = judges[unit.judges[0]]
         ask = GatewayAsk(
-            gateway, judge, asker_of(unit), place, None, participant, unit.shares
+            gateway, judge, asker_of(unit), place, None, participant, unit.shares, calls
         )  # fmt: skip
         return _isolated(unit, ask, read)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
         judge = judges[unit.judges[ballot.judge]]
         ask = GatewayAsk(
-            gateway, judge, asker_of(unit), place, ballot, participant, unit.shares
+            gateway, judge, asker_of(unit), place, ballot, participant, unit.shares, calls
         )  # fmt: skip
         return await _isolated(unit, ask, read)
 
@@ -169,12 +172,13 @@ class GatewayAsk:
     Questions are counted for `asker`, a metric and one of its nodes. `place` is that of the
     node's case. With a `ballot` every question is one vote of several, with a
     `participant` decisions travel with others of the case. `shares` are the fields that other
-    questions of the plan begin with, too.
+    questions of the plan begin with, too. `calls` gets those of questions that needed several.
     """
 
     __slots__ = (
         "_asker",
         "_ballot",
+        "_calls",
         "_gateway",
         "_judge",
         "_participant",
@@ -194,7 +198,9 @@ class GatewayAsk:
         ballot: Ballot | None = None,
         participant: Participant | None = None,
         shares: tuple[str, ...] = (),
+        calls: Calls | None = None,
     ) -> None:
+        self._calls = calls
         self._participant = participant
         self._shares = shares
         self._gateway = gateway
@@ -228,10 +234,12 @@ class GatewayAsk:
         return Request(judge, own, self._place, participant)
 
     def _note_asked(self, request: Request) -> None:
-        """Note what a store has the question under, as it was put in the end."""
+        """Note what a store has the question under, as it was put in the end, and its calls."""
         key = self._gateway.run.stored_as(request.judge, request.question)
         if key is not None:
             self.asked.append(key)
+        if self._calls is not None and len(request.calls) > 1:
+            self._calls.append(tuple(request.calls))
 
     @property
     def decides(self) -> bool:

@@ -22,7 +22,8 @@ from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
 from dagengine.execution.executor import JudgedCase, RunObserver
-from dagengine.execution.node_run import GatewayAsk, given_of, judged, questions_of
+from dagengine.execution.grading import Took
+from dagengine.execution.node_run import Calls, GatewayAsk, given_of, judged, questions_of
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
@@ -323,12 +324,13 @@ class Runner:
         participant = None
         if active.packing is not None and number in self._bringing:  # it keeps the packs waiting
             participant = Participant(active.packing)
+        calls: Calls = []
         began = time.perf_counter()
         scope = active.scopes[number] = worker.scope(active.deadline)
         outcome = None
         try:
             if not scope.cancel_called:  # its time was not over before it began
-                outcome = await self._work(active, unit, participant)
+                outcome = await self._work(active, unit, participant, calls)
         except BaseException as error:
             if not worker.stopped(error):
                 raise
@@ -337,7 +339,7 @@ class Runner:
         # From here on nothing waits until the consequences are drawn: no other worker sees a unit
         # that has ended and is still counted as at work, or a case whose next units are missing.
         del active.scopes[number]
-        state.seconds[number] = time.perf_counter() - began
+        state.took[number] = Took(time.perf_counter() - began, tuple(calls))
         self._like(number).at_work -= 1
         if state.finished:
             _end(participant)
@@ -361,11 +363,15 @@ class Runner:
             self._finish(active, results)
 
     async def _traced(
-        self, active: _ActiveCase, unit: Unit, participant: Participant | None
+        self,
+        active: _ActiveCase,
+        unit: Unit,
+        participant: Participant | None,
+        calls: Calls,
     ) -> NodeValue | Failure:
         """The same as `_outcome`, in a span."""
         with self._spans.node(active.span, unit.name, unit.node.kind) as span:
-            outcome = await self._outcome(active, unit, participant)
+            outcome = await self._outcome(active, unit, participant, calls)
             self._spans.record(span, outcome)
         return outcome
 
@@ -375,8 +381,9 @@ class Runner:
         unit: Unit,
         read: Callable[[], Given],
         participant: Participant | None = None,
+        calls: Calls | None = None,
     ) -> Awaitable[NodeValue | Failure]:
-        return judged(unit, self._gateway, self._judges, read, place, participant)
+        return judged(unit, self._gateway, self._judges, read, place, participant, calls)
 
     def _riders(self, active: _ActiveCase, most: int) -> Iterator[Ahead]:
         """What nodes of a case may ask later; nothing if it would take from what is needed."""
@@ -390,7 +397,11 @@ class Runner:
                 yield judge, questions
 
     def _outcome(
-        self, active: _ActiveCase, unit: Unit, participant: Participant | None
+        self,
+        active: _ActiveCase,
+        unit: Unit,
+        participant: Participant | None,
+        calls: Calls,
     ) -> Awaitable[NodeValue | Failure]:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
         read = partial(given_of, unit, active.case, active.state)
@@ -398,7 +409,7 @@ class Runner:
             return self._constants.get(
                 unit, partial(self._judged, FIRST, unit, read), self._gateway.run.resting
             )
-        return self._judged(active.index, unit, read, participant)
+        return self._judged(active.index, unit, read, participant, calls)
 
     async def _explained(self, active: _ActiveCase) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

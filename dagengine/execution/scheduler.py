@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot, unsupported
-from dagengine.execution.grading import failed_result, final_score, grade, metric_result
+from dagengine.execution.grading import Took, failed_result, final_score, grade, metric_result
 from dagengine.execution.precedence import Ruling, rule
 from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
@@ -59,7 +59,7 @@ class CaseState:
         self.ready: list[int] = []
         self.cancel: list[int] = []
         self.values: dict[int, NodeValue] = {}  # by slot
-        self.seconds: dict[int, float] = {}  # by unit, where somebody notes them
+        self.took: dict[int, Took] = {}  # by unit, where somebody notes it
         self._outputs: dict[int, NodeValue | Failure] = {}  # by unit
         self._live = bytearray(len(plan.slots))
         self._causes = [slot.causes for slot in plan.slots]
@@ -283,7 +283,7 @@ class CaseState:
         if not self._scope_left[slot.scope]:
             self._close(slot.scope)
         if not self._left[slot.metric]:
-            result = metric_result(self.plan, slot.metric, self.values, self.seconds)
+            result = metric_result(self.plan, slot.metric, self.values, self.took)
             self._end(result, slot.metric)
         elif slot.metric in self._rulings and number in self._rulings[slot.metric].pending:
             self._to_rule.add(slot.metric)
@@ -330,7 +330,7 @@ class CaseState:
                 failure = self._failures[ruling.failed]
                 counted = {n: v for n, v in self.values.items() if n in ruling.counted}
                 result = failed_result(
-                    self.plan, metric, failure, counted, ruling.failed, self.seconds
+                    self.plan, metric, failure, counted, ruling.failed, self.took
                 )
                 self._end(result, metric)
             for number in sorted(ruling.pending):

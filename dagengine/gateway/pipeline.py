@@ -59,7 +59,7 @@ from dagengine.gateway.waits import Resting, Waits
 from dagengine.gateway.window.whole_prompts import counting, explained
 from dagengine.prompts.parsing import read_part
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth
-from dagengine.results import Attempt, OutcomeKind
+from dagengine.results import Attempt, JudgeCall, OutcomeKind
 from dagengine.store.answers import Answers
 
 R = TypeVar("R")
@@ -410,7 +410,8 @@ class Limited:
             failure = JudgeTimeoutError("the call was cancelled with its case")
             raise
         finally:
-            seconds, cost = time.perf_counter() - started, _cost(state.price, answer, usage)
+            ended = time.perf_counter()
+            seconds, cost = ended - started, _cost(state.price, answer, usage)
             ledger.usage += usage
             if usage.cached_tokens and state.price is not None:
                 ledger.saved += state.price.saved(usage)
@@ -424,12 +425,17 @@ class Limited:
                 state.estimates.learn(question, usage)
                 tokens = estimate.input_tokens + estimate.output_tokens
                 state.limiter.used(tokens, usage.input_tokens + usage.output_tokens)
+            kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
+            message = str(failure) if failure else None
+            if failure or number:
+                waited = started - request.ended if number else 0.0
+                request.calls.append(JudgeCall(kind, seconds, waited, usage, message))
+                request.ended = ended
             if self._attempts:
-                kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
                 self._attempts.note(
                     Attempt(
                         question.name, state.limiter.name, question.key, number, kind,
-                        seconds, usage, mode, str(failure) if failure else None,
+                        seconds, usage, mode, message,
                     )
                 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.window.whole_prompts import WholePrompts
 from dagengine.question import NO_FACTS, Judge, Question, ServerFacts
+from dagengine.results import JudgeCall
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ class Request:
     `state`; how many calls there were (`attempts`), and whether one was `late`, so that the next
     gets more time; how often it was asked again because an answer did not fit (`reasks`), and
     whether one had no end (`ran_away`); the `call` that succeeded, which keeps its place until the
-    answer is stored.
+    answer is stored. `calls` are all of them but a first one that was answered, the last of which
+    `ended` when the clock said so.
     """
 
     judge: Judge
@@ -64,3 +66,5 @@ class Request:
     reasks: int = 0
     ran_away: bool = False
     call: Call | None = None
+    calls: list[JudgeCall] = field(default_factory=list[JudgeCall])
+    ended: float = 0.0

@@ -208,6 +208,10 @@ def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
             reason=text(one.reason),
             mode=text(one.mode),
             answers=tuple(map(hide, one.answers)),
+            calls=tuple(
+                tuple(replace(call, message=text(call.message)) for call in calls)
+                for calls in one.calls
+            ),
         )
 
     failure = result.failure

@@ -1,13 +1,19 @@
-"""How long every case took: in its own file, so that rows do not depend on the clock."""
+"""What every case took: in its own file, so that rows do not depend on the clock."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import cache
+from typing import Annotated, Any
+
+from annotated_types import MinLen
+from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.json_lines import value_of
-from dagengine.results import CaseResult, Step
+from dagengine.question import NO_USAGE, Usage
+from dagengine.results import CaseResult, JudgeCall, Step
 
 _DIGITS = 4  # a tenth of a millisecond
 _LONGEST = 1e10  # seconds; a file that says more is damaged
@@ -20,14 +26,37 @@ def times_line(row: CaseResult) -> dict[str, Any]:
 
 
 def times_of(row: CaseResult) -> dict[str, Any]:
-    """The seconds of a case, and of every step by metric and node."""
+    """The seconds of a case and of every step, by metric and node.
+
+    With them is what else belongs to this run and not to its answers, where there is any: the calls
+    of questions that needed several, and tokens that the provider had in its cache.
+    """
     steps = {
         result.metric: {
             step.node: _rounded(step.seconds) for step in result.steps if step.seconds is not None
         }
         for result in row.metrics
     }
-    return {"seconds": _rounded(row.seconds), "steps": steps}
+    line: dict[str, Any] = {"seconds": _rounded(row.seconds), "steps": steps}
+    for result in row.metrics:
+        for step in result.steps:
+            if step.calls:
+                calls = [list(map(call_record, calls)) for calls in step.calls]
+                line.setdefault("calls", {}).setdefault(result.metric, {})[step.node] = calls
+            if step.usage.cached_tokens:
+                cached = line.setdefault("cached_tokens", {}).setdefault(result.metric, {})
+                cached[step.node] = step.usage.cached_tokens
+    return line
+
+
+def call_record(call: JudgeCall) -> dict[str, Any]:
+    """One call as JSON has it, without what is not there."""
+    record: dict[str, Any] = {"outcome": str(call.outcome), "seconds": _rounded(call.seconds)}
+    if waited := _rounded(call.waited):
+        record["waited"] = waited
+    if call.usage != NO_USAGE:
+        record["usage"] = dataclasses.asdict(call.usage)
+    return record if call.message is None else {**record, "message": call.message}
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -38,11 +67,17 @@ def timed(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
     """A row that was just read, now with the times of its line; as it is without one."""
     if line is None:
         return row
-    steps = _mapping(line.get("steps"))
     for result in row.metrics:
-        seconds = _mapping(steps.get(result.metric))
+        seconds, calls, cached = (
+            _mapping(_mapping(line.get(name)).get(result.metric))
+            for name in ("steps", "calls", "cached_tokens")
+        )
         for step in result.steps:
             _set_seconds(step, seconds.get(step.node))
+            if step.node in calls:
+                object.__setattr__(step, "calls", _calls(calls[step.node]))
+            if step.node in cached:
+                object.__setattr__(step, "usage", _with_cached(step.usage, cached[step.node]))
     _set_seconds(row, line.get("seconds"))
     return row
 
@@ -55,6 +90,24 @@ def _set_seconds(read: CaseResult | Step, seconds: Any) -> None:
     valid = isinstance(seconds, int | float) and 0 <= seconds < _LONGEST
     # Nobody else has it yet, and a changed copy of all would take 20 times as long.
     object.__setattr__(read, "seconds", seconds if valid else None)
+
+
+def _calls(value: Any) -> tuple[tuple[JudgeCall, ...], ...]:
+    """The calls of a step; none where they are damaged."""
+    try:
+        return _questions().validate_python(value)
+    except ValidationError:
+        return ()
+
+
+@cache
+def _questions() -> TypeAdapter[tuple[tuple[JudgeCall, ...], ...]]:
+    return TypeAdapter(tuple[Annotated[tuple[JudgeCall, ...], MinLen(2)], ...])
+
+
+def _with_cached(usage: Usage, tokens: Any) -> Usage:
+    valid = isinstance(tokens, int) and 0 <= tokens <= usage.input_tokens
+    return dataclasses.replace(usage, cached_tokens=tokens) if valid else usage
 
 
 def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:

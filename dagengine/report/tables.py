@@ -8,7 +8,7 @@ from typing import Any, Literal
 from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
 from dagengine.report.tally import Tally
-from dagengine.results.outcomes import OutcomeKind, Step
+from dagengine.results.outcomes import OutcomeKind, Step, calls_words
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import MetricSummary, Summary
 from dagengine.results.totals import Totals
@@ -229,6 +229,10 @@ def print_steps(result: MetricResult, console: Any = None, *, times: bool = Fals
         took = f", {seconds_words(step.seconds)}" if times and step.seconds is not None else ""
         kind = (f"({plain(step.kind)}{took})", "dim")
         out.print(Text.assemble(f"● {plain(step.node)} ", kind))
+        if way := calls_words(step.calls):
+            out.print(Padding(Text(plain(way), style="dim"), (0, 0, 0, 4), expand=False))
+            for line in _failed_calls(step):
+                out.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 6), expand=False))
         for line in _step_lines(step):
             out.print(Padding(Text(plain(line)), (0, 0, 0, 4), expand=False))
 
@@ -238,6 +242,16 @@ def seconds_words(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+
+
+def _failed_calls(step: Step) -> list[str]:
+    """What was wrong with the calls of a step that were made again."""
+    return [
+        f"{call.outcome}: {one_line(call.message, _REASON)}"
+        for calls in step.calls
+        for call in calls
+        if call.message is not None
+    ]
 
 
 def _step_lines(step: Step) -> list[str]:

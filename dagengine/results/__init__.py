@@ -7,9 +7,11 @@ from dagengine.results.evaluation import EvaluationResult, Saves
 from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.outcomes import (
     Failure,
+    JudgeCall,
     OutcomeKind,
     Step,
     Verdict,
+    calls_words,
     implied_output,
     shortened,
     step_output,
@@ -23,6 +25,7 @@ __all__ = [
     "CaseResult",
     "EvaluationResult",
     "Failure",
+    "JudgeCall",
     "MetricResult",
     "MetricSummary",
     "OutcomeKind",
@@ -36,6 +39,7 @@ __all__ = [
     "Totals",
     "Verdict",
     "Waiting",
+    "calls_words",
     "implied_output",
     "shortened",
     "step_output",

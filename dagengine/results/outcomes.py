@@ -97,6 +97,51 @@ class Failure:
         return row if self.raw is None else {**row, "raw": self.raw}
 
 
+_WAIT = 0.1  # seconds of waiting that are worth a word
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCall:
+    """One call to a judge, of a question that needed several.
+
+    `seconds` is how long it took, and `waited` how many seconds after the call before it it was
+    made. `message` says what was wrong; None for the call that was answered.
+    """
+
+    outcome: OutcomeKind
+    seconds: float
+    waited: float = 0.0
+    usage: Usage = NO_USAGE
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.message is not None:
+            object.__setattr__(self, "message", shortened(self.message))
+
+
+def calls_words(calls: Iterable[tuple[JudgeCall, ...]]) -> str:
+    """What happened on the way to the answers of a step, in words; "" where nothing did."""
+    questions = list(calls)
+    total = sum(map(len, questions))
+    if not total:
+        return ""
+    repeated = [call for question in questions for call in question[:-1]]
+    reasks = sum(call.outcome is OutcomeKind.UNPARSEABLE for call in repeated)
+    waited = sum(call.waited for question in questions for call in question)
+    parts = [
+        f"{count} {name if count == 1 else plural}"
+        for count, name, plural in (
+            (len(repeated) - reasks, "retry", "retries"),
+            (reasks, "re-ask", "re-asks"),
+        )
+        if count
+    ]
+    if waited >= _WAIT:
+        parts.append(f"{waited:.1f} s waited")
+    gave_up = "gave up after " * any(question[-1].message is not None for question in questions)
+    return f"{gave_up}{total} calls: {', '.join(parts)}"
+
+
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -123,7 +168,9 @@ class Step:
     items; of code those that it names as decisive.
 
     `seconds` is the duration of the node, including retries and time in the queue; a stored answer
-    takes almost none.
+    takes almost none. `calls` are those of every question that needed more than one, in the order
+    of the questions. They belong to this run and not to the answers: a stored answer, and one that
+    an equal question got, needs none.
     """
 
     node: str
@@ -145,6 +192,7 @@ class Step:
     seconds: float | None = field(default=None, compare=False, repr=False)
     mass: float | None = None
     spans: tuple[str, ...] = ()
+    calls: tuple[tuple[JudgeCall, ...], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def agreeing(self) -> int:

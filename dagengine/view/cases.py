@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.report.page.people import People
-from dagengine.report.page.texts import odds_of, result_odds, three_digits
+from dagengine.report.page.texts import calls_of, odds_of, result_odds, three_digits
 from dagengine.report.pictures.graphs import Contest, words
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.results.worst import worst_result
@@ -142,7 +142,7 @@ class Cases:
         if not rows:
             return None
         (place,) = rows[0]
-        row = self._index.run.row(place)
+        row = self._index.run.timed_row(place)
         columns = self._index.of(place, "way, state, score")
         results = {result.metric: result for result in row.metrics}
         return {
@@ -178,6 +178,7 @@ class Cases:
     def _step(self, metric: int, step: Step) -> dict[str, Any]:
         names = [node["name"] for node in self._index.graphs[metric]["nodes"]]
         decided = step.verdict is not None
+        way, cached = calls_of(step)
         return {
             "node": names.index(step.node) if step.node in names else None,
             "name": step.node,
@@ -194,6 +195,8 @@ class Cases:
             "cost": self._index.costs.of(self._index.graphs[metric]["name"], step) or None,
             "seconds": three_digits(step.seconds),
             "odds": odds_of(step),
+            "way": way,
+            "cached": cached or 0,
         }
 
     def lines(self, chosen: Filter, which: str) -> Iterable[str] | None:

@@ -7,21 +7,24 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from full_disk import on_full_device
-from recorded_runs import CASES, answers, dicts, judge, polite
+from recorded_runs import CASES, Counting, answers, dicts, judge, polite, validator
 
 from dagengine import evaluate
 from dagengine.data import read_cases
-from dagengine.errors import InputError
+from dagengine.errors import InputError, ProviderError, UnparseableError
+from dagengine.gateway import Limits
 from dagengine.judges import ScriptedJudge
-from dagengine.question import Question
+from dagengine.question import Answer, Question, Usage
 from dagengine.record import load_run
 from dagengine.regular_files import write_whole
+from dagengine.results import calls_words
 from dagengine.test_case import LLMTestCase
 
 
@@ -95,6 +98,101 @@ def test_times_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
         assert all(step.seconds is not None for step in steps)
         assert row.metrics[0].seconds == sum(step.seconds or 0 for step in steps)
     assert [row.seconds for row in load_run(tmp_path).rows()] == [None] * len(CASES)
+
+
+def hesitant() -> ScriptedJudge:
+    """Is overloaded at first, then unreadable, then as others."""
+    tried: list[str] = []
+
+    def answer(question: Question[Any]) -> Any:
+        tried.append(question.name)
+        if question.name == "Kind" and tried.count("Kind") == 1:
+            raise ProviderError("overloaded by dear you all", transient=True, status=503)
+        if question.name == "Kind" and tried.count("Kind") == 2:
+            raise UnparseableError("kind of is not true or false", "kind of", (100, 10))
+        return answers(question)
+
+    return ScriptedJudge(answer, name="hesitant")
+
+
+FAST = Limits(backoff=0.0, max_backoff=0.0)
+
+
+def test_what_happened_on_the_way_stands_beside_the_times_and_in_no_row(tmp_path: Path) -> None:
+    case = LLMTestCase(input="hello", actual_output="dear you all")
+    store, made = tmp_path / "store.db", hesitant()
+    for name in ("asked", "stored"):
+        evaluate(
+            [case], [polite()], model=made, show=False, out=tmp_path / name,
+            store=store, limits=FAST,
+        )  # fmt: skip
+    rows = [(tmp_path / name / "results.jsonl").read_bytes() for name in ("asked", "stored")]
+    assert rows[0] == rows[1]
+    (asked,), (stored,) = (load_run(tmp_path / n).timed_rows() for n in ("asked", "stored"))
+    steps = {step.node: step for step in asked.metrics[0].steps}
+    assert steps["words"].calls == steps["Tone"].calls == ()
+    (calls,) = steps["Kind"].calls
+    assert [(str(call.outcome), call.message) for call in calls] == [
+        ("provider_error", "overloaded by dear you all"),
+        ("unparseable", "kind of is not true or false"),
+        ("ok", None),
+    ]
+    assert calls[1].usage == Usage(100, 10)
+    assert calls_words(steps["Kind"].calls) == "3 calls: 1 retry, 1 re-ask"
+    assert all(not step.calls for step in stored.metrics[0].steps)
+    assert all(not step.calls for row in load_run(tmp_path / "asked").rows()
+               for step in row.metrics[0].steps)  # fmt: skip
+    line = json.loads((tmp_path / "asked" / "times.jsonl").read_text())
+    validator("Times").validate(line)
+    assert list(line["calls"]["Manners"]) == ["Kind"]
+
+
+def test_a_question_that_never_got_an_answer_keeps_all_its_calls(tmp_path: Path) -> None:
+    def answer(question: Question[Any]) -> Any:
+        raise ProviderError("overloaded", transient=True, status=503)
+
+    limits = Limits(attempts=3, backoff=0.0, max_backoff=0.0)
+    evaluate(
+        CASES[:1], [polite()], model=ScriptedJudge(answer), show=False, out=tmp_path, limits=limits
+    )
+    (row,) = load_run(tmp_path).timed_rows()
+    (step,) = row.metrics[0].steps
+    assert calls_words(step.calls) == "gave up after 3 calls: 2 retries"
+
+
+def test_what_is_hidden_is_hidden_in_what_went_wrong_on_the_way(tmp_path: Path) -> None:
+    case = LLMTestCase(input="hello", actual_output="dear you all")
+    evaluate(
+        [case], [polite()], model=hesitant(), show=False, out=tmp_path, limits=FAST,
+        redact=["actual_output"],
+    )  # fmt: skip
+    (row,) = load_run(tmp_path).timed_rows()
+    ((first, *_),) = row.metrics[0].steps[0].calls
+    assert first.message == "overloaded by [hidden by --redact actual_output]"
+    assert "dear you all" not in (tmp_path / "times.jsonl").read_text()
+
+
+def test_damaged_calls_are_passed_over(tmp_path: Path) -> None:
+    case = LLMTestCase(input="hello", actual_output="dear you all")
+    evaluate([case], [polite()], model=hesitant(), show=False, out=tmp_path, limits=FAST)
+    path = tmp_path / "times.jsonl"
+    path.write_text(path.read_text().replace('"outcome": "ok"', '"outcome": "fine"'))
+    (row,) = load_run(tmp_path).timed_rows()
+    assert row.metrics[0].steps[0].calls == ()
+    assert row.seconds is not None
+
+
+def test_tokens_from_caches_stand_beside_the_times(tmp_path: Path) -> None:
+    class Caching(Counting):
+        async def answer(self, question: Question[Any]) -> Answer[Any]:
+            return replace(await super().answer(question), usage=Usage(100, 10, 64))
+
+    model = Caching(answers, name="caching")
+    evaluate(CASES[:1], [polite()], model=model, show=False, out=tmp_path)
+    (plain,), (timed,) = load_run(tmp_path).rows(), load_run(tmp_path).timed_rows()
+    assert plain.metrics[0].usage == Usage(300, 30)
+    assert timed.metrics[0].usage == Usage(300, 30, 192)
+    validator("Times").validate(json.loads((tmp_path / "times.jsonl").read_text()))
 
 
 def test_rows_without_times_are_read_as_they_are(tmp_path: Path) -> None:

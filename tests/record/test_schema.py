@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from decision_server import DecisionServer
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
-from recorded_runs import CASES, judge, polite
+from recorded_runs import CASES, SCHEMA, judge, polite, validator
 
 from dagengine import evaluate
 from dagengine.judges import DecisionJudge, LexicalJudge
@@ -19,15 +18,6 @@ from dagengine.metrics import AnswerRelevancyMetric, DAGMetric, FaithfulnessMetr
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record.values import Manifest
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
-
-SCHEMA: dict[str, Any] = json.loads(
-    files("dagengine.record").joinpath("record.schema.json").read_text(encoding="utf-8")
-)
-
-
-def validator(part: str) -> Draft202012Validator:
-    return Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{part}"})
-
 
 def decided() -> DAGMetric:
     kind = BinaryJudgementNode(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
+
+from jsonschema import Draft202012Validator
 
 from dagengine.errors import ProviderError
 from dagengine.judges import ScriptedJudge
@@ -66,6 +70,15 @@ CASES = [
     LLMTestCase(input="hello", actual_output="rude", tags=["de"]),
     LLMTestCase(input="hello", actual_output="broken"),
 ]
+
+SCHEMA: dict[str, Any] = json.loads(
+    files("dagengine.record").joinpath("record.schema.json").read_text(encoding="utf-8")
+)
+
+
+def validator(part: str) -> Draft202012Validator:
+    """What says whether plain data has the form of a part of a run folder."""
+    return Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{part}"})
 
 
 def dicts(rows: Iterable[CaseResult]) -> list[dict[str, Any]]:

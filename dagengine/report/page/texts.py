@@ -11,8 +11,16 @@ from itertools import accumulate
 from typing import Any
 
 from dagengine.record.costs import StepCosts
+from dagengine.record.times import call_record
 from dagengine.report.pictures.graphs import MetricGraph, words
-from dagengine.results import CaseResult, Failure, MetricResult, Step, implied_output
+from dagengine.results import (
+    CaseResult,
+    Failure,
+    MetricResult,
+    Step,
+    calls_words,
+    implied_output,
+)
 from dagengine.results.odds import ResultOdds
 
 _BLOCK = 256 * 1024  # characters of a block before it is compressed
@@ -132,6 +140,17 @@ def odds_of(step: Step) -> list[tuple[str, float]] | None:
     return [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
 
 
+def calls_of(step: Step) -> tuple[dict[str, Any] | None, int | None]:
+    """What happened on the way to the answers of a step, and its tokens from caches.
+
+    None of what there is nothing of.
+    """
+    words = calls_words(step.calls)
+    calls = [list(map(call_record, calls)) for calls in step.calls]
+    way = {"words": words, "questions": calls} if words else None
+    return way, step.usage.cached_tokens or None
+
+
 def result_odds(odds: ResultOdds) -> dict[str, tuple[float, float]]:
     """What the odds of all paths come to."""
     return {"expected": odds.expected_bounds, "pass": odds.pass_bounds}
@@ -158,6 +177,7 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
         float(f"{cost:.4g}") if cost else None,
         three_digits(step.seconds),
         odds_of(step),
+        *calls_of(step),
     ]
     while values[-1] is None:
         values.pop()

@@ -178,7 +178,7 @@ class Cases:
     def _step(self, metric: int, step: Step) -> dict[str, Any]:
         names = [node["name"] for node in self._index.graphs[metric]["nodes"]]
         decided = step.verdict is not None
-        way, cached = calls_of(step)
+        calls, cached = calls_of(step)
         return {
             "node": names.index(step.node) if step.node in names else None,
             "name": step.node,
@@ -195,7 +195,7 @@ class Cases:
             "cost": self._index.costs.of(self._index.graphs[metric]["name"], step) or None,
             "seconds": three_digits(step.seconds),
             "odds": odds_of(step),
-            "way": way,
+            "calls": calls,
             "cached": cached or 0,
         }
 

@@ -147,8 +147,8 @@ def calls_of(step: Step) -> tuple[dict[str, Any] | None, int | None]:
     """
     words = calls_words(step.calls)
     calls = [list(map(call_record, calls)) for calls in step.calls]
-    way = {"words": words, "questions": calls} if words else None
-    return way, step.usage.cached_tokens or None
+    on_the_way = {"words": words, "questions": calls} if words else None
+    return on_the_way, step.usage.cached_tokens or None
 
 
 def result_odds(odds: ResultOdds) -> dict[str, tuple[float, float]]:

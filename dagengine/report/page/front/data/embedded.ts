@@ -422,7 +422,7 @@ export class Embedded implements Source {
   }
 
   private step({ metric }: Columns, packed: PackedStep): Step {
-    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds] = packed;
+    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds, calls, cached] = packed;
     const node = typeof place === "number" ? metric.nodes[place] : undefined;
     return {
       node: typeof place === "number" ? place : null,
@@ -440,6 +440,8 @@ export class Embedded implements Source {
       cost: cost ?? null,
       seconds: seconds ?? null,
       odds: odds ?? null,
+      calls: calls ?? null,
+      cached: cached ?? 0,
     };
   }
 

@@ -99,7 +99,11 @@ export interface Run {
   cases: number;
   judges: Judge[];
   questions: number | null;
+  /** Calls after the first one of a question: after an error, or an answer that did not fit. */
+  retried: number | null;
   tokens: number | null;
+  /** Those of them that the provider had in its cache. */
+  cached: number | null;
   cost: number | null;
   metrics: Metric[];
   /** Which texts are there: of all cases, of those that failed, or of none (and why). */
@@ -291,6 +295,26 @@ export interface Step {
   seconds: number | null;
   /** What it might have answered, each with its probability; null without. */
   odds: [string, number][] | null;
+  /** What happened on the way: the calls of questions that needed several; null without. */
+  calls: Calls | null;
+  /** Tokens of its prompts that the provider had in its cache. */
+  cached: number;
+}
+
+export interface Calls {
+  /** All of them in one sentence. */
+  words: string;
+  questions: Call[][];
+}
+
+/** A call to a judge; `waited` seconds after the call before it. */
+export interface Call {
+  outcome: string;
+  seconds: number;
+  waited?: number;
+  usage?: { input_tokens: number; output_tokens: number; cached_tokens: number };
+  /** What was wrong. */
+  message?: string;
 }
 
 export interface CaseMetric extends Score {

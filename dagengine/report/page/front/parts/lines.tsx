@@ -79,9 +79,10 @@ export function judged(run: Run): string {
   const votes = Math.max(1, ...run.metrics.flatMap((metric) => metric.nodes.map((node) => node.votes)));
   const parts = [run.judges.map((judge) => judge.name).join(", ") || "no judge"];
   if (run.questions !== null) parts.push(many(run.questions, "question"));
+  if (run.retried) parts.push(`${whole(run.retried)} asked again`);
   if (votes > 1) parts.push(`${votes} votes each`);
   const used = [parts.join(", ")];
-  if (run.tokens) used.push(`${whole(run.tokens)} tokens`);
+  if (run.tokens) used.push(`${whole(run.tokens)} tokens${run.cached ? ` (${percent(run.cached, run.tokens)} from caches)` : ""}`);
   if (run.questions) used.push(money(run.cost));
   if (run.seconds !== null) used.push(time(run.seconds));
   return used.join(" · ");

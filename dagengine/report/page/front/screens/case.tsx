@@ -84,6 +84,7 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
           </p>
           <h1 tabIndex={-1} dir={draft && "auto"}>{draft ? <span class={draft.cause ? "fail" : "pass"}>{draft.cause ? "✕" : "✓"} </span> : result.state !== "plain" && <span class={result.state}>{SIGN[result.state]} </span>}{title}</h1>
           {draft ? <Fate draft={draft} /> : <Decision metric={metric} result={result} judged={judged} contest={contest} />}
+          {result.steps.filter(({ calls }) => calls).map(({ name, calls }) => <p key={name} class="soft sm">On the way, at {name}: {calls!.words}.</p>)}
         </div>
         <div class="nw steps">
           <button class="btn" disabled={!neighbours?.previous} onClick={() => open(neighbours?.previous ?? null)}><kbd>k</kbd> previous</button>{" "}

@@ -10,6 +10,7 @@ import { ItemList, tallied } from "./items.tsx";
 import { itemText, judgedSteps, listOf, type Item } from "./judged.ts";
 import { kindWord } from "./tree.tsx";
 
+const CALLS = 10; // calls of a step that are listed
 const ODDS = 5; // answers whose probability is told
 
 interface Props {
@@ -59,6 +60,7 @@ function OneStep({ metric, result, items, prompts, said, each, place, now, choos
       <p><Asked metric={metric} each={each} /></p>
       {broke ? <Broken each={each} result={result} /> : <Said metric={metric} each={each} result={result} items={items} bad={ends} />}
       <Meta each={each} />
+      <OnTheWay each={each} />
       {said.map((one, i) => <Told key={i} said={one} judge={each.verdict} />)}
       {prompts.length > 0 && (
         <Fold title={prompts.length === 1 ? "prompt as sent" : `${whole(prompts.length)} prompts as sent`}>
@@ -67,6 +69,33 @@ function OneStep({ metric, result, items, prompts, said, each, place, now, choos
       )}
       <NotTaken metric={metric} each={each} />
     </li>
+  );
+}
+
+/** The calls of a step whose questions needed several; of one that went straight through nothing. */
+function OnTheWay({ each }: { each: Step }) {
+  if (!each.calls) return null;
+  const calls = each.calls.questions.flat();
+  const slowest = [...calls].sort((a, b) => b.seconds - a.seconds).slice(0, CALLS);
+  const shown = calls.length > CALLS ? slowest : calls;
+  return (
+    <Fold title={each.calls.words} open={each.outcome !== "ok"}>
+      <table class="wins way">
+        <thead><tr><th>call</th><th class="num">waited</th><th class="num">took</th><th class="num">tokens</th><th>how it ended</th></tr></thead>
+        <tbody>
+          {shown.map(({ outcome, seconds, waited, usage, message }) => (
+            <tr>
+              <td class="nw">{outcome === "ok" ? SIGN.pass : SIGN.none} {outcome === "unparseable" ? "not usable" : words(outcome === "ok" ? "answered" : outcome)}</td>
+              <td class="num nw">{waited ? took(waited) : "·"}</td>
+              <td class="num nw">{took(seconds)}</td>
+              <td class="num nw">{usage ? whole(usage.input_tokens + usage.output_tokens) : "·"}{usage && usage.cached_tokens > 0 && <span class="soft"> {whole(usage.cached_tokens)} from cache</span>}</td>
+              <td dir="auto">{message}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {shown.length < calls.length && <p class="soft sm">the {CALLS} slowest of {whole(calls.length)} calls</p>}
+    </Fold>
   );
 }
 
@@ -198,6 +227,7 @@ export function Steps({ metric, result, fields }: { metric: Metric; result: Case
                     : last ? <b class={result.state === "fail" ? "fail" : ""}>→ {score(result.score!)}</b>
                     : typeof each.output === "string" ? `→ ${each.output.slice(0, 120)}` : null}
                   {last && each.reason && <span class="soft"> {each.reason.split("\n", 1)[0]}</span>}
+                  <OnTheWay each={each} />
                 </td>
                 <td class="num soft nw">{each.tokens > 0 && `${whole(each.tokens)} tokens`}</td>
                 <td class="num soft nw">{each.seconds !== null && took(each.seconds)}</td>
@@ -236,7 +266,7 @@ function Meta({ each }: { each: Step }) {
       )}
       {verdict === null && votes.length > 0 && <span>{votes.length} votes{told.length > 0 && `: ${told.map(plain).join(", ")}`}</span>}
       {each.odds ? <span>{oddsWords(each.odds)}</span> : confidence !== null && <span>probability {probability(confidence)}</span>}
-      {tokens > 0 && <span>{whole(tokens)} tokens</span>}
+      {tokens > 0 && <span>{whole(tokens)} tokens{each.cached > 0 && `, ${whole(each.cached)} from cache`}</span>}
       {cost !== null && <span>{money(cost)}</span>}
       {time}
     </div>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from dagengine.cli.common.files import Writes, named
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
+from dagengine.regular_files import is_there
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ def show(options: ShowOptions) -> None:
     """
     from dagengine.record.run import load_run
     from dagengine.record.times import times_of
+    from dagengine.report.page.drafts import drafts_of
     from dagengine.report.selection import Selection, selected
     from dagengine.results.frame import COLUMNS, flat
 
@@ -112,10 +115,11 @@ def show(options: ShowOptions) -> None:
     elif options.format is Format.CSV:
         print_csv(COLUMNS, (flat(row, result) for row in rows for result in row.metrics))
     elif chosen == Selection() and options.worst is None and not options.times:
-        from dagengine.report.tables import print_summary
+        from dagengine.report.tables import print_drafts, print_summary
         from dagengine.report.tally import Tally
 
-        print_summary(Tally(rows))
+        drafts = drafts_of(run, most=math.inf)
+        print_summary(Tally(rows)) if drafts is None else print_drafts(drafts)
         used = run.manifest.totals
         if used is not None:
             tokens = used.input_tokens + used.output_tokens
@@ -155,8 +159,10 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
 
 
 def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> None:
+    from dagengine.report.page.drafts import DRAFTS
     from dagengine.report.tables import print_cases
 
+    thing = "draft" if is_there(run.folder / DRAFTS) else "case"
     kept: list[CaseResult] = []
     count = 0
     for row in rows:
@@ -166,13 +172,13 @@ def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> N
     counts = run.manifest.counts
     whole = "" if counts is None else f" of {counts.cases:,}"
     if not kept:
-        say(f"no case{whole} matches all options")
+        say(f"no {thing}{whole} matches all options")
         return
     if options.case is not None:
         _print_whole(run, kept, options.times)
         return
     several = "" if count == 1 and not whole else "s"
-    print_cases(kept, f"{count:,}{whole} case{several}", times=options.times)
+    print_cases(kept, f"{count:,}{whole} {thing}{several}", times=options.times)
     if count > len(kept):
         say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")
 

@@ -10,7 +10,15 @@ from dagengine.compiler.plan import NONE, Plan, PlanSlot
 from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.results import Failure, JudgeCall, MetricResult, OutcomeKind, Step, Verdict, step_output
+from dagengine.results import (
+    Failure,
+    JudgeCall,
+    MetricResult,
+    OutcomeKind,
+    Step,
+    Verdict,
+    step_output,
+)
 from dagengine.results.verdict import combined, passes, strict_score
 
 Values = Mapping[int, NodeValue]

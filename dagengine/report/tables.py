@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
+from dagengine.report.page.drafts import DraftRecord, kept_of
 from dagengine.report.tally import Tally
 from dagengine.results.outcomes import OutcomeKind, Step, calls_words
 from dagengine.results.rows import CaseResult, MetricResult
@@ -52,6 +53,25 @@ def print_summary(tally: Tally, console: Any = None) -> None:
         out.print(line, highlight=False, markup=False)
     if (warning := tally.masses.warning) is not None:
         out.print(f"warning: {warning}", highlight=False, markup=False)
+
+
+def print_drafts(drafts: Sequence[DraftRecord], console: Any = None) -> None:
+    """Print what became of the drafts of a synthesis, and the commonest causes of those dropped."""
+    from rich.console import Console
+
+    out = console or Console()
+    out.print(kept_of(drafts), style="bold", highlight=False)
+    dropped: dict[str, list[DraftRecord]] = {}
+    for draft in drafts:
+        if draft.cause is not None:
+            dropped.setdefault(draft.cause, []).append(draft)
+    for cause, those in sorted(dropped.items(), key=lambda pair: -len(pair[1])):
+        first = those[0]
+        why = first.why or (f"repeats {first.repeats!r}" if first.repeats else "")
+        about = f": {one_line(why, _REASON)}" if why else ""
+        shown = f" (first: {one_line(first.text, _PLACE)})" if first.text else ""
+        line = f"{len(those):,}x dropped, {one_line(cause, _NAME)}{about}{shown}"
+        out.print(line, highlight=False, markup=False)
 
 
 def print_cases(

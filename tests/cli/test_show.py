@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_runs import CASES, judge, polite
+from recorded_runs import CASES, hesitant, judge, polite
 from typer.testing import CliRunner
 
 from dagengine import evaluate
 from dagengine.cli import app
 from dagengine.data import read_cases
 from dagengine.errors import InputError
+from dagengine.gateway import Limits
 from dagengine.terminal import plain
 from dagengine.test_case import LLMTestCase
 
@@ -105,6 +106,17 @@ def test_one_case_is_shown_with_its_texts_and_all_steps(folder: Path) -> None:
     assert "actual_output: dear you" in text
     assert "it smiles" in text
     assert plain(shown(folder, "--case", "3")) == shown(folder, "--case", "3")
+
+
+def test_a_case_says_what_happened_on_the_way_to_its_answers(tmp_path: Path) -> None:
+    evaluate(
+        CASES[:1], [polite()], model=hesitant(), show=False, out=tmp_path,
+        limits=Limits(backoff=0.0, max_backoff=0.0),
+    )  # fmt: skip
+    text = shown(tmp_path, "--case", "kind one")
+    assert "3 calls: 1 retry, 1 re-ask" in text
+    assert "provider_error: overloaded by dear you" in text
+    assert "unparseable: kind of is not true or false" in text
 
 
 def test_csv_has_a_line_per_case_and_metric(folder: Path) -> None:

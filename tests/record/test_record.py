@@ -14,11 +14,11 @@ from typing import Any
 import anyio
 import pytest
 from full_disk import on_full_device
-from recorded_runs import CASES, Counting, answers, dicts, judge, polite, validator
+from recorded_runs import CASES, Counting, answers, dicts, hesitant, judge, polite, validator
 
 from dagengine import evaluate
 from dagengine.data import read_cases
-from dagengine.errors import InputError, ProviderError, UnparseableError
+from dagengine.errors import InputError, ProviderError
 from dagengine.gateway import Limits
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Answer, Question, Usage
@@ -100,30 +100,14 @@ def test_times_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     assert [row.seconds for row in load_run(tmp_path).rows()] == [None] * len(CASES)
 
 
-def hesitant() -> ScriptedJudge:
-    """Is overloaded at first, then unreadable, then as others."""
-    tried: list[str] = []
-
-    def answer(question: Question[Any]) -> Any:
-        tried.append(question.name)
-        if question.name == "Kind" and tried.count("Kind") == 1:
-            raise ProviderError("overloaded by dear you all", transient=True, status=503)
-        if question.name == "Kind" and tried.count("Kind") == 2:
-            raise UnparseableError("kind of is not true or false", "kind of", (100, 10))
-        return answers(question)
-
-    return ScriptedJudge(answer, name="hesitant")
-
-
 FAST = Limits(backoff=0.0, max_backoff=0.0)
 
 
 def test_what_happened_on_the_way_stands_beside_the_times_and_in_no_row(tmp_path: Path) -> None:
-    case = LLMTestCase(input="hello", actual_output="dear you all")
     store, made = tmp_path / "store.db", hesitant()
     for name in ("asked", "stored"):
         evaluate(
-            [case], [polite()], model=made, show=False, out=tmp_path / name,
+            CASES[:1], [polite()], model=made, show=False, out=tmp_path / name,
             store=store, limits=FAST,
         )  # fmt: skip
     rows = [(tmp_path / name / "results.jsonl").read_bytes() for name in ("asked", "stored")]
@@ -133,7 +117,7 @@ def test_what_happened_on_the_way_stands_beside_the_times_and_in_no_row(tmp_path
     assert steps["words"].calls == steps["Tone"].calls == ()
     (calls,) = steps["Kind"].calls
     assert [(str(call.outcome), call.message) for call in calls] == [
-        ("provider_error", "overloaded by dear you all"),
+        ("provider_error", "overloaded by dear you"),
         ("unparseable", "kind of is not true or false"),
         ("ok", None),
     ]
@@ -161,20 +145,18 @@ def test_a_question_that_never_got_an_answer_keeps_all_its_calls(tmp_path: Path)
 
 
 def test_what_is_hidden_is_hidden_in_what_went_wrong_on_the_way(tmp_path: Path) -> None:
-    case = LLMTestCase(input="hello", actual_output="dear you all")
     evaluate(
-        [case], [polite()], model=hesitant(), show=False, out=tmp_path, limits=FAST,
+        CASES[:1], [polite()], model=hesitant(), show=False, out=tmp_path, limits=FAST,
         redact=["actual_output"],
     )  # fmt: skip
     (row,) = load_run(tmp_path).timed_rows()
     ((first, *_),) = row.metrics[0].steps[0].calls
     assert first.message == "overloaded by [hidden by --redact actual_output]"
-    assert "dear you all" not in (tmp_path / "times.jsonl").read_text()
+    assert "dear you" not in (tmp_path / "times.jsonl").read_text()
 
 
 def test_damaged_calls_are_passed_over(tmp_path: Path) -> None:
-    case = LLMTestCase(input="hello", actual_output="dear you all")
-    evaluate([case], [polite()], model=hesitant(), show=False, out=tmp_path, limits=FAST)
+    evaluate(CASES[:1], [polite()], model=hesitant(), show=False, out=tmp_path, limits=FAST)
     path = tmp_path / "times.jsonl"
     path.write_text(path.read_text().replace('"outcome": "ok"', '"outcome": "fine"'))
     (row,) = load_run(tmp_path).timed_rows()

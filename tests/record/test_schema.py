@@ -19,6 +19,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record.values import Manifest
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 
+
 def decided() -> DAGMetric:
     kind = BinaryJudgementNode(
         "Is it kind?", evaluation_params=["actual_output"], then={True: 10, False: 0}, name="Kind"

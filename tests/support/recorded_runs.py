@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from dagengine.errors import ProviderError
+from dagengine.errors import ProviderError, UnparseableError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
@@ -63,6 +63,21 @@ class Counting(ScriptedJudge):
 
 def judge() -> ScriptedJudge:
     return Counting(answers, name="script")
+
+
+def hesitant() -> ScriptedJudge:
+    """Is overloaded at first, then unreadable, then as others."""
+    tried: list[str] = []
+
+    def answer(question: Question[Any]) -> Any:
+        tried.append(question.name)
+        if question.name == "Kind" and tried.count("Kind") == 1:
+            raise ProviderError("overloaded by dear you", transient=True, status=503)
+        if question.name == "Kind" and tried.count("Kind") == 2:
+            raise UnparseableError("kind of is not true or false", "kind of", (100, 10))
+        return answers(question)
+
+    return ScriptedJudge(answer, name="hesitant")
 
 
 CASES = [

@@ -20,8 +20,10 @@ import typer
 from documents import write_docx, write_pdf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from dagengine import Limits
+from dagengine.cli import app
 from dagengine.cli.synthesize import SynthesizeOptions, synthesize
 from dagengine.dataset import ConversationalGolden, EvaluationDataset, Golden
 from dagengine.errors import InputError, RefusedError
@@ -378,6 +380,13 @@ def test_near_duplicates_are_one_golden(tmp_path: Path) -> None:
     assert [draft.cause for draft in dropped if not draft.text] == ["not written"]
     assert made.report.fell == {"near duplicate": 2}
     assert (made.report.unwritten, made.report.failed) == (1, {})
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")]).output
+    headline, first, *_ = shown.splitlines()
+    assert headline == "1 golden kept of 4 drafts"
+    assert first.startswith("2x dropped, near duplicate: repeats 'What is the price, then")
+    assert "failed" not in shown
+    rows = CliRunner().invoke(app, ["show", str(tmp_path / "run"), "--at", "Rewrite"]).output
+    assert rows.startswith("3 of 4 drafts")
 
 
 def test_evolutions_are_drawn_by_weight_and_wide_ones_get_two_passages(

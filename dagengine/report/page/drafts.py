@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, ValidationError
 
 from dagengine.data.json_lines import complete_lines
@@ -35,10 +37,11 @@ class DraftRecord(BaseModel):
     sentences: list[str] = []
 
 
-def drafts_of(run: Run) -> list[DraftRecord] | None:
-    """The drafts of a synthesis in the order of their rows; None for any other run, and a long one.
+def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
+    """The drafts of a synthesis in the order of their rows.
 
-    Raises InputError that names a damaged line.
+    None for any other run, and for one of more than `most` drafts. Raises InputError that names a
+    damaged line.
     """
     path = run.folder / DRAFTS
     if not is_there(path):
@@ -49,12 +52,12 @@ def drafts_of(run: Run) -> list[DraftRecord] | None:
             drafts.append(DraftRecord.model_validate_json(line))
         except ValidationError as error:
             raise InputError(f"{place}: not a draft: {error.errors()[0]['msg']}") from None
-        if len(drafts) > MOST:
+        if len(drafts) > most:
             return None
     return drafts
 
 
-def kept_of(drafts: list[DraftRecord]) -> str:
+def kept_of(drafts: Sequence[DraftRecord]) -> str:
     """One sentence that is the answer."""
     kept = sum(draft.cause is None for draft in drafts)
     return (

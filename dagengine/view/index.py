@@ -27,7 +27,7 @@ from dagengine.record.run import Run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
 from dagengine.report.page.columns import MetricColumns
-from dagengine.report.page.layouts import layouts, nested_layouts
+from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.results import CaseResult
 from dagengine.results.verdict import LETTERS
@@ -145,8 +145,8 @@ def _describe(db: sqlite3.Connection, numbered: list[tuple[MetricGraph, dict[Any
     graphs, ways = [], []
     for metric, (graph, numbers) in enumerate(numbered):
         counted = [(way, *_cases(db, metric, number)) for way, number in numbers.items()]
-        drawn = {"layouts": layouts(graph, counted, rows), "nested": nested_layouts(graph, rows)}
-        graphs.append({**graph.as_dict(), **drawn})
+        drawn, nested = layouts(graph, counted, rows)
+        graphs.append({**graph.as_dict(), "layouts": drawn, "nested": nested})
         ways.append(list(numbers))
     db.execute("INSERT INTO meta VALUES ('graphs', ?)", (json.dumps(graphs),))
     db.execute("INSERT INTO meta VALUES ('ways', ?)", (json.dumps(ways),))

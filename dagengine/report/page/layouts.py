@@ -30,8 +30,11 @@ _INCH = 72
 
 def layouts(
     graph: MetricGraph, ways: Sequence[tuple[Any, int, int]], cases: int
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], dict[int, dict[str, Any]]]:
     """The whole graph; if that has no room also folded to fit, and with each group open.
+
+    Then the picture in which a metric under a verdict is unfolded, by the number of the node that
+    stands for it.
 
     A picture fits by folding and is never shrunk: beside the list of ends, or, if that leaves out
     more than a tenth of the failures, over the full width. Empty if there is no Graphviz, and for a
@@ -41,24 +44,34 @@ def layouts(
     try:
         parts = unfolded(graph, ways)
         whole = _drawn(graph, parts[-1], cases, never)
-        if whole.fits(_BESIDE):
-            return [whole.as_dict()]
-        chosen = _largest(graph, parts, cases, never, _BESIDE)
-        if _shown_share(chosen, ways) < _SHARE:
-            if whole.fits(_FULL):
-                return [whole.as_dict()]
-            chosen = _largest(graph, parts, cases, never, _FULL)
-        folded = _drawn(graph, chosen, cases, never)
-        opened = [
-            _drawn(graph, chosen | set(stub.nodes), cases, never) for stub in folded.stubs[:_OPENED]
-        ]
-        return [drawing.as_dict() for drawing in (whole, folded, *opened)]
+        chosen = None if whole.fits(_BESIDE) else _largest(graph, parts, cases, never, _BESIDE)
+        if chosen is not None and _shown_share(chosen, ways) < _SHARE:
+            chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
+        drawings = [whole]
+        if chosen is not None:
+            drawings.append(folded := _drawn(graph, chosen, cases, never))
+            drawings += (
+                _drawn(graph, chosen | set(stub.nodes), cases, never)
+                for stub in folded.stubs[:_OPENED]
+            )
+        inside = {}
+        for owner in sorted(graph.owners()):
+            frames = graph.around(owner)
+            base = chosen if chosen is not None and frames[-1] in chosen else parts[-1]
+            inside[owner] = _drawn(graph, base, cases, never, frames).as_dict()
+        return [drawing.as_dict() for drawing in drawings], inside
     except (MissingExtraError, OSError, ValueError):
-        return []
+        return [], {}
 
 
-def _drawn(graph: MetricGraph, shown: set[int], cases: int, never: frozenset[int]) -> _Drawing:
-    return _Drawing(graph, shown, stubs_of(graph, shown), cases, never)
+def _drawn(
+    graph: MetricGraph,
+    shown: set[int],
+    cases: int,
+    never: frozenset[int],
+    frames: Sequence[int] = (),
+) -> _Drawing:
+    return _Drawing(graph, shown, stubs_of(graph, shown), cases, never, frames)
 
 
 def _largest(
@@ -99,22 +112,12 @@ def _shown_share(shown: set[int], ways: Sequence[tuple[Any, int, int]]) -> float
     return there / failures if failures else 1.0
 
 
-def nested_layouts(graph: MetricGraph, cases: int) -> dict[int, dict[str, Any]]:
-    """The graphs of metrics under verdicts, by the number of the node that stands for each."""
-    inside: dict[int, set[int]] = {}
-    for number, node in enumerate(graph.nodes):
-        if node.inside is not None and node.kind != "field":
-            inside.setdefault(node.inside, set()).add(number)
-    try:
-        return {
-            owner: _Drawing(graph, nodes, [], cases).as_dict() for owner, nodes in inside.items()
-        }
-    except (MissingExtraError, OSError, ValueError):
-        return {}
-
-
 class _Drawing:
-    """One layout: some nodes, and stubs for the others."""
+    """One layout: some nodes, and stubs for the others.
+
+    In the place of the nodes `frames` there are those of the metrics that they stand for. What led
+    to such a node leads to the first one inside.
+    """
 
     def __init__(
         self,
@@ -122,15 +125,30 @@ class _Drawing:
         shown: Collection[int],
         stubs: Sequence[Stub],
         cases: int,
-        never: frozenset[int] = frozenset(),
+        never: frozenset[int],
+        frames: Sequence[int],
     ) -> None:
-        self._graph, self._shown = graph, shown
+        self._graph, self._frames = graph, frames
+        inside = [
+            number
+            for number, node in enumerate(graph.nodes)
+            if node.inside in frames and node.kind != "field"
+        ]
+        self._shown = {*shown, *inside} - set(frames)
+        # What is drawn for a node: itself, or the first one inside of its frame.
+        self._at = {number: number for number in self._shown}
+        led = {target for answer in graph.answers for target in answer.targets}
+        led |= {feed.target for feed in graph.feeds if feed.runs}
+        for owner in frames:
+            own = [number for number in inside if graph.nodes[number].inside == owner]
+            first = next((number for number in own if number not in led), own[0])
+            self._at[owner] = self._at[first]
         # What no case took is one pill of its node, with the groups that nothing else leads to.
         self._never = {
             number
             for number in never
             if (graph.answers[number].targets or graph.answers[number].score is not None)
-            and not set(graph.answers[number].targets) & set(shown)
+            and not set(graph.answers[number].targets) & self._at.keys()
         }
         self.stubs = [stub for stub in stubs if not set(stub.by) <= self._never]
         self._untaken = [stub for stub in stubs if set(stub.by) <= self._never]
@@ -140,7 +158,16 @@ class _Drawing:
             node_attr={"shape": "box", "fixedsize": "true", "label": ""},
             edge_attr={"dir": "none", "label": ""},
         )
+        # A frame stands in the one around it, or in the drawing itself.
+        self._parts = {
+            owner: graphviz.Digraph(
+                f"cluster_{owner}", graph_attr={"margin": "12", **self._title(owner)}
+            )
+            for owner in frames
+        }
         self._draw()
+        for owner, part in self._parts.items():
+            self._around(owner).subgraph(part)
         drawing = json.loads(laid_out(str(self._dot.source), "json0"))
         _, _, self._width, self._height = map(float, drawing["bb"].split(","))
         self._boxes = {part["name"]: self._box(part) for part in drawing.get("objects", [])}
@@ -154,25 +181,29 @@ class _Drawing:
             under = 2 * self._digits + 3 + (0 if kind == "judgement" else len(kind) + 3)
             least, tall = (210, _ITEMS) if number in lists else (104, _NODE)
             wide = max(_BOLD * min(len(node.name), _NAME), _SMALL * under) + 26
-            self._place(f"n{number}", max(wide, least), tall)
+            self._place(f"n{number}", max(wide, least), tall, self._around(number))
         for number in range(len(self.stubs)):
-            self._place(f"s{number}", 128 + 6 * self._digits, _STUB)
+            self._place(f"s{number}", 128 + 6 * self._digits, _STUB, self._dot)
         for number in sorted(set(range(len(self._graph.answers))) - self._never):
             answer = self._graph.answers[number]
             if answer.node not in self._shown:
                 continue
             if answer.score is not None:
-                self._place(f"l{number}", _SMALL * (self._digits + 6) + 28, _LEAF)
+                wide = _SMALL * (self._digits + 6) + 28
+                self._place(f"l{number}", wide, _LEAF, self._around(answer.node))
             for name in self._targets(number):
                 self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
-        for owner in sorted({self._graph.answers[n].node for n in self._never} & set(self._shown)):
-            self._place(f"u{owner}", 96 + 60 * bool(self._groups(owner)), _LEAF)
+        for owner in sorted({self._graph.answers[n].node for n in self._never} & self._shown):
+            wide = 96 + 60 * bool(self._groups(owner))
+            self._place(f"u{owner}", wide, _LEAF, self._around(owner))
             first = min(self._untaken_of(owner))
             self._dot.edge(f"n{owner}", f"u{owner}", id=f"u{owner}", **self._label(first))
         for feed in self._graph.feeds:
-            if {feed.source, feed.target} <= set(self._shown):
+            if {feed.source, feed.target} <= self._at.keys():
+                source, target = self._at[feed.source], self._at[feed.target]
                 key = f"f{feed.source}-{feed.target}-{int(feed.runs)}"
-                self._dot.edge(f"n{feed.source}", f"n{feed.target}", id=key)
+                if source != target:
+                    self._dot.edge(f"n{source}", f"n{target}", id=key)
 
     def _untaken_of(self, node: int) -> list[int]:
         """The answers of a node that no case took."""
@@ -187,21 +218,30 @@ class _Drawing:
         """Whether the drawing has room in a box of so many pixels."""
         return self._width + 6 <= room[0] and self._height + 6 <= room[1]
 
-    def _place(self, name: str, width: float, height: float) -> None:
-        self._dot.node(name, width=f"{width / _INCH:.4f}", height=f"{height / _INCH:.4f}")
+    def _place(self, name: str, width: float, height: float, part: graphviz.Digraph) -> None:
+        part.node(name, width=f"{width / _INCH:.4f}", height=f"{height / _INCH:.4f}")
+
+    def _around(self, node: int) -> graphviz.Digraph:
+        """The frame that a node stands in, or the drawing."""
+        owner = self._graph.nodes[node].inside
+        return self._dot if owner is None else self._parts.get(owner, self._dot)
+
+    def _title(self, owner: int) -> dict[str, str]:
+        """Room for the name of a frame, and for the button that folds it."""
+        wide = round(_BOLD * min(len(self._graph.nodes[owner].name), _NAME)) + 60
+        return {"labeljust": "l", **_room_for(wide)}
 
     def _targets(self, number: int) -> list[str]:
         """Where an answer leads in this drawing."""
         answer = self._graph.answers[number]
-        targets = [f"n{target}" for target in answer.targets if target in self._shown]
+        drawn = {self._at[target]: None for target in answer.targets if target in self._at}
+        targets = [f"n{target}" for target in drawn]
         targets += [f"s{place}" for place, stub in enumerate(self.stubs) if number in stub.by]
         return targets + ([f"l{number}"] if answer.score is not None else [])
 
     def _label(self, number: int) -> dict[str, str]:
         """Room for the words beside an edge: an empty table of their size."""
-        size = f'width="{self._wide(number)}" height="18"'
-        table = f'<table border="0" fixedsize="true" {size}><tr><td></td></tr></table>'
-        return {"label": f"<{table}>"}
+        return _room_for(self._wide(number))
 
     def _wide(self, number: int) -> int:
         """The width of the words beside an edge, with the way to its middle."""
@@ -225,6 +265,9 @@ class _Drawing:
         )
 
     def _box(self, part: dict[str, Any]) -> Box:
+        if "bb" in part:  # of a frame
+            left, low, right, high = map(float, part["bb"].split(","))
+            return _rounded(left, self._height - high, right - left, high - low)
         x, y = map(float, part["pos"].split(","))
         width, height = (float(part[side]) * _INCH for side in ("width", "height"))
         return _rounded(x - width / 2, self._height - y - height / 2, width, height)
@@ -260,7 +303,7 @@ class _Drawing:
             else:
                 source, target, runs = map(int, key[1:].split("-"))
                 feeds.append({"from": source, "to": target, "path": path, "runs": bool(runs)})
-        hidden = set(top_nodes(graph)) - set(self._shown)
+        hidden = set(top_nodes(graph)) - self._at.keys()
         return {
             "width": round(self._width + 2),
             "height": round(self._height + 2),
@@ -268,6 +311,10 @@ class _Drawing:
             "edges": edges,
             "leaves": [self._boxes.get(f"l{number}") for number in range(len(graph.answers))],
             "feeds": feeds,
+            "frames": [
+                {"node": owner, "box": self._boxes[f"cluster_{owner}"]}
+                for owner in reversed(self._frames)
+            ],
             "never": never,
             "stubs": [
                 {
@@ -294,6 +341,12 @@ class _Drawing:
         x, y = map(float, edge["lp"].split(","))
         left, top, *_ = _rounded(x - self._wide(number) / 2 + _GAP, self._height - y + 4, 0, 0)
         return left, top
+
+
+def _room_for(width: int) -> dict[str, str]:
+    """An empty table in the place of words of this width."""
+    size = f'width="{width}" height="18"'
+    return {"label": f'<<table border="0" fixedsize="true" {size}><tr><td></td></tr></table>>'}
 
 
 def _rounded(x: float, y: float, width: float, height: float) -> Box:

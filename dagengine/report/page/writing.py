@@ -21,7 +21,7 @@ from dagengine.regular_files import require_regular
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns, MetricColumns
 from dagengine.report.page.drafts import drafts_of, kept_of
-from dagengine.report.page.layouts import layouts, nested_layouts
+from dagengine.report.page.layouts import layouts
 from dagengine.report.page.lines import headline, plain_lines
 from dagengine.report.page.people import People
 from dagengine.report.page.prompts import PromptBlocks
@@ -113,14 +113,10 @@ def _parts(
         blocks, starts, slots = texts.close()
         asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
     record = run_record(run, tally.rows, kept=sum(slot >= 0 for slot in slots))
-    record["metrics"] = [
-        {
-            **metric.graph.as_dict(),
-            "layouts": layouts(metric.graph, metric.counted(), tally.rows),
-            "nested": nested_layouts(metric.graph, tally.rows),
-        }
-        for metric in columns.metrics
-    ]
+    record["metrics"] = []
+    for metric in columns.metrics:
+        drawn, nested = layouts(metric.graph, metric.counted(), tally.rows)
+        record["metrics"].append({**metric.graph.as_dict(), "layouts": drawn, "nested": nested})
     if (drafts := drafts_of(run)) is not None:
         record["drafts"] = [draft.model_dump(exclude_none=True) for draft in drafts]
     placed = {"blocks": starts, "prompts": asked_starts}

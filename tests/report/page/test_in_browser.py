@@ -541,12 +541,12 @@ def test_a_metric_under_a_verdict_opens_its_own_graph(browser: Browser, nested: 
         page.until("document.querySelector('h1').textContent === '5 of 6 cases reached Inner'")
         chosen = selected(load_run(nested.parent), Selection(at=("Inner",)))
         assert sorted(_listed(page)) == [row.case for row in chosen]
-        page.page.wait_for_selector(".node svg.tree")
+        page.page.wait_for_selector(".treebox .frame")
         labels = page.page.eval_on_selector_all(
-            ".node svg.tree [role=button]", "all => all.map(one => one.ariaLabel.split(':')[0])"
+            ".treebox svg.tree [role=button]", "all => all.map(one => one.ariaLabel.split(':')[0])"
         )
         assert len([label for label in labels if label.startswith("Inner > ")]) == 2
-        edge = page.page.locator(".node svg.tree .e[aria-label*='answer of Inner > Short']").first
+        edge = page.page.locator(".treebox svg.tree .e[aria-label*='answer of Inner > Short']").first
         edge.focus()
         page.page.keyboard.press("Enter")
         page.until("document.querySelector('h1').textContent.startsWith('2 of 6')")

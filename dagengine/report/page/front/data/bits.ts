@@ -35,6 +35,12 @@ export class Bits {
     return this;
   }
 
+  /** Takes in what the other has. */
+  join(other: Bits): this {
+    for (let i = 0; i < this.words.length; i++) this.words[i]! |= other.words[i]!;
+    return this;
+  }
+
   count(): number {
     let found = 0;
     for (let i = 0; i < this.words.length; i++) found += ones(this.words[i]!);

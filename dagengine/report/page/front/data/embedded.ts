@@ -25,7 +25,10 @@ export class Embedded implements Source {
   private readonly all: Bits;
   private found: { text: string; bits: Promise<Bits> } | null = null;
   private readonly voted = new Map<number, Map<number, [number, number][]>>();
-  private sorted: { key: string; rows: Int32Array } | null = null;
+  /** Every row of the run, by metric and order: a filter only takes some out. */
+  private readonly sorted = new Map<string, Int32Array>();
+  /** Cases by their one state, over all metrics. */
+  private readonly states: Record<"any" | "missing" | "passed", Bits>;
 
   private constructor(
     readonly run: Run,
@@ -36,6 +39,10 @@ export class Embedded implements Source {
   ) {
     this.columns = run.metrics.map((m, i) => new Columns(m, index.metrics[i]!, run.cases));
     this.all = Bits.all(run.cases);
+    const [any, none] = [new Bits(run.cases), new Bits(run.cases)];
+    for (const { states } of this.columns) any.join(states.fail), none.join(states.none);
+    const passed = this.all.copy().keep(any, true).keep(none, true);
+    this.states = { any, missing: none.keep(any, true), passed };
   }
 
   /** Reads the parts of the page. Raises an error for a file that is not whole. */
@@ -165,9 +172,8 @@ export class Embedded implements Source {
 
   async many(filter: Filter): Promise<Many> {
     const kept = await this.matching(filter);
-    const any = this.chosen(filter.metric, "any");
     const sets = new Map<string, number>();
-    const bad = kept.copy().keep(any);
+    const bad = kept.copy().keep(this.states.any);
     for (const row of bad.places()) {
       let key = "";
       this.columns.forEach(({ states }, i) => states.fail.has(row) && (key += key ? `,${i}` : i));
@@ -187,20 +193,19 @@ export class Embedded implements Source {
         .map(([key, cases]) => ({ metrics: key.split(",").map(Number), cases }))
         .sort((a, b) => b.cases - a.cases),
       any: bad.count(),
-      missing: kept.common(this.chosen(filter.metric, "missing")),
-      passed: kept.common(this.chosen(filter.metric, "passed")),
+      missing: kept.common(this.states.missing),
+      passed: kept.common(this.states.passed),
     };
   }
 
   // Rows.
 
   private async order(filter: Filter, chosen: Chosen, order: Order): Promise<Int32Array> {
-    const key = JSON.stringify([filter, chosen, order]);
-    if (this.sorted?.key !== key) {
-      const kept = (await this.matching(filter)).keep(this.chosen(filter.metric, chosen));
-      this.sorted = { key, rows: this.arranged(kept.places(), filter.metric, order) };
-    }
-    return this.sorted.rows;
+    const kept = (await this.matching(filter)).keep(this.chosen(filter.metric, chosen));
+    const key = `${filter.metric} ${order.by} ${order.down}`;
+    const rows = this.sorted.get(key) ?? this.arranged(this.all.places(), filter.metric, order);
+    this.sorted.set(key, rows);
+    return rows.filter((row) => kept.has(row));
   }
 
   private chosen(metric: number, chosen: Chosen): Bits {
@@ -208,13 +213,7 @@ export class Embedded implements Source {
     if (chosen === "all") return this.all;
     if (chosen === "unsure") return unsure;
     if (chosen === "fail" || chosen === "none" || chosen === "pass") return states[chosen];
-    const [failed, missing] = (["fail", "none"] as const).map((state) => {
-      const bits = new Bits(this.run.cases);
-      for (const { states } of this.columns) states[state].words.forEach((word, i) => (bits.words[i]! |= word));
-      return bits;
-    });
-    if (chosen === "any") return failed!;
-    return chosen === "missing" ? missing!.keep(failed!, true) : this.all.copy().keep(failed!, true).keep(missing!, true);
+    return this.states[chosen];
   }
 
   private arranged(rows: Int32Array, metric: number, { by, down }: Order): Int32Array {

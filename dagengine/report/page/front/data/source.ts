@@ -13,6 +13,8 @@ export interface Node {
   reads: string[];
   inputs: string[];
   hash: string | null;
+  /** The node that stands for the metric that it is in; null for one of the metric itself. */
+  inside: number | null;
   /** How many votes were cast per question; 1 without a panel. */
   votes: number;
 }
@@ -47,6 +49,8 @@ export interface Layout {
   leaves: (Box | null)[];
   feeds: { from: number; to: number; path: string; runs: boolean }[];
   stubs: Stub[];
+  /** Metrics under verdicts that are unfolded, the outermost first. */
+  frames: { node: number; box: Box }[];
   /** The answers of a node that no case took, with the nodes that nothing else leads to. */
   never: Never[];
 }
@@ -72,7 +76,7 @@ export interface Metric {
   feeds: { from: number; to: number; runs: boolean }[];
   /** Whole; where that has no room also folded to fit, then folded with one stub open; empty where there was no Graphviz. */
   layouts: Layout[];
-  /** The graphs of metrics under verdicts, by the number of the node that stands for each. */
+  /** The drawing in which a metric under a verdict is unfolded, by the number of its node. */
   nested: Record<string, Layout>;
 }
 

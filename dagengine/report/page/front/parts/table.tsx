@@ -1,9 +1,11 @@
-// The table of cases: a window of rows, sorted by its heads, moved through by keys.
+// The cases of a filter: what may be chosen of them, and a window of rows, sorted by its heads, moved through by keys.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Chosen, Order, Row } from "../data/source.ts";
 import { arenaOf } from "../data/contest.ts";
-import { isMany, useAnswer, usePage, useWidth } from "./state.ts";
+import { Columns, Footer } from "./controls.tsx";
+import { isMany, useAnswer, useOrder, usePage, useWidth } from "./state.ts";
 import { looks, Sign, tableOf } from "./columns.tsx";
 import { useKeys } from "./keys.ts";
 import { MOST_ROWS, useRows } from "./virtual.ts";
@@ -22,7 +24,24 @@ interface Props {
 /** The case that the keys are at; it is found again when the table comes back. */
 export const cursor: { index: number | null } = { index: null };
 
-export function Table({ chosen, order, total, shown }: Props) {
+/** The cases chosen, below the chips that choose them and above what can be done with them. */
+export function Listed({ chosen, shown, chips, titled = false, children }: Pick<Props, "chosen" | "shown"> & { chips: ComponentChildren; titled?: boolean; children?: ComponentChildren }) {
+  const { source, filter, place } = usePage();
+  const order = useOrder();
+  const total = useAnswer(async () => (await source.rows(filter, chosen, order, 0, 0)).total, [source, filter, chosen]) ?? 0;
+  return (
+    <section class="tsec">
+      {titled && <h2>The {many(total, "case")}</h2>}
+      {chips}
+      {"columns" in place.more && <Columns />}
+      <Table chosen={chosen} order={order} total={total} shown={shown} />
+      <Footer total={total} chosen={chosen} />
+      {children}
+    </section>
+  );
+}
+
+function Table({ chosen, order, total, shown }: Props) {
   const page = usePage();
   const { source, filter, place, go } = page;
   const narrow = useWidth("(max-width: 640px)");

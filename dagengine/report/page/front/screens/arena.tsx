@@ -4,23 +4,21 @@ import type { Arena as Contest, Contestant } from "../data/contest.ts";
 import { arenaOf, ranking, TIE, wins } from "../data/contest.ts";
 import { interval, signTest } from "../data/statistics.ts";
 import type { Counts, Metric, Part } from "../data/source.ts";
-import { Columns, Footer, Parts } from "../parts/controls.tsx";
+import { Parts } from "../parts/controls.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
 import { Announce, Unfinished, useCounts, useTitle } from "../parts/screen.tsx";
-import { useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
-import { Table } from "../parts/table.tsx";
+import { useChosen, usePage, usePick } from "../parts/state.ts";
+import { Listed } from "../parts/table.tsx";
 import { listed, many, percent, whole } from "../parts/words.ts";
 
 export function Arena() {
-  const { source, filter, place, go } = usePage();
+  const { source, filter, go } = usePage();
   const { run } = source;
   const metric = run.metrics[filter.metric]!;
   const arena = arenaOf(metric)!;
   const { counts, whole: all, filtered } = useCounts();
   const chosen = useChosen(counts);
-  const order = useOrder();
-  const total = useAnswer(async () => (await source.rows(filter, chosen, order, 0, 0)).total, [source, filter, chosen]);
   const title = !counts || !all ? "" : filtered ? `${whole(counts.cases)} of ${many(all.cases, "case")} chosen` : headline(arena, all);
   useTitle(title, run.name);
   useKeys({ a: () => go({ state: "all", parts: [] }), Backspace: () => go({ parts: filter.parts.slice(0, -1) }) });
@@ -39,12 +37,7 @@ export function Arena() {
           <Wins arena={arena} counts={all} />
           <Places metric={metric} arena={arena} counts={all} />
         </div>
-        <section class="tsec">
-          <Chips arena={arena} counts={all} />
-          {"columns" in place.more && <Columns />}
-          <Table chosen={chosen} order={order} total={total ?? 0} shown={[filter.metric]} />
-          <Footer total={total ?? 0} chosen={chosen} />
-        </section>
+        <Listed chosen={chosen} shown={[filter.metric]} chips={<Chips arena={arena} counts={all} />} />
       </div>
     </>
   );

@@ -4,10 +4,10 @@ import type { Counts, End, Metric, Part } from "../data/source.ts";
 import { Chart } from "../parts/chart.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, headline, judged, Lines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
-import { Chips, Columns, Footer, Parts } from "../parts/controls.tsx";
+import { Chips, Parts } from "../parts/controls.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
-import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
-import { Table } from "../parts/table.tsx";
+import { isMany, useChosen, usePage, usePick } from "../parts/state.ts";
+import { Listed } from "../parts/table.tsx";
 import { WhereFailed } from "../parts/where.tsx";
 import { BY_WORDS, many, whole } from "../parts/words.ts";
 import { NodePanel } from "../trees/node.tsx";
@@ -27,17 +27,12 @@ export function Cases() {
 }
 
 function Single() {
-  const { source, filter, place, go } = usePage();
+  const { source, filter, go } = usePage();
   const pick = usePick();
   const { counts, whole: all, filtered } = useCounts();
   const ends = useEnds();
   const chosen = useChosen(counts);
-  const order = useOrder();
   const metric = source.run.metrics[filter.metric];
-  const total = useAnswer(
-    async () => (counts ? (await source.rows(filter, chosen, order, 0, 0)).total : 0),
-    [source, filter, chosen, counts],
-  );
   const title = counts ? (filtered ? filteredHeadline(filter.parts, filter.text, counts, all) : headline(source.run, counts)) : "";
   useTitle(title, source.run.name);
   useKeys({
@@ -74,13 +69,7 @@ function Single() {
           {node === null
             ? <WhereFailed ends={ends} parts={filter.parts} choose={pick} />
             : <NodePanel metric={metric} counts={all} node={node} parts={filter.parts} choose={pick} />}
-          <section class="tsec">
-            {filtered && <h2>The {many(total ?? 0, "case")}</h2>}
-            <Chips counts={counts} chosen={chosen} />
-            {"columns" in place.more && <Columns />}
-            <Table chosen={chosen} order={order} total={total ?? 0} shown={[filter.metric]} />
-            <Footer total={total ?? 0} chosen={chosen} />
-          </section>
+          <Listed chosen={chosen} shown={[filter.metric]} chips={<Chips counts={counts} chosen={chosen} />} titled={filtered} />
         </div>
       )}
     </>

@@ -2,12 +2,12 @@
 
 import { useState } from "preact/hooks";
 import type { Chosen, Many as Together, Part, Run } from "../data/source.ts";
-import { Choices, Columns, Footer, Parts } from "../parts/controls.tsx";
+import { Choices, Parts } from "../parts/controls.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
-import { useAnswer, useChosen, useOrder, usePage } from "../parts/state.ts";
-import { Table } from "../parts/table.tsx";
+import { useAnswer, useChosen, usePage } from "../parts/state.ts";
+import { Listed } from "../parts/table.tsx";
 import { WhereFailed } from "../parts/where.tsx";
 import { clicked } from "../parts/address.ts";
 import { listed, many, percent, range, score, whole } from "../parts/words.ts";
@@ -23,8 +23,6 @@ export function Many() {
   const together = useAnswer(() => source.many(filter), [source, filter]);
   const all = useAnswer(() => source.many({ metric: filter.metric, parts: [], text: "" }), [source, filter.metric]);
   const chosen = useChosen(together && { failed: together.any, none: together.missing });
-  const order = useOrder();
-  const total = useAnswer(async () => (await source.rows(filter, chosen, order, 0, 0)).total, [source, filter, chosen]);
   const filtered = filter.parts.length > 0 || filter.text !== "";
   const cases = together && sum(together);
   const title = !together ? "" : filtered ? `${whole(cases!)} of ${many(run.cases, "case")} chosen` : manyHeadline(run, together);
@@ -56,13 +54,9 @@ export function Many() {
           <FailingTogether run={run} together={together} />
           <Front front={front} />
         </div>
-        <section class="tsec">
-          <Choices of={choices(cases!, together)} chosen={chosen} choose={(state) => go({ state })} />
-          {"columns" in place.more && <Columns />}
-          <Table chosen={chosen} order={order} total={total ?? 0} shown={shown} />
-          <Footer total={total ?? 0} chosen={chosen} />
+        <Listed chosen={chosen} shown={shown} chips={<Choices of={choices(cases!, together)} chosen={chosen} choose={(state) => go({ state })} />}>
           {quiet.length > 0 && <p class="soft sm">no column: {listed(quiet.slice(0, SHOWN))}{quiet.length > SHOWN && ` and ${whole(quiet.length - SHOWN)} more`}</p>}
-        </section>
+        </Listed>
       </div>
     </>
   );

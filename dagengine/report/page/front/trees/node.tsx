@@ -4,7 +4,7 @@ import type { Counts, Metric, Part } from "../data/source.ts";
 import { answerKey, words } from "../data/names.ts";
 import { Code } from "../parts/texts.tsx";
 import { whole } from "../parts/words.ts";
-import { kindWord, Tree } from "./tree.tsx";
+import { kindWord } from "./tree.tsx";
 
 interface Props {
   metric: Metric;
@@ -35,15 +35,6 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
         {inputs.length > 0 && <>{reads.length ? " · " : ""}after {inputs.join(", ")}</>}
         {hash && <>{reads.length + inputs.length > 0 && " · "}definition {hash.slice(0, 8)}</>}
       </p>
-      {metric.nested[node] && (
-        <>
-          <h3>Its graph</h3>
-          <div class="scroller">
-            <Tree metric={metric} layout={metric.nested[node]} counts={counts} ghost={null} cases={Math.max(1, asked.cases)} parts={parts}
-              choose={choose} unfold={() => undefined} />
-          </div>
-        </>
-      )}
       {answers.length + Object.keys(asked.broken).length > 0 && (
         <table class="answers">
           <thead>

@@ -17,6 +17,8 @@ interface Props {
   parts: Part[];
   choose: Choose;
   unfold: (stub: number) => void;
+  /** Unfolds the metric that a node stands for; null folds it again. */
+  enter: (node: number | null) => void;
   /** Pixels of the screen for one of the drawing; 1 by default. */
   zoom?: number;
 }
@@ -30,6 +32,7 @@ export function Tree(props: Props) {
   return (
     <svg class="tree" viewBox={`-2 -2 ${layout.width + 4} ${layout.height + 4}`} width={(layout.width + 4) * (props.zoom ?? 1)} height={(layout.height + 4) * (props.zoom ?? 1)}
       role="group" aria-label={`Tree of ${metric.name}`} onKeyDown={walk}>
+      {layout.frames.map(({ node, box }) => <Frame key={`f${node}`} {...props} node={node} box={box} />)}
       <g aria-hidden="true">
         {layout.feeds.map((feed) => (
           <path key={`${feed.from}-${feed.to}`} d={feed.path} class={feed.runs ? "runs" : "feeds"}
@@ -145,14 +148,18 @@ function Leaf({ metric, counts, ghost, choose, answer, box }: Props & { answer: 
   );
 }
 
-function NodeBox({ metric, layout, counts, ghost, parts, choose, node, box }: Props & { node: number; box: Box }) {
+function NodeBox({ metric, layout, counts, ghost, parts, choose, enter, node, box }: Props & { node: number; box: Box }) {
   const first = layout.nodes.findIndex(Boolean);
   const { name, kind } = metric.nodes[node]!;
   const { cases, failed, broken } = counts.nodes[node]!;
   const missing = Object.values(broken).reduce((sum, count) => sum + count, 0);
   const mine = parts.some((part) => part.kind === "n" && part.key === name);
   const [x, y, width, height] = box;
-  const press = (event: MouseEvent | KeyboardEvent) => choose({ kind: "n", key: name, not: false }, event);
+  const opens = node in metric.nested;
+  const press = (event: MouseEvent | KeyboardEvent) => {
+    choose({ kind: "n", key: name, not: false }, event);
+    if (opens) enter(node);
+  };
   const word = kindWord(kind);
   const under = `${word === "judgement" ? "" : `${word} · `}${whole(cases)}`;
   const shown = short(name, 26);
@@ -166,7 +173,7 @@ function NodeBox({ metric, layout, counts, ghost, parts, choose, node, box }: Pr
     <g id={`n-${node}`} role="button" tabindex={node === first ? 0 : -1} aria-pressed={mine} onClick={press}
       onKeyDown={(event) => pressing(event) && press(event)}
       class={`n${cases || missing ? "" : " un"}${mine ? " on" : ""}${ghost && !cases ? " dim" : ""}`}
-      aria-label={`${shown} ${under}${failed ? ` ✕ ${whole(failed)}` : ""}${missing ? ` ⊘ ${whole(missing)}` : ""}${line && ` ${line}`}: ${kind}, ${cases} cases, ${failed} failed`}>
+      aria-label={`${shown} ${under}${failed ? ` ✕ ${whole(failed)}` : ""}${missing ? ` ⊘ ${whole(missing)}` : ""}${line && ` ${line}`}: ${kind}, ${cases} cases, ${failed} failed${opens ? ", unfolds" : ""}`}>
       <rect x={x} y={y} width={width} height={height} rx={kind === "code" ? 0 : 6} />
       {kind === "metric" && <rect class="inner" x={x + 3} y={y + 3} width={width - 6} height={height - 6} rx={4} />}
       {of > 0 && shares.map(([look, count]) => {
@@ -197,6 +204,24 @@ function itemCounts(metric: Metric, counts: Counts, node: number): { verdict: st
     const rank = known.indexOf(verdict.toLowerCase());
     return [{ verdict, count, sign: rank === 2 ? "? " : rank >= 0 ? "✕ " : "", look: rank === 2 ? "open" : rank >= 0 ? "x" : "" , rank: rank < 0 ? 9 : rank }];
   }).sort((a, b) => a.rank - b.rank || b.count - a.count).slice(0, 4);
+}
+
+/** A metric that is unfolded in its place, with the button that folds it. */
+function Frame({ metric, enter, node, box }: Props & { node: number; box: Box }) {
+  const [x, y, width, height] = box;
+  const { name, inside } = metric.nodes[node]!;
+  const fold = () => enter(inside);
+  return (
+    <g class="n frame">
+      <rect x={x} y={y} width={width} height={height} rx={6} />
+      <rect class="inner" x={x + 3} y={y + 3} width={width - 6} height={height - 6} rx={4} />
+      <text class="t" x={x + 12} y={y + 19}>{short(name, 26)}</text>
+      <g role="button" tabindex={-1} aria-label={`fold: ${name}`} onClick={fold} onKeyDown={(event) => pressing(event) && fold()}>
+        <rect class="hit" x={x + width - 48} y={y + 5} width={43} height={20} />
+        <text class="k" x={x + width - 12} y={y + 19} text-anchor="end">fold</text>
+      </g>
+    </g>
+  );
 }
 
 /** What no case took: one pill for all such answers of a node. */

@@ -3,6 +3,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Counts, Layout, Metric, Part } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
+import { chosenNode } from "../parts/screen.tsx";
 import { usePage, usePick, useWidth } from "../parts/state.ts";
 import { many, whole } from "../parts/words.ts";
 import { Outline } from "./outline.tsx";
@@ -32,22 +33,24 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
   const pick = choose ?? usual;
   const phone = useWidth("(max-width: 640px)");
   const [opened, setOpened] = useState<number | "all" | null>(null);
+  const [entered, enter] = useState<number | null>(null);
   const [zoom, setZoom] = useState(1);
   const [full, setFull] = useState(false);
   const scroller = useRef<HTMLDivElement>(null);
   const drag = useRef<{ x: number; y: number } | null>(null);
   const outline = phone || place.outline || !metric.layouts.length;
   const folds = metric.layouts.length > 1;
-  const layout = metric.layouts[!folds || opened === "all" ? 0 : opened === null ? 1 : opened + 2] ?? metric.layouts[0];
+  const layout = (entered === null ? null : metric.nested[entered]) ?? metric.layouts[!folds || opened === "all" ? 0 : opened === null ? 1 : opened + 2] ?? metric.layouts[0];
   const step = (by: number) => setZoom(ZOOMS[Math.max(0, Math.min(ZOOMS.length - 1, ZOOMS.indexOf(zoom) + by))]!);
-  const fit = () => { setZoom(1); setOpened(null); };
+  const unfold = (stub: number | "all" | null) => { enter(null); setOpened(stub); };
+  const fit = () => { setZoom(1); unfold(null); };
   useKeys({
     o: () => go({ outline: !place.outline }, "replace"),
     t: (event) => {
       event.preventDefault();
       document.querySelector<HTMLElement>(".treebox [role=button], .treebox .outline button")?.focus();
     },
-    "+": () => setOpened("all"),
+    "+": () => unfold("all"),
     "-": fit,
     "0": fit,
     z: () => setFull(!full),
@@ -56,18 +59,20 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
   const chosen = filter.parts.findLast(({ kind }) => kind === "e" || kind === "n");
   useLayoutEffect(() => {
     // What the address names stands in the picture: where it is folded, its group opens.
+    const node = chosenNode(metric, filter.parts);
+    if (node === null || !layout || layout.nodes[node] || outline) return;
+    const { inside } = metric.nodes[node]!;
+    if (inside !== null) return enter(inside);
     const folded = metric.layouts[1];
-    if (!chosen || !folded || opened !== null || outline) return;
-    const node = metric.nodes.findIndex(({ name }) => (chosen.kind === "n" ? name === chosen.key : chosen.key.startsWith(`${name}:`)));
-    if (node < 0 || folded.nodes[node]) return;
+    if (!folded || opened !== null || layout.frames.some((frame) => frame.node === node)) return;
     const stub = folded.stubs.findIndex(({ nodes }) => nodes.includes(node));
-    setOpened(stub >= 0 && metric.layouts[stub + 2] ? stub : "all");
+    unfold(stub >= 0 && metric.layouts[stub + 2] ? stub : "all");
   }, [chosen?.key, metric]);
   useLayoutEffect(() => {
     // The chosen part comes into sight; else the first decision of a picture that is wider than its box.
     const box = scroller.current;
     if (!box) return;
-    const mark = box.querySelector("[aria-pressed=true]");
+    const mark = box.querySelector("[aria-pressed=true]") ?? box.querySelector(".frame");
     if (mark) {
       const [frame, part] = [box.getBoundingClientRect(), mark.getBoundingClientRect()];
       box.scrollLeft += part.left + part.width / 2 - frame.left - box.clientWidth / 2;
@@ -79,7 +84,8 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
     if (root) box.scrollLeft = (root[0] + root[2] / 2) * zoom - box.clientWidth / 2;
   }, [layout, outline, zoom, full, chosen?.key]);
   const shared = { metric, counts, parts: filtered ? filter.parts : [], cases: all.cases, choose: pick };
-  const drawn = layout ? layout.nodes.filter(Boolean).length : 0;
+  const own = (node: number) => metric.nodes[node]!.inside === null;
+  const drawn = layout ? layout.nodes.filter((box, node) => box && own(node)).length + layout.frames.filter(({ node }) => own(node)).length : 0;
   const top = metric.layouts[0]?.nodes.filter(Boolean).length ?? 0;
   const never = all.nodes.filter((node, i) => metric.layouts[0]?.nodes[i] && !node.cases && !Object.keys(node.broken).length).length;
   return (
@@ -99,7 +105,7 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
                   <span role="status" class="zoom">{100 * zoom} %</span>
                   <button aria-label="+ zoom in" disabled={zoom === 2} onClick={() => step(1)}>+</button>
                 </span>
-                <span class="seg"><button aria-pressed={zoom === 1 && opened === null} onClick={fit}>Fit</button></span>
+                <span class="seg"><button aria-pressed={zoom === 1 && opened === null && entered === null} onClick={fit}>Fit</button></span>
                 <span class="seg"><button aria-pressed={full} title="full screen" onClick={() => setFull(!full)}>Full <kbd>z</kbd></button></span>
               </>
             )}
@@ -118,7 +124,7 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
               event.currentTarget.scrollTop -= event.clientY - from.y;
               drag.current = { x: event.clientX, y: event.clientY };
             }}>
-            <Tree {...shared} layout={layout} zoom={zoom} ghost={filtered ? all : null} unfold={(stub) => setOpened(opened === null && metric.layouts[stub + 2] ? stub : "all")} />
+            <Tree {...shared} layout={layout} zoom={zoom} ghost={filtered ? all : null} enter={enter} unfold={(stub) => unfold(opened === null && metric.layouts[stub + 2] ? stub : "all")} />
           </div>
           <Legend filtered={filtered} cases={all.cases} />
           {(folds || never > 0) && (
@@ -126,7 +132,7 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
               {drawn < top ? `${whole(drawn)} of ${many(top, "node")} are drawn, ${whole(top - drawn)} folded in ${many(layout.stubs.length, "group")}${drawnFailures(layout, all)}` : `All ${whole(top)} nodes are drawn`}{never > 0 && `; ${whole(never)} ${never === 1 ? "was" : "were"} never taken`}.{" "}
               {folds && (opened === "all"
                 ? <button class="link-b" onClick={fit}><kbd>-</kbd> fold to fit</button>
-                : <button class="link-b" onClick={() => setOpened("all")}><kbd>+</kbd> unfold all</button>)}
+                : <button class="link-b" onClick={() => unfold("all")}><kbd>+</kbd> unfold all</button>)}
             </p>
           )}
         </>

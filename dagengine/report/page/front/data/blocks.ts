@@ -61,29 +61,58 @@ export class Blocks {
 
   /** The slots whose texts hold `wanted`, whatever its case. */
   async search(wanted: string): Promise<number[]> {
-    const needle = new RegExp(literal(JSON.stringify(wanted).slice(1, -1)), "gi");
+    const written = JSON.stringify(wanted).slice(1, -1);
+    const lines = /^[\x20-\x7e]+$/.test(written) ? linesByBytes(written) : linesByText(written);
     const inside = STRUCTURAL.test(wanted) ? new RegExp(literal(wanted), "i") : null;
     const found: number[] = [];
     for (let block = 0; block < this.starts.length; block++) {
-      const whole = text(await this.searched(block));
-      let line = 0;
-      let start = 0;
-      needle.lastIndex = 0;
-      for (let hit = needle.exec(whole); hit; hit = needle.exec(whole)) {
-        let end = whole.indexOf("\n", start);
-        while (end >= 0 && end < hit.index) {
-          line++;
-          start = end + 1;
-          end = whole.indexOf("\n", start);
-        }
-        const stop = end < 0 ? whole.length : end;
-        if (!inside || holds(JSON.parse(whole.slice(start, stop)), inside)) found.push(this.starts[block]! + line);
-        if (end < 0) break;
-        needle.lastIndex = end + 1; // one hit in a line is enough
+      for (const [line, read] of lines(await this.searched(block))) {
+        if (!inside || holds(JSON.parse(read()), inside)) found.push(this.starts[block]! + line);
       }
     }
     return found;
   }
+}
+
+/** The lines of a block that hold a text: their numbers, and what reads them. */
+type Lines = (block: Uint8Array) => Iterable<[line: number, read: () => string]>;
+
+/** Lines with letters of English: no byte of other letters is one of theirs, so nothing has to become text first. */
+function linesByBytes(wanted: string): Lines {
+  const fold = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte));
+  const needle = Uint8Array.from(wanted, (letter) => fold[letter.charCodeAt(0)]!);
+  const last = needle.length - 1;
+  // How far the end of the needle may move on from a byte (Horspool).
+  const steps = new Uint32Array(256).fill(needle.length);
+  for (let i = 0; i < last; i++) steps[needle[i]!] = last - i;
+  const next = (block: Uint8Array, from: number): number => {
+    for (let end = from + last; end < block.length; end += steps[fold[block[end]!]!]!) {
+      let back = 0;
+      while (back <= last && fold[block[end - back]!] === needle[last - back]) back++;
+      if (back > last) return end - last;
+    }
+    return -1;
+  };
+  return function* (block) {
+    let [line, start] = [0, 0];
+    for (let hit = next(block, 0); hit >= 0; hit = next(block, start)) {
+      for (let end = block.indexOf(10, start); end >= 0 && end < hit; end = block.indexOf(10, start)) {
+        line++;
+        start = end + 1;
+      }
+      const end = block.indexOf(10, hit);
+      const [from, to] = [start, end < 0 ? block.length : end];
+      yield [line, () => text(block.subarray(from, to))];
+      if (end < 0) return;
+      line++;
+      start = end + 1; // one hit in a line is enough
+    }
+  };
+}
+
+function linesByText(wanted: string): Lines {
+  const needle = new RegExp(literal(wanted), "i");
+  return (block) => text(block).split("\n").flatMap((line, number): [number, () => string][] => (needle.test(line) ? [[number, () => line]] : []));
 }
 
 /** A text as a regular expression that finds just this text. */

@@ -41,6 +41,11 @@ export class Columns {
     }
   }
 
+  /** The scores of a set of cases that have one. */
+  scores(of: Bits): Float64Array {
+    return Float64Array.from(of.places(), (row) => this.packed.score[row] ?? NaN).filter((score) => score >= 0);
+  }
+
   state(row: number): State {
     return STATES[this.packed.state[row] ?? "n"]!;
   }

@@ -123,7 +123,6 @@ export class Embedded implements Source {
       const { broken } = nodes[failure[1]]!;
       broken[failure[0]] = (broken[failure[0]] ?? 0) + 1;
     }
-    const scores = Array.from(kept.places(), (row) => columns.packed.score[row]).filter((s) => s != null);
     return {
       cases: kept.count(),
       passed: kept.common(pass),
@@ -132,7 +131,7 @@ export class Embedded implements Source {
       plain: kept.common(plain),
       unsure: kept.common(columns.unsure),
       bins: this.bins(columns, kept),
-      scores: scoresOf(scores),
+      scores: scoresOf(columns.scores(kept)),
       answers: columns.answers.map((bits, answer) => ({
         ...count(bits),
         split: kept.common(columns.split[answer]!),
@@ -180,15 +179,12 @@ export class Embedded implements Source {
       sets.set(key, (sets.get(key) ?? 0) + 1);
     }
     return {
-      strips: this.columns.map((columns) => {
-        const scores = Array.from(kept.places(), (row) => columns.packed.score[row]).filter((s) => s != null);
-        return {
-          failed: kept.common(columns.states.fail),
-          none: kept.common(columns.states.none),
-          passed: kept.common(columns.states.pass),
-          mean: scoresOf(scores)?.mean ?? null,
-        };
-      }),
+      strips: this.columns.map((columns) => ({
+        failed: kept.common(columns.states.fail),
+        none: kept.common(columns.states.none),
+        passed: kept.common(columns.states.pass),
+        mean: scoresOf(columns.scores(kept))?.mean ?? null,
+      })),
       together: [...sets]
         .map(([key, cases]) => ({ metrics: key.split(",").map(Number), cases }))
         .sort((a, b) => b.cases - a.cases),

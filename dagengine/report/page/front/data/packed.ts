@@ -83,12 +83,9 @@ export type PackedRow = [fields: Record<string, unknown> | null, metrics: Packed
 
 /** The bytes in base64 text that were compressed with gzip. */
 export async function unpacked(base64: string): Promise<Uint8Array> {
-  const packed = atob(base64);
-  const bytes = new Uint8Array(packed.length);
-  for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
   const stream = new DecompressionStream("gzip");
   const writer = stream.writable.getWriter();
-  const written = Promise.all([writer.write(bytes), writer.close()]);
+  const written = Promise.all([writer.write(decoded(base64)), writer.close()]);
   // Chunk by chunk: a Blob and a Response around the stream take four times as long.
   const reader = stream.readable.getReader();
   const chunks: Uint8Array[] = [];
@@ -105,6 +102,12 @@ export async function unpacked(base64: string): Promise<Uint8Array> {
     at += chunk.length;
   }
   return whole;
+}
+
+/** The bytes of base64 text; browsers that know how do it in a sixth of the time. */
+function decoded(base64: string): Uint8Array<ArrayBuffer> {
+  const bytes = Uint8Array as typeof Uint8Array & { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
+  return bytes.fromBase64?.(base64) ?? Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 }
 
 const UTF8 = new TextDecoder();

@@ -3,10 +3,10 @@
 import type { Scores } from "./source.ts";
 
 /** Mean, median, spread and least of scores; null without scores. */
-export function scoresOf(scores: number[]): Scores | null {
+export function scoresOf(scores: Float64Array): Scores | null {
   const count = scores.length;
   if (!count) return null;
-  const sorted = Float64Array.from(scores).sort();
+  const sorted = scores.slice().sort();
   const mean = sorted.reduce((sum, score) => sum + score, 0) / count;
   const squares = sorted.reduce((sum, score) => sum + (score - mean) ** 2, 0);
   const middle = count >> 1;

@@ -31,7 +31,8 @@ def unfolded(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> list[s
     """Ever larger parts of a graph: from its roots on, always the branch with most failures next.
 
     `ways` are (way, cases, failed) as `MetricColumns.counted` gives them. Where nothing failed the
-    branch with most cases is next. What hands data on comes with the node that reads it.
+    branch with most cases is next; what no case reached comes last, all at once. What hands data on
+    comes with the node that reads it.
     """
     top = top_nodes(graph)
     came: dict[int, tuple[int, int]] = dict.fromkeys(top, (0, 0))
@@ -46,7 +47,8 @@ def unfolded(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> list[s
     fed = {source for sources in inputs.values() for source in sources}
     roots = {node for node in top if node not in led | fed} or set(top[:1])
     parts = [_with_inputs(roots, inputs)]
-    while ahead := heads(graph, parts[-1]) & set(top):
+    reached = {node for node in top if came[node][1]} or set(top)
+    while ahead := heads(graph, parts[-1]) & reached:
         worst = max(ahead, key=lambda node: (came[node], -node))
         parts.append(_with_inputs(parts[-1] | {worst}, inputs))
     return parts if parts[-1] == set(top) else [*parts, set(top)]

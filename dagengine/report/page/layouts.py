@@ -20,7 +20,7 @@ from dagengine.report.pictures.graphs import MetricGraph
 _NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels
 _BOLD, _SMALL = 7.4, 6.0  # pixels of a character
 _NAME, _VERDICT = 26, 24  # characters that are shown
-_GAP = 5  # pixels between the middle of an edge and its label
+_GAP = 9  # pixels between the middle of an edge and its label
 _BESIDE, _FULL = (544, 560), (1212, 620)  # the picture beside the list, and above it
 _SHARE = 0.9  # of the failures that a picture beside the list has to show
 _OPENED = 12  # groups that can be opened one by one

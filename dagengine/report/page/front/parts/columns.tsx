@@ -44,7 +44,7 @@ export function looks(run: Run, metric: number, shown: number[]): Map<string, Lo
     found.set(several ? `score${place}` : "score", {
       title: several ? name : "score",
       number: true,
-      width: "76px",
+      width: `${several ? widthOf(name) : 76}px`,
       cell: (row) => (several ? <ScoreBar of={row.scores[place]!} /> : <Figure of={row.scores[place]!} />),
     });
   }
@@ -59,6 +59,11 @@ export function looks(run: Run, metric: number, shown: number[]): Map<string, Lo
   found.set("label", { title: "label", more: true, fixed: true, cell: (row) => labelCell(row, run.metrics[metric]!.name) });
   found.set("data", { title: "place", more: true, number: true, cell: (row) => whole(row.index) });
   return found;
+}
+
+/** Pixels of a column, so that no word of its head is cut. */
+function widthOf(name: string): number {
+  return Math.max(76, Math.min(120, 20 + 8 * Math.max(...name.split(" ").map((word) => word.length))));
 }
 
 /** The table of a window of rows: its heads, visible cells and what a click on a head sorts by. */
@@ -166,7 +171,7 @@ function Figure({ of }: { of: Score }) {
 
 /** A score over a thin bar; what failed has its sign, and what is missing its words. */
 function ScoreBar({ of }: { of: Score }) {
-  if (of.score === null) return <span class="none">{of.kind === "skipped" ? "skipped" : `${SIGN.none} ${words(of.kind ?? "none")}`}</span>;
+  if (of.score === null) return <span class="none one" title={words(of.kind ?? "")}>{of.kind === "skipped" ? "skipped" : `${SIGN.none} ${words(of.kind ?? "none")}`}</span>;
   return (
     <span class={`sc${of.state === "fail" ? " x" : ""}`}>
       {of.state === "fail" && `${SIGN.fail} `}{score(of.score)}

@@ -1,6 +1,7 @@
 // The controls above and below a table: states, the parts of the filter, columns, the data set.
 
 import { useState } from "preact/hooks";
+import { arenaOf } from "../data/contest.ts";
 import { answerKey } from "../data/names.ts";
 import type { Chosen, Counts, Filter, Metric, Part } from "../data/source.ts";
 import { isMany, usePage } from "./state.ts";
@@ -122,7 +123,7 @@ export function Footer({ total, chosen }: { total: number; chosen: Chosen }) {
       <span>{many(total, "case")}</span>
       <span class="k"><kbd>j</kbd> <kbd>k</kbd> move</span>
       <span class="k"><kbd>Enter</kbd> open</span>
-      <span class="k"><kbd>t</kbd> tree</span>
+      {!isMany(source) && !arenaOf(source.run.metrics[filter.metric]!) && <span class="k"><kbd>t</kbd> tree</span>}
       <button class="link-b" aria-pressed={open} onClick={columns}><kbd>c</kbd> columns</button>
       {total > 0 && source.run.texts !== "none" && (
         <button class="link-b" onClick={() => void save()}>Save {total === 1 ? "this one" : `these ${whole(total)}`} as a data set</button>

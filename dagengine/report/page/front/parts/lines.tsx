@@ -90,7 +90,7 @@ export function judged(run: Run): string {
 
 export function dataLine(run: Run): string {
   const nodes = run.metrics.reduce((sum, metric) => sum + metric.nodes.length, 0);
-  const parts = [`${run.data ? `${run.data}, ` : ""}${many(run.cases, "case")}`];
+  const parts = [`${run.data ? `${run.data}, ` : ""}${many(run.cases, run.drafts ? "draft" : "case")}`];
   if (run.metricFile) parts.push(nodes > 24 ? `${run.metricFile}, ${nodes} nodes` : run.metricFile);
   parts.push(ending(run));
   if (run.started) parts.push(moment(run.started));

@@ -16,7 +16,7 @@ export function useRows(count: number, height: number, body: RefObject<HTMLEleme
   const options = (margin: number) => ({
     count: Math.min(count, MOST_ROWS),
     estimateSize: () => height,
-    overscan: 5,
+    overscan: 10,
     scrollMargin: margin,
     initialRect: { width: innerWidth, height: innerHeight },
     getScrollElement: () => window,

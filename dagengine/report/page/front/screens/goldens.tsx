@@ -35,7 +35,7 @@ export function Goldens({ drafts }: { drafts: Draft[] }) {
           <Lines lines={lines} />
           {!run.finished && <Unfinished />}
           <Texts run={run} />
-          <p class="sm"><button class="link-b" onClick={() => go({ state: "all" })}>Every draft as a row, and its way through the generator</button></p>
+          <p class="sm every"><button class="link-b" onClick={() => go({ state: "all" })}>Every draft as a row, and its way through the generator</button></p>
         </div>
       </div>
       {places.slice(0, room).map((place) => <Passage key={place} place={place} drafts={drafts.filter((draft) => draft.source === place)} />)}

@@ -105,7 +105,7 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
                   <span role="status" class="zoom">{100 * zoom} %</span>
                   <button aria-label="+ zoom in" disabled={zoom === 2} onClick={() => step(1)}>+</button>
                 </span>
-                <span class="seg"><button aria-pressed={zoom === 1 && opened === null && entered === null} onClick={fit}>Fit</button></span>
+                {(zoom > 1 || opened !== null || entered !== null) && <span class="seg"><button onClick={fit}>Fit</button></span>}
                 <span class="seg"><button aria-pressed={full} title="full screen" onClick={() => setFull(!full)}>Full <kbd>z</kbd></button></span>
               </>
             )}
@@ -129,7 +129,7 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
           <Legend filtered={filtered} cases={all.cases} />
           {(folds || never > 0) && (
             <p class="soft sm folds">
-              {drawn < top ? `${whole(drawn)} of ${many(top, "node")} are drawn, ${whole(top - drawn)} folded in ${many(layout.stubs.length, "group")}${drawnFailures(layout, all)}` : `All ${whole(top)} nodes are drawn`}{never > 0 && `; ${whole(never)} ${never === 1 ? "was" : "were"} never taken`}.{" "}
+              {drawn < top ? `${whole(drawn)} of ${many(top, "node")} are drawn${layout.stubs.length ? `, ${whole(new Set(layout.stubs.flatMap(({ nodes }) => nodes)).size)} folded in ${many(layout.stubs.length, "group")}` : ""}${drawnFailures(layout, all)}` : `All ${whole(top)} nodes are drawn`}{never > 0 && `; ${whole(never)} ${never === 1 ? "was" : "were"} never taken`}.{" "}
               {folds && (opened === "all"
                 ? <button class="link-b" onClick={fit}><kbd>-</kbd> fold to fit</button>
                 : <button class="link-b" onClick={() => unfold("all")}><kbd>+</kbd> unfold all</button>)}

@@ -81,15 +81,14 @@ function OnTheWay({ each }: { each: Step }) {
   return (
     <Fold title={each.calls.words} open={each.outcome !== "ok"}>
       <table class="wins way">
-        <thead><tr><th>call</th><th class="num">waited</th><th class="num">took</th><th class="num">tokens</th><th>how it ended</th></tr></thead>
+        <thead><tr><th>call</th><th class="num nw">waited</th><th class="num nw">took</th><th class="num nw">tokens</th></tr></thead>
         <tbody>
           {shown.map(({ outcome, seconds, waited, usage, message }) => (
             <tr>
-              <td class="nw">{outcome === "ok" ? SIGN.pass : SIGN.none} {outcome === "unparseable" ? "not usable" : words(outcome === "ok" ? "answered" : outcome)}</td>
+              <td dir="auto">{outcome === "ok" ? `${SIGN.pass} answered` : `${SIGN.none} ${outcome === "unparseable" ? "not usable" : words(outcome)}: ${message}`}</td>
               <td class="num nw">{waited ? took(waited) : "·"}</td>
               <td class="num nw">{took(seconds)}</td>
               <td class="num nw">{usage ? whole(usage.input_tokens + usage.output_tokens) : "·"}{usage && usage.cached_tokens > 0 && <span class="soft"> {whole(usage.cached_tokens)} from cache</span>}</td>
-              <td dir="auto">{message}</td>
             </tr>
           ))}
         </tbody>

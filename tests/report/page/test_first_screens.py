@@ -237,6 +237,22 @@ def large(base: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def spread(base: Path) -> Path:
+    """The same tree, with cases at each of its ends."""
+
+    def answer(question: Any) -> Any:
+        number = int(question.messages[-1]["content"].split("text ")[1].split()[0])
+        deep = question.name.count(".")
+        if deep == 3:
+            return {"verdict": "poor" if number % 2 else "good", "reason": "far down"}
+        return {"verdict": "abc"[number // 3**deep % 3], "reason": "on the way"}
+
+    cases = [LLMTestCase(name=f"s{n}", input="i", actual_output=f"text {n} .") for n in range(54)]
+    policy = DAGMetric("Policy", DAG(root_node=_branches(3, "Q")))
+    return _page(base / "spread", cases, [policy], answer)
+
+
+@pytest.fixture(scope="module")
 def browser(
     arena: Path, rag: Path, talk: Path, several: Path, large: Path, goldens: Path
 ) -> Iterator[Browser]:
@@ -390,7 +406,8 @@ def test_where_most_fail_in_a_large_tree(browser: Browser, large: Path) -> None:
         assert box["x"] <= leaf["x"]
         assert leaf["x"] + leaf["width"] <= box["x"] + box["width"]
         folds = page.page.inner_text(".folds")
-        assert re.search(r"\d+ of 40 nodes are drawn, \d+ folded in \d+ group", folds)
+        assert "7 of 40 nodes are drawn" in folds  # those that a case came by
+        assert "33 were never taken" in folds
         assert "The drawn ends hold 9 of 9 failures" in folds
         assert page.page.locator(".tree .part.x").count() > 0
         before = page.page.locator(".treebox .n").count()
@@ -404,7 +421,7 @@ def test_where_most_fail_in_a_large_tree(browser: Browser, large: Path) -> None:
         page.until("!document.querySelector('.treebox.full')")
         page.page.get_by_role("button", name="+ zoom in").click()
         page.until("document.querySelector('.zoom').textContent === '125 %'")
-        # A link to an edge inside of a group unfolds it, and brings it into sight.
+        # A link brings its edge into sight.
         page.at("#e=Q.a.b:a")
         page.page.wait_for_selector(".e[aria-pressed=true]")
         edge = page.page.locator(".e[aria-pressed=true]").bounding_box()
@@ -412,6 +429,43 @@ def test_where_most_fail_in_a_large_tree(browser: Browser, large: Path) -> None:
         assert edge
         assert box
         assert box["x"] <= edge["x"] <= box["x"] + box["width"]
+        assert page.errors == []
+
+
+def test_groups_of_a_large_tree_unfold_in_their_place(browser: Browser, spread: Path) -> None:
+    with visit(browser, spread) as page:
+        groups = page.page.locator(".treebox .stub")
+        folds = page.page.inner_text(".folds")
+        assert re.search(r"\d+ of 40 nodes are drawn, \d+ folded in \d+ group", folds)
+        folded, drawn = groups.count(), page.page.locator(".treebox .n").count()
+        assert re.match(r"\d+ nodes?, \d+ failed", groups.first.text_content() or "")
+        groups.first.click()
+        page.until(f"document.querySelectorAll('.treebox .n').length > {drawn}")
+        assert groups.count() == folded - 1
+        page.page.get_by_role("button", name="Fit").click()
+        page.until(f"document.querySelectorAll('.treebox .n').length === {drawn}")
+        assert page.page.locator(".map").count() == 0
+        # All of it is larger than its box: a map shows which part is in sight, and goes elsewhere.
+        page.page.keyboard.press("+")
+        page.page.wait_for_selector(".map .sight")
+        sight = page.page.locator(".map .sight")
+        page.page.locator(".map").click(position={"x": 4, "y": 4})
+        page.until("document.querySelector('.scroller').scrollLeft === 0")
+        left = float(sight.get_attribute("x") or -1)
+        page.page.locator(".map").click(position={"x": 170, "y": 20})
+        page.until("document.querySelector('.scroller').scrollLeft > 0")
+        page.until(f"Number(document.querySelector('.map .sight').getAttribute('x')) > {left}")
+        # A link to a part inside of a group unfolds the group.
+        page.page.reload()
+        page.page.wait_for_selector(".treebox .stub")
+        inside = page.run(
+            "const drawn = [...document.querySelectorAll('.treebox .n .t')].map(t => t.textContent);"
+            "return ['a','b','c'].flatMap(x => ['a','b','c'].map(y => `Q.${x}.${y}`))"
+            ".find(name => !drawn.includes(name)) ?? ''"
+        )
+        assert inside
+        page.at(f"#n={inside}")
+        page.page.wait_for_selector(".n[aria-pressed=true]")
         assert page.errors == []
 
 

@@ -162,7 +162,7 @@ function Fate({ draft }: { draft: Draft }) {
 
 function Decision({ metric, result, judged, contest }: { metric: Metric; result: CaseMetric; judged: JudgedStep | null; contest: Contest | null }) {
   const step = result.steps.find((s) => s.node === result.endNode);
-  const why = result.failure?.message ?? step?.reason ?? (step?.kind === "code" && step.verdict !== null ? "Decided by code." : result.reason);
+  const why = result.failure?.message ?? step?.reason ?? (result.reason === result.end ? "Decided by code." : result.reason);
   if (contest) return <p class="decision" dir="auto">{contest.reason} <b>{orderWords(contest)}</b></p>;
   if (!judged || result.failure || step?.verdict != null) return <p class="decision" dir="auto"><b>{result.end}.</b> {why}</p>;
   const limit = metric.strict ? 1 : metric.threshold;

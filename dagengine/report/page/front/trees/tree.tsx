@@ -136,7 +136,7 @@ function Leaf({ metric, counts, ghost, choose, answer, box }: Props & { answer: 
   const { score } = metric.answers[answer]!;
   const { cases } = counts.answers[answer]!;
   const sign = leafSign(metric, score);
-  const most = sign === "✕ " && cases > 0 && metric.answers.every((other, i) => leafSign(metric, other.score) !== "✕ " || counts.answers[i]!.cases <= cases);
+  const most = sign === "✕ " && cases > 0 && metric.answers.every((other, i) => i === answer || leafSign(metric, other.score) !== "✕ " || counts.answers[i]!.cases < cases);
   const press = (event: MouseEvent) => choose({ kind: "e", key: answerKey(metric, answer), not: false }, event);
   return (
     <g onClick={press} class={`leaf${cases ? "" : " un"}${sign === "✕ " ? " x" : ""}${most ? " most" : ""}${ghost && !cases ? " dim" : ""}`}>

@@ -1,7 +1,8 @@
 // The tree in its place: as a picture, folded or whole, or as an outline.
 
+import type { RefObject } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Counts, Layout, Metric, Part } from "../data/source.ts";
+import type { Box, Counts, Layout, Metric, Part } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
 import { chosenNode } from "../parts/screen.tsx";
 import { usePage, usePick, useWidth } from "../parts/state.ts";
@@ -126,6 +127,7 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
             }}>
             <Tree {...shared} layout={layout} zoom={zoom} ghost={filtered ? all : null} enter={enter} unfold={(stub) => unfold(opened === null && metric.layouts[stub + 2] ? stub : "all")} />
           </div>
+          <Overview layout={layout} counts={counts} zoom={zoom} scroller={scroller} full={full} />
           <Legend filtered={filtered} cases={all.cases} />
           {(folds || never > 0) && (
             <p class="soft sm folds">
@@ -138,6 +140,41 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
         </>
       )}
     </section>
+  );
+}
+
+const MAP = [176, 32] as const; // width and least height in pixels
+
+/** Where the part in sight is in a picture that is larger than its box; a click goes there. */
+function Overview({ layout, counts, zoom, scroller, full }: { layout: Layout; counts: Counts; zoom: number; scroller: RefObject<HTMLDivElement | null>; full: boolean }) {
+  const [sight, setSight] = useState<Box | null>(null);
+  useLayoutEffect(() => {
+    const box = scroller.current!;
+    const look = () => setSight(
+      box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1
+        ? [box.scrollLeft / zoom, box.scrollTop / zoom, box.clientWidth / zoom, box.clientHeight / zoom] : null,
+    );
+    look();
+    box.addEventListener("scroll", look);
+    addEventListener("resize", look);
+    return () => {
+      box.removeEventListener("scroll", look);
+      removeEventListener("resize", look);
+    };
+  }, [layout, zoom, full]);
+  if (!sight) return null;
+  const move = (event: PointerEvent) => {
+    const [map, box] = [(event.currentTarget as Element).getBoundingClientRect(), scroller.current!];
+    const [across, down] = [(event.clientX - map.left) / map.width, (event.clientY - map.top) / map.height];
+    box.scrollTo(across * box.scrollWidth - box.clientWidth / 2, down * box.scrollHeight - box.clientHeight / 2);
+  };
+  const [x, y, width, height] = sight;
+  return (
+    <svg class="map" aria-hidden="true" width={MAP[0]} height={Math.max(MAP[1], Math.min(MAP[0], (MAP[0] * layout.height) / layout.width))} preserveAspectRatio="none" viewBox={`0 0 ${layout.width} ${layout.height}`}
+      onPointerDown={move} onPointerMove={(event) => event.buttons && move(event)}>
+      {layout.nodes.map((box, node) => box && <rect key={node} x={box[0]} y={box[1]} width={box[2]} height={box[3]} class={counts.nodes[node]!.failed ? "x" : ""} />)}
+      <rect class="sight" x={x} y={y} width={width} height={height} />
+    </svg>
   );
 }
 

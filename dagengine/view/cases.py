@@ -65,7 +65,7 @@ class Cases:
         )
         way, state, score, tokens, questions, split, cost, seconds = results[metric]
         fields = self._index.run.fields(place) or {}
-        first = first_text(fields)
+        first, output = first_text(fields), fields.get("actual_output")
         path = ", ".join(
             self._index.answer(metric, answer) for answer in self._index.ways[metric][way][0]
         )
@@ -81,6 +81,7 @@ class Cases:
             "scores": [self._score(number, results[number]) for number in sorted(results)],
             "end": self._ended(metric, way, STATES[state], score),
             "why": self._why(metric, way, result),
+            "output": _cut(output) if isinstance(output, str) else None,
             "first": None if first is None else _cut(first.lstrip().split("\n", 1)[0]),
             "path": path,
             "split": split,

@@ -328,13 +328,14 @@ export class Embedded implements Source {
       tags: (this.index.tagged?.[row] ?? []).map((tag) => this.index.tags[tag]!),
       why: null,
       first: null,
+      output: null,
     };
   }
 
   /** What a table shows of the texts of a case. */
-  private async texts(row: number, metric: number): Promise<{ why: string | null; first: string | null }> {
+  private async texts(row: number, metric: number): Promise<Pick<Row, "why" | "first" | "output">> {
     const packed = await this.packed(row);
-    if (!packed) return { why: null, first: null };
+    if (!packed) return { why: null, first: null, output: null };
     const [fields, metrics] = packed;
     const [reason, failure, steps] = metrics[metric]!;
     const columns = this.columns[metric]!;
@@ -344,7 +345,8 @@ export class Embedded implements Source {
     const decided = code && step?.[2] != null ? "decided by code" : null;
     const why = failure?.message ?? contestOf(step?.[3])?.reason ?? step?.[4] ?? decided ?? this.reason(columns.metric, reason, steps);
     const first = firstText(fields);
-    return { why: why == null ? null : cut(why), first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!) };
+    const output = fields?.["actual_output"];
+    return { why: why == null ? null : cut(why), output: typeof output === "string" ? cut(output) : null, first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!) };
   }
 
   private reason(metric: Metric, reason: string | true | null, steps: PackedStep[]): string | null {

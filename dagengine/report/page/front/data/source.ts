@@ -251,6 +251,8 @@ export interface Row {
   votes: [answer: number, count: number][];
   why: string | null;
   first: string | null;
+  /** The answer that was judged, by its beginning. */
+  output: string | null;
   path: string;
   split: number;
   questions: number;

@@ -49,6 +49,7 @@ export function looks(run: Run, metric: number, shown: number[]): Map<string, Lo
     });
   }
   if (!several && !arena) found.set("end", { title: "ended at, and why", cell: endCell });
+  found.set("output", { title: "answer", more: true, fixed: true, width: "30%", cell: (row) => <span class="two" dir="auto">{row.output}</span> });
   found.set("tags", { title: "tags", more: true, fixed: true, cell: (row) => row.tags.join(", ") });
   found.set("path", { title: "path", more: true, fixed: true, cell: (row) => <span class="two">{row.path}</span> });
   found.set("split", { title: "votes split", more: true, number: true, down: true, cell: (row) => whole(row.split) });

@@ -82,7 +82,7 @@ function commandOf({ parts, text }: Filter, folder: string, metric: Metric, seve
 }
 
 const MORE: [string, string][] = [
-  ["tags", "tags"], ["path", "path"], ["split", "votes split"],
+  ["output", "answer"], ["tags", "tags"], ["path", "path"], ["split", "votes split"],
   ["questions", "questions"], ["tokens", "tokens"], ["cost", "money"], ["time", "time"], ["label", "label"], ["data", "place in the data"],
 ];
 

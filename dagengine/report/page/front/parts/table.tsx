@@ -94,7 +94,8 @@ function Table({ chosen, order, total, shown }: Props) {
             {heads.map(({ column }) => {
               const look = columns.get(column.id)!;
               const sorted = column.getIsSorted();
-              const width = look.width ? { width: look.width } : undefined;
+              // Beside the answers the names of cases have less room.
+              const width = { width: column.id === "case" && extra.includes("output") ? "20%" : look.width };
               return (
                 <th key={column.id} class={look.number ? "num" : ""} style={width}
                   aria-sort={sorted ? (sorted === "desc" ? "descending" : "ascending") : undefined}>

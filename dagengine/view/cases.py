@@ -143,7 +143,7 @@ class Cases:
         if not rows:
             return None
         (place,) = rows[0]
-        row = self._index.run.timed_row(place)
+        row = self._index.run.row(place)
         columns = self._index.of(place, "way, state, score")
         results = {result.metric: result for result in row.metrics}
         return {

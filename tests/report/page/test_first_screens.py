@@ -459,7 +459,8 @@ def test_groups_of_a_large_tree_unfold_in_their_place(browser: Browser, spread: 
         page.page.reload()
         page.page.wait_for_selector(".treebox .stub")
         inside = page.run(
-            "const drawn = [...document.querySelectorAll('.treebox .n .t')].map(t => t.textContent);"
+            "const drawn = [...document.querySelectorAll('.treebox .n .t')]"
+            ".map(name => name.textContent);"
             "return ['a','b','c'].flatMap(x => ['a','b','c'].map(y => `Q.${x}.${y}`))"
             ".find(name => !drawn.includes(name)) ?? ''"
         )

@@ -546,7 +546,9 @@ def test_a_metric_under_a_verdict_opens_its_own_graph(browser: Browser, nested: 
             ".treebox svg.tree [role=button]", "all => all.map(one => one.ariaLabel.split(':')[0])"
         )
         assert len([label for label in labels if label.startswith("Inner > ")]) == 2
-        edge = page.page.locator(".treebox svg.tree .e[aria-label*='answer of Inner > Short']").first
+        edge = page.page.locator(
+            ".treebox svg.tree .e[aria-label*='answer of Inner > Short']"
+        ).first
         edge.focus()
         page.page.keyboard.press("Enter")
         page.until("document.querySelector('h1').textContent.startsWith('2 of 6')")

@@ -68,6 +68,6 @@ export class Columns {
 }
 
 /** The bin of a score: 0, 0.1 … 1, rounded to the nearest. */
-export function bin(score: number): number {
+function bin(score: number): number {
   return Math.round(score * 10);
 }

@@ -166,7 +166,7 @@ export interface Position {
   } | null;
 }
 
-export interface Who {
+interface Who {
   who: string;
   metric: string;
   place: number;

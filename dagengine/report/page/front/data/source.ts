@@ -162,7 +162,7 @@ export interface Order {
   down: boolean;
 }
 
-export interface Count {
+interface Count {
   cases: number;
   failed: number;
   none: number;

@@ -78,7 +78,7 @@ export function write(place: Place): string {
   return `#${written.map(([name, value]) => `${name}=${escaped(value!)}`).join("&")}`;
 }
 
-export function same(one: Part, other: Part): boolean {
+function same(one: Part, other: Part): boolean {
   return one.kind === other.kind && one.key === other.key && one.not === other.not;
 }
 

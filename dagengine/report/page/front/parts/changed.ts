@@ -7,7 +7,7 @@ export const CAUSE: Record<Cause, string> = {
   same: "same question, another answer",
 };
 
-export interface Piece {
+interface Piece {
   text: string;
   how: "same" | "gone" | "new";
 }

@@ -9,7 +9,7 @@ import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 /** Browsers lay out about 33 million pixels: more rows than this cannot be scrolled to. */
 export const MOST_ROWS = 500_000;
 
-export type Rows = Virtualizer<Window, HTMLElement>;
+type Rows = Virtualizer<Window, HTMLElement>;
 
 export function useRows(count: number, height: number, body: RefObject<HTMLElement | null>): Rows {
   const [, redraw] = useState(0);

@@ -364,6 +364,6 @@ function Row({ change, id, here, open }: { change: Change; id: string; here: boo
   );
 }
 
-export function look(state: string): string {
+function look(state: string): string {
   return { passed: "pass", failed: "fail", none: "none" }[state] ?? "plain";
 }

@@ -8,7 +8,7 @@ import { Compare } from "./compare.tsx";
 import { Label } from "./label.tsx";
 import { Home } from "./runs.tsx";
 
-export interface Screen {
+interface Screen {
   /** `v=` in the address, and the second key after `g`: its first letter. */
   view: string;
   /** The word in the bar at the top; without one the screen is reached from others. */

@@ -264,7 +264,7 @@ export class Embedded implements Source {
     if (by === "questions") return (row) => packed.questions[row]!;
     if (by === "state") return (row) => ORDER[columns.state(row)];
     if (by === "split") return (row) => this.splits(columns, row);
-    if (by === "worst") return (row) => Math.min(...this.columns.map((c) => badness(c, row)));
+    if (by === "worst") return (row) => this.columns.reduce((least, c) => Math.min(least, badness(c, row)), Infinity);
     if (by === "data") return (row) => row;
     return null;
   }

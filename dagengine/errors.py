@@ -16,7 +16,8 @@
         ├── UnsupportedError      the judge cannot do what this question asks
         ├── RefusedError          the model declined to answer
         ├── UnparseableError      the answer does not fit what was asked
-        │   └── RunawayError          … as it has no end: cut off, thinking only, or in a loop
+        │   ├── RunawayError          … as it has no end: cut off, thinking only, or in a loop
+        │   └── UnsupportedQuoteError … as what it quotes is not in the material
         ├── TruncatedError        the server read only a part of the prompt
         ├── TooLongError          the prompt does not fit into the server's window
         ├── ProviderError         the endpoint failed (HTTP status, connection)
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dagengine.elsewhere import absent_names
 
@@ -178,6 +179,20 @@ class RunawayError(UnparseableError):
         cause: Literal["cut", "thinking", "loop"] = "cut",
     ) -> None:
         self.cause = cause
+        super().__init__(message, raw, tokens)
+
+
+class UnsupportedQuoteError(UnparseableError):
+    """Raised when an answer fits but for its quotes: they are not where it says.
+
+    `answer` is the answer itself. The gateway asks once more with `message`; then the node decides
+    whether the verdict counts.
+    """
+
+    kind = "unsupported"
+
+    def __init__(self, message: str, raw: str, tokens: tuple[int, int], answer: Any) -> None:
+        self.answer = answer
         super().__init__(message, raw, tokens)
 
 

@@ -16,6 +16,7 @@ from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
+from dagengine.graph.quoting import Quotes
 from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
 from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider
@@ -23,6 +24,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
 from dagengine.test_case import TestCase
+from dagengine.voting.wrappers import quoted
 
 
 def load_module(path: Path) -> ModuleType:
@@ -69,10 +71,11 @@ def names_a_file(target: str) -> bool:
     return target.endswith(".py") or ".py:" in target
 
 
-def load_metrics(target: str) -> list[BaseMetric]:
+def load_metrics(target: str, quoting: Quotes | None = None) -> list[BaseMetric]:
     """The metrics of `metrics.py`, or the one or the list called `name` of `metrics.py:name`.
 
-    Raises InputError for a file without metrics and for a name of something else.
+    With `quoting` the verdicts of those that judge the material quote it. Raises InputError for a
+    file without metrics, for a name of something else, and where nothing can quote.
     """
     path, name = split_target(target)
     module = load_module(path)
@@ -83,7 +86,21 @@ def load_metrics(target: str) -> list[BaseMetric]:
             f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`"
             f"{_classes_of(module)}"
         )
-    return metrics
+    return metrics if quoting is None else _quoting(metrics, quoting, path)
+
+
+def _quoting(metrics: list[BaseMetric], quoting: Quotes, path: Path) -> list[BaseMetric]:
+    able = [
+        metric
+        for metric in metrics
+        if any(node.quotes for node in metric.spec().graph.nodes() if isinstance(node, BaseNode))
+    ]
+    if not able:
+        raise InputError(f"{path}: --quotes: no metric has a verdict that could quote anything")
+    return [
+        quoted(metric, quoting.mode, unsupported=quoting.unsupported) if metric in able else metric
+        for metric in metrics
+    ]
 
 
 def _defined(module: ModuleType) -> list[Any]:

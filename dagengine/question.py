@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, cast, ru
 from pydantic import BaseModel
 
 from dagengine.decision import Decision, Odds
-from dagengine.errors import CopiedError, UnparseableError
+from dagengine.errors import CopiedError, UnparseableError, UnsupportedQuoteError
 from dagengine.frozen import quick_init
 
 T = TypeVar("T", bound=BaseModel, covariant=True)
@@ -166,7 +166,7 @@ def _unparseable(patterns: Iterable[str], text: str) -> UnparseableError:
 
 
 Check = Callable[[Any], str | None]
-"""Says what the value of an answer that fits its type copies of the prompt; None if nothing."""
+"""Says what is wrong with the value of an answer that fits its type; None if nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,8 @@ class Question(Generic[T]):
     With a `parser` the answer is plain text that the parser turns into that model;
     without one it is JSON that follows the model's schema. `name` says who asks (for messages and
     ledgers), `asker` for which metric and node of the run. `decision` describes it to judges that
-    give no text. `check` says what no type can: that an answer copies the prompt.
+    give no text. `check` says what no type can: that an answer copies the prompt. `quotes` says
+    which quotes of an answer are not in the material.
     `max_tokens` is what the run allows for an answer where `options` do not say it. `shares` are
     the fields of the case that other questions of the plan begin with, too, and `warmth` says where
     their beginning is warm. They are not part of the question's identity, so equal questions must
@@ -207,6 +208,7 @@ class Question(Generic[T]):
     shares: tuple[str, ...] = field(default=(), compare=False)
     warmth: Warmth | None = field(default=None, compare=False)
     check: Check | None = field(default=None, compare=False, repr=False)
+    quotes: Check | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def prompt(self) -> str:
@@ -255,11 +257,16 @@ class Question(Generic[T]):
         return twin
 
     def require_fit(self, answer: Answer[Any]) -> None:
-        """Raise CopiedError when the check finds that an answer copies the prompt."""
-        finding = None if self.check is None else self.check(answer.value)
-        if finding is not None:
-            raw = answer.raw or answer.value.model_dump_json()
-            raise CopiedError(finding, raw, (answer.usage.input_tokens, answer.usage.output_tokens))
+        """Raise CopiedError when the check finds that an answer copies the prompt.
+
+        Raise UnsupportedQuoteError when it quotes what is not in the material.
+        """
+        copied = None if self.check is None else self.check(answer.value)
+        if copied is not None:
+            raise CopiedError(copied, answer.text, answer.usage.counts)
+        misquoted = None if self.quotes is None else self.quotes(answer.value)
+        if misquoted is not None:
+            raise misquoting(misquoted, answer)
 
     def again(self, raw: str, complaint: str) -> Question[T]:
         """The same question after an answer that did not fit, with what was wrong with it.
@@ -323,6 +330,11 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The tokens as errors carry them: (input, output)."""
+        return self.input_tokens, self.output_tokens
+
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
             return other
@@ -377,9 +389,19 @@ class Answer(Generic[T]):
     mass: float | None = None
 
     @property
+    def text(self) -> str:
+        """What the judge said, or the value as JSON where it gave none."""
+        return self.raw or self.value.model_dump_json()
+
+    @property
     def chances(self) -> Odds | None:
         """The odds; empty if the judge gives odds and those of this answer are not known."""
         return () if self.odds is None and self.mass is not None else self.odds
+
+
+def misquoting(problem: str, answer: Answer[Any]) -> UnsupportedQuoteError:
+    """The error for an answer that fits but for its quotes."""
+    return UnsupportedQuoteError(problem, answer.text, answer.usage.counts, answer)
 
 
 @dataclass(frozen=True, slots=True)

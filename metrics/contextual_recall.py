@@ -56,6 +56,7 @@ class ContextualRecallMetric(PrebuiltMetric):
             verdicts=VERDICTS,
             item_label="sentence",
             evaluation_params=["input", "retrieval_context"],
+            quote_from=["retrieval_context"],
             wording=self.wording(ContextualRecallTemplate, "generate_verdicts", *read),
             per_call=self.verdicts_per_call,
         )

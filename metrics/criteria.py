@@ -15,7 +15,6 @@ from typing import (
     Protocol,
     Self,
     TypedDict,
-    cast,
     runtime_checkable,
 )
 
@@ -26,6 +25,7 @@ from dagengine.execution.interrupts import sync
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import judged_value, verdict_of
+from dagengine.graph.quoting import Unsupported
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.constitution import PRINCIPLES, ConstitutionalPrinciple
 from dagengine.metrics.common.foreign_prompts import as_template
@@ -44,6 +44,7 @@ from dagengine.metrics.evaluators import evaluator_of
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import judgement_instructions
+from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Message, Parser
 from dagengine.test_case import LLMTestCase
@@ -148,9 +149,13 @@ class CriterionNode(AskingNode):
         prose = [_IN_PROSE] if self.parser is not None else []
         instructions = judgement_instructions("\n".join(rules + prose), LETTERS)
         decision = verdict_of(given, "\n".join(rules), LETTERS)
-        answer = await ask(self.question(given, instructions, judgement_type(LETTERS), decision))
-        judgement = cast(Any, answer.value)
-        return judged_value(answer, LETTERS, self.score_of(judgement.verdict))
+        messages = self.messages(given, instructions, given.evidence())
+        answer, quotes = await self.judged(ask, given, messages, judgement_type(LETTERS), decision)
+        return judged_value(answer, LETTERS, self.score_of(answer.value.verdict), quotes)
+
+    @property
+    def quotes(self) -> bool:
+        return True
 
     def score_of(self, answer: Any) -> float | None:
         return 1.0 if answer == self.criterion.wanted else 0.0
@@ -187,10 +192,14 @@ class CriteriaMetric(PrebuiltMetric):
         parser: Parser | None = None,
         name: str | None = None,
         judged_reason: bool = False,
+        quote: QuoteMode | None = None,
+        unsupported: Unsupported = "fail",
     ) -> None:
         super().__init__(
             *(threshold, model, include_reason, async_mode, strict_mode, verbose_mode),
             judged_reason=judged_reason,
+            quote=quote,
+            unsupported=unsupported,
         )
         self.criteria = criteria_of(criteria)
         self.reference = reference

@@ -103,6 +103,7 @@ class FaithfulnessMetric(PrebuiltMetric):
             item_label="claim",
             inputs=[truths],
             evaluation_params=["input"],
+            quote_from=["retrieval_context"],
             wording=self.wording(template, "generate_verdicts", "claims", "truths", "input"),
             per_call=self.verdicts_per_call,
         )

@@ -17,6 +17,7 @@ from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import RatingNode
+from dagengine.graph.quoting import Unsupported
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.evaluation_steps import (
     StepwiseMetric,
@@ -37,6 +38,7 @@ from dagengine.metrics.common.rubric import STRICT_SCALE, Rubric, scale_of
 from dagengine.prompts.answer_types import rating_type
 from dagengine.prompts.evidence import Evidence, fenced
 from dagengine.prompts.instructions import messages_for
+from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser
 from dagengine.test_case import LLMTestCaseParams
 
@@ -139,6 +141,9 @@ class StepRatingNode(RatingNode):
         """What is rated."""
         return Given(given.fields, ()).evidence()
 
+    def quotable(self, given: Given) -> list[Evidence]:
+        return self.material(given)
+
     def fields(self, given: Given) -> tuple[tuple[str, Any], ...]:
         """The fields of the case that are rated, as a decision names them."""
         return given.fields
@@ -151,10 +156,10 @@ class StepRatingNode(RatingNode):
             "score", self.form.instructions(steps), tuple(self.levels()), given.case,
             self.fields(given),
         )  # fmt: skip
-        answer = await ask(self.put(messages, shape, decision, self.parser))
+        answer, quotes = await self.judged(ask, given, messages, shape, decision)
         if self.form.strict:
-            return replace(self.rated(replace(answer, tokens=None)), mode=_STRICT_MODE)
-        return self.rated(answer)
+            return replace(self.rated(replace(answer, tokens=None), quotes), mode=_STRICT_MODE)
+        return self.rated(answer, quotes)
 
 
 class RatedMetric(StepwiseMetric):
@@ -177,6 +182,8 @@ class RatedMetric(StepwiseMetric):
         parser: Parser | None = None,
         top_logprobs: int = 20,
         scale: tuple[int, int] | None = None,
+        quote: QuoteMode | None = None,
+        unsupported: Unsupported = "fail",
     ) -> None:
         super().__init__(
             name,
@@ -189,6 +196,8 @@ class RatedMetric(StepwiseMetric):
             async_mode=async_mode,
             verbose_mode=verbose_mode,
             evaluation_template=evaluation_template,
+            quote=quote,
+            unsupported=unsupported,
         )
         self.parser = parser
         self.top_logprobs = top_logprobs

@@ -12,7 +12,7 @@ import typer
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import named
-from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight
+from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoting_of
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.errors import InputError
 
@@ -98,7 +98,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
             "METRICS.py and --data are required, except with --compare or --verdicts of any judge"
         )
     return BenchmarkJob(
-        load_metrics(options.metrics),
+        load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported)),
         list(
             cast(
                 Iterable[TestCase],

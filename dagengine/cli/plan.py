@@ -20,10 +20,13 @@ from dagengine.cli.common.options import (
     MaxInFlight,
     Metrics,
     PriceOf,
+    Quoting,
     UnitOfTraces,
+    Unquoted,
     cases_of,
     in_flight,
     prices,
+    quoting_of,
 )
 from dagengine.cli.common.streams import say, shown
 
@@ -47,6 +50,8 @@ def plan(
     unit: UnitOfTraces = "trace",
     judge: JudgeName = None,
     base_url: BaseUrl = None,
+    quotes: Quoting = None,
+    unsupported: Unquoted = "fail",
     max_in_flight: MaxInFlight = None,
     store: Annotated[
         Path | None,
@@ -93,7 +98,7 @@ def plan(
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.test_case import TestCase
 
-    loaded = load_metrics(metrics)
+    loaded = load_metrics(metrics, quoting_of(quotes, unsupported))
     compiled = compile_metrics(loaded)
     model = chosen_judge(judge, base_url)
     names, identities = judges_of(compiled, model)

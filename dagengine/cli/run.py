@@ -22,6 +22,7 @@ from dagengine.cli.common.options import (
     command_line,
     go_on,
     pairs,
+    quoting_of,
 )
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.streams import outlive_reader, say, shown
@@ -130,6 +131,7 @@ def _executor(options: RunOptions) -> Executor:
     job = FileJob(
         options.metrics, options.app, options.judge, options.base_url, store,
         batch=options.batch, journal=options.journal, trace=options.trace,
+        quoting=quoting_of(options.quotes, options.unsupported),
     )  # fmt: skip
     limits = options.limits()
     if options.address is None:

@@ -23,6 +23,7 @@ from dagengine.execution.node_run import addressed
 from dagengine.gateway.host import asking_nobody
 from dagengine.graph.first_step import first_step
 from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import AskingNode
 from dagengine.graph.values import Given, NodeValue, QuestionCount
 from dagengine.prompts.lengths.token_counts import size_of
 from dagengine.question import Judge, Question, schema_json, schema_of
@@ -32,7 +33,8 @@ from dagengine.test_case import TestCase, read_field
 _BYTES, _SENTENCE, _REASON, _ATOM, _MESSAGE, _AROUND = 4, 20, 40, 5, 4, 150
 ASSUMED = (
     f"A token is {_BYTES} bytes. A list or text that a judge writes has {{items}} items or "
-    f"sentences of {_SENTENCE} tokens, a reason {_REASON} tokens."
+    f"sentences of {_SENTENCE} tokens, a reason {_REASON} tokens. A verdict that quotes has one "
+    "quote."
 )
 # Tokens of usual tokenizers for one of the most efficient.
 _DENSITY = 1.3
@@ -134,12 +136,24 @@ class Lookahead:
         reads = Given(fields, tuple(inputs.items()), case)
         if len(inputs) == len(unit.sources):
             return self._ready(unit, reads)
-        asked = unit.node.asked({**dict(fields), **inputs}, self._items)
+        asked = self._asked_by(unit, {**dict(fields), **inputs})
         return self._guessed(unit, reads, asked), None
+
+    def _asked_by(self, unit: Unit, known: Mapping[str, Any]) -> QuestionCount:
+        """The questions of a unit; the quotes of a judge that only decides are one more for each.
+
+        Its writer gives them.
+        """
+        asked, judge = unit.node.asked(known, self._items), self._asked[unit.index]
+        quotes = isinstance(unit.node, AskingNode) and unit.node.quoting is not None
+        if not quotes or judge is None or not judge.capabilities.decides:
+            return asked
+        most = None if asked.most is None else 2 * asked.most
+        return QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
 
     def _ready(self, unit: Unit, reads: Given) -> tuple[UnitEstimate, NodeValue | None]:
         """A unit that reads nothing but what is known."""
-        asked = unit.node.asked(dict((*reads.fields, *reads.inputs)), self._items)
+        asked = self._asked_by(unit, dict((*reads.fields, *reads.inputs)))
         if not (asked.most == 0 or unit.node.asks) or not self._telling[unit.index]:
             return self._guessed(unit, reads, asked), None
         first = _first_step(unit, reads)
@@ -300,6 +314,8 @@ def _answer_tokens(part: Mapping[str, Any], root: Mapping[str, Any], items: int)
 def _named_tokens(name: str, part: Mapping[str, Any], root: Mapping[str, Any], items: int) -> float:
     if name == "reason":
         return _REASON
+    if name == "quotes":
+        return _answer_tokens(part["items"], root, items)  # one of them
     if name == "output" and part.get("type") == "string":
         return items * _SENTENCE
     return _answer_tokens(part, root, items)

@@ -10,6 +10,7 @@ from dagengine.compiler.plan import NONE, Plan, PlanSlot
 from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
+from dagengine.prompts.quotes.answers import Quote
 from dagengine.results import (
     Failure,
     JudgeCall,
@@ -192,8 +193,16 @@ def step_of(name: str, kind: str, value: NodeValue, took: Took = _NOTHING) -> St
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
         value.confidence, value.asked, value.odds or None,
         tuple(pairs or None for pairs in odds) if any(odds) else (), took.seconds, value.mass,
-        value.spans, took.calls,
+        value.spans, took.calls, value.quotes, item_quotes(seen),
     )  # fmt: skip
+
+
+def item_quotes(seen: Any) -> tuple[tuple[Quote, ...], ...]:
+    """The quotes of each judgement in a list, where some have any."""
+    if not isinstance(seen, list) or not all(isinstance(item, Judgement) for item in seen):
+        return ()
+    quotes = tuple(judgement.quotes for judgement in seen)
+    return quotes if any(quotes) else ()
 
 
 def item_odds(seen: Any) -> tuple[Odds | None, ...]:

@@ -42,6 +42,7 @@ from dagengine.errors import (
     RunawayError,
     TooLongError,
     UnparseableError,
+    UnsupportedQuoteError,
 )
 from dagengine.gateway.answering import answered, hide_secrets, without_secrets
 from dagengine.gateway.budget import Budget
@@ -206,6 +207,9 @@ class Retried:
             except UnparseableError as error:
                 again = self._asked_again(request, error)
                 if again is None:
+                    if isinstance(error, UnsupportedQuoteError):
+                        kept: Answer[Any] = error.answer  # the node decides about its verdict
+                        return kept
                     return _part(question, error)
                 asked, failures = again, 0
                 continue
@@ -231,10 +235,13 @@ class Retried:
 
         What is said depends on the answer. One that copies the prompt is not shown, or it would be
         copied again (once: the next copy is). One without an end is asked for again only once, and
-        shorter; where thinking took all the tokens, a shorter answer changes nothing. Any other is
-        shown with what is wrong with it.
+        shorter; where thinking took all the tokens, a shorter answer changes nothing. So is one
+        that quotes what is not there. Any other is shown with what is wrong with it.
         """
-        question = request.question
+        question, misquoted = request.question, isinstance(error, UnsupportedQuoteError)
+        if misquoted and request.misquoted:
+            return None
+        request.misquoted = request.misquoted or misquoted
         if request.reasks >= self._limits.reasks or not request.judge.capabilities.repeatable:
             return None
         request.reasks += 1

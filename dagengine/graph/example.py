@@ -10,15 +10,16 @@ from pydantic import BaseModel
 from dagengine.graph.list_nodes import MapNode, VerdictListNode, numbered
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
-from dagengine.prompts.answer_types import judgement_type, list_type, output_type
+from dagengine.prompts.answer_types import judgement_type, output_type
 from dagengine.prompts.evidence import Evidence, evidence_of
 from dagengine.prompts.instructions import (
     judgement_instructions,
     list_instructions,
     messages_for,
     task_instructions,
-    with_bounds,
 )
+from dagengine.prompts.quotes.answers import quoted_type
+from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.question import Question
 from dagengine.test_case import field_name
 
@@ -31,16 +32,16 @@ def example_question(node: AskingNode) -> Question[Any] | None:
     Words and answer type are the node's own; the node does not run. A prompt of the caller's
     is not filled in: the node's text is in its place, as the only message.
     """
-    words = _words(node)
+    material = [Evidence("material", _TEXT)]
+    quotes = None if node.quoting is None else node.quoting.check([material])
+    words = _words(node, quotes)
     if node.template is not None or node.wording is not None:
         shape = words[1] if words else output_type(str)
         return Question(({"role": "user", "content": node.text},), shape, node.options, node.parser)
     if words is None:
         return None
-    messages = messages_for(words[0], [Evidence("material", _TEXT), *_items(node)])
-    if node.parser is None:
-        messages = with_bounds(messages, words[1], node.options)
-    return Question(messages, words[1], node.options, node.parser)
+    messages = messages_for(words[0], [*material, *_items(node)])
+    return node.put(messages, words[1], parser=node.parser, quotes=quotes)
 
 
 def _items(node: AskingNode) -> Sequence[Evidence]:
@@ -52,8 +53,17 @@ def _items(node: AskingNode) -> Sequence[Evidence]:
     return numbered(node.item_label, [_TEXT])
 
 
-def _words(node: AskingNode) -> tuple[str, type[BaseModel]] | None:
+def _words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type[BaseModel]] | None:
     """The step and the answer type, of the nodes that have the same for every case."""
+    plain = _plain_words(node, quotes)
+    if plain is None or quotes is None or isinstance(node, VerdictListNode):
+        return plain
+    step, shape = plain
+    return step, quoted_type(shape, quotes.mode)
+
+
+def _plain_words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type[BaseModel]] | None:
+    """The same without quotes, except for lists, whose verdicts have them."""
     match node:
         case TaskNode():
             return task_instructions(node.instructions), output_type(node.output_type)
@@ -66,7 +76,7 @@ def _words(node: AskingNode) -> tuple[str, type[BaseModel]] | None:
         case VerdictListNode():
             field = field_name(node.over) if isinstance(node.over, str) else None
             step = list_instructions(node.criteria, node.verdicts, node.item_label, 1, field)
-            return step, list_type(node.verdicts, 1)
+            return step, node.shape(1, quotes)
         case BinaryJudgementNode() | NonBinaryJudgementNode():
             return judgement_instructions(node.criteria, node.verdicts()), node.answer_type()
         case RatingNode():

@@ -14,16 +14,25 @@ from dagengine.errors import InputError
 from dagengine.graph.arguments import answer_kind, fields_listed, listed, of_kind, text
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import verdict_of
-from dagengine.graph.settings import AskingSettings, NodeSettings, takes
+from dagengine.graph.quoting import Quotes
+from dagengine.graph.settings import JudgingSettings, ListSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
+from dagengine.prompts.answer_types import (
+    VerdictList,
+    judgement_type,
+    list_type,
+    output_of,
+    output_type,
+)
 from dagengine.prompts.echo import fence_check
-from dagengine.prompts.evidence import Evidence, as_text
+from dagengine.prompts.evidence import Evidence, as_text, evidence_of, field_of, numbered_name
 from dagengine.prompts.instructions import (
     judgement_instructions,
     list_instructions,
     task_instructions,
 )
+from dagengine.prompts.quotes.answers import Quote, quoted_type
+from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 
@@ -42,10 +51,12 @@ def span_ids(items: Sequence[Any]) -> tuple[str, ...]:
     return ids if len(ids) == len(items) else ()
 
 
-def judgement_of(answer: BaseModel, odds: Odds | None = None) -> Judgement:
+def judgement_of(
+    answer: BaseModel, odds: Odds | None = None, quotes: tuple[Quote, ...] = ()
+) -> Judgement:
     """The judgement in an answer that has a reason and a verdict."""
     fields = cast(Any, answer)
-    return Judgement(verdict=fields.verdict, reason=fields.reason, odds=odds)
+    return Judgement(verdict=fields.verdict, reason=fields.reason, odds=odds, quotes=quotes)
 
 
 def mean_mass(answers: Sequence[Answer[Any]]) -> float | None:
@@ -85,6 +96,52 @@ class _OverNode(AskingNode):
             raise InputError(f"this node needs a list, but {source!r} is {items!r:.80}")
         return list(items), rest
 
+    def _pieces(self, items: Sequence[Evidence], rest: Given) -> list[list[Evidence]]:
+        """What the verdict about each item may quote, the item as the prompt shows it.
+
+        That is what is read of the case, and of a list that is a field of it the item itself.
+        """
+        if isinstance(self.over, BaseNode):
+            beside = rest.quotable(self.quote_from) if rest.fields or rest.inputs else []
+            return [[*beside, *([] if beside else [item])] for item in items]
+        if self.quote_from and field_name(self.over) not in self.quote_from:
+            return [rest.quotable(self.quote_from) for _ in items]
+        beside = replace(rest, inputs=()).evidence()
+        wanted = [
+            piece
+            for piece in beside
+            if not self.quote_from or field_of(piece.label) in self.quote_from
+        ]
+        return [[item, *wanted] for item in items]
+
+    def _as_pieces(
+        self, quotes: tuple[Quote, ...], label: str, place: int, count: int
+    ) -> tuple[Quote, ...]:
+        """Quotes of an item called `label` in its question, by its name in the case."""
+        if isinstance(self.over, BaseNode):
+            return quotes
+        name = numbered_name(field_name(self.over), place + 1, count)
+        return tuple(
+            replace(quote, piece=name) if quote.piece == label else quote for quote in quotes
+        )
+
+    async def _quoted(
+        self,
+        ask: Ask,
+        quoting: Quotes,
+        questions: Sequence[Question[Any]],
+        answers: Sequence[Answer[Any]],
+        pieces: Sequence[Sequence[Evidence]],
+        shown: Sequence[Sequence[Evidence]],
+    ) -> list[Answer[Any]]:
+        """What a judge that writes quotes for each verdict of one that only decides."""
+        each = zip(questions, answers, pieces, shown, strict=True)
+        return await ask.each(
+            self.quotes_of(quoting, answer, question.decision, own, beside)
+            for question, answer, own, beside in each
+            if question.decision is not None
+        )
+
     def _count(self, values: Mapping[str, Any]) -> int | None:
         """The number of items, where it is known."""
         over = self.over
@@ -112,7 +169,7 @@ class MapNode(_OverNode):
 
     kind = "map"
 
-    @takes(AskingSettings)
+    @takes(JudgingSettings)
     def __init__(
         self,
         instructions: str,
@@ -125,7 +182,7 @@ class MapNode(_OverNode):
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
-        **settings: Unpack[AskingSettings],
+        **settings: Unpack[JudgingSettings],
     ) -> None:
         super().__init__(
             over,
@@ -139,6 +196,10 @@ class MapNode(_OverNode):
         self.instructions = text("instructions", instructions)
         self.answer = answer_kind("answer", answer, ", or a tuple of verdicts")
         self.item_label = text("item_label", item_label)
+        if self.quoting is not None and not self.quotes:
+            raise InputError(
+                f"{self.title}: only verdicts quote: give answer=bool or a tuple of verdicts"
+            )
 
     @property
     def text(self) -> str:
@@ -171,6 +232,8 @@ class MapNode(_OverNode):
             system = judgement_instructions(self.instructions, options or (True, False))
         else:
             shape, system = output_type(self.answer), task_instructions(self.instructions)
+        if self.quoting is not None:
+            return await self._judged_with_quotes(ask, self.quoting, items, rest, system, shape)
         questions = (self._about(item, rest, system, shape) for item in items)
         answers = await ask.each(questions)
         if judged:
@@ -178,7 +241,48 @@ class MapNode(_OverNode):
             return NodeValue(judgements, mass=mean_mass(answers), spans=span_ids(items))
         return NodeValue([output_of(answer.value) for answer in answers], spans=span_ids(items))
 
-    def _about(self, item: Any, rest: Given, system: str, shape: type[T]) -> Question[T]:
+    async def _judged_with_quotes(
+        self,
+        ask: Ask,
+        quoting: Quotes,
+        items: list[Any],
+        rest: Given,
+        system: str,
+        shape: type[BaseModel],
+    ) -> NodeValue:
+        """The judgements of all items, each with what it quotes."""
+        shown = [Evidence(self.item_label, as_text(item)) for item in items]
+        pieces = self._pieces(shown, rest)
+        if ask.decides:
+            questions = [self._about(item, rest, system, shape) for item in items]
+            answers = await ask.each(questions)
+            beside = [[*rest.evidence(), item] for item in shown]
+            quoted = await self._quoted(ask, quoting, questions, answers, pieces, beside)
+        else:
+            shape = quoted_type(shape, quoting.mode)
+            each = zip(items, pieces, strict=True)
+            answers = quoted = await ask.each(
+                self._about(item, rest, system, shape, quoting.check([own])) for item, own in each
+            )
+        judgements: list[Judgement] = []
+        for place, (answer, answer_quoted) in enumerate(zip(answers, quoted, strict=True)):
+            (quotes,) = quoting.in_answer(answer_quoted, [pieces[place]])
+            quotes = self._as_pieces(quotes, self.item_label, place, len(items))
+            judgements.append(judgement_of(answer.value, answer.chances, quotes))
+        return NodeValue(judgements, mass=mean_mass(answers), spans=span_ids(items))
+
+    @property
+    def quotes(self) -> bool:
+        return self._judges_items()
+
+    def _about(
+        self,
+        item: Any,
+        rest: Given,
+        system: str,
+        shape: type[T],
+        quotes: QuoteCheck | None = None,
+    ) -> Question[T]:
         """The question about one item."""
         reads = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
         evidence = [*rest.evidence(), Evidence(self.item_label, as_text(item))]
@@ -187,7 +291,7 @@ class MapNode(_OverNode):
             return self.put(messages, shape, None, self.parser, fence_check(messages))
         verdicts = (True, False) if self.answer is bool else tuple(self.answer)
         decision = verdict_of(reads, self.instructions, verdicts)
-        return self.put(messages, shape, decision, self.parser)
+        return self.put(messages, shape, decision, self.parser, quotes=quotes)
 
     def shown(self, read: Iterable[str]) -> set[str]:
         if isinstance(self.over, BaseNode):
@@ -213,7 +317,7 @@ class VerdictListNode(_OverNode):
 
     kind = "verdict list"
 
-    @takes(NodeSettings)
+    @takes(ListSettings)
     def __init__(
         self,
         criteria: str,
@@ -228,7 +332,7 @@ class VerdictListNode(_OverNode):
         wording: Callable[[Given], str] | None = None,
         per_call: int | None = None,
         items_of: str | None = None,
-        **settings: Unpack[NodeSettings],
+        **settings: Unpack[ListSettings],
     ) -> None:
         super().__init__(
             over,
@@ -275,25 +379,79 @@ class VerdictListNode(_OverNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
         size = 1 if ask.decides else self.per_call or max(1, len(items))
-        chunks = [items[start : start + size] for start in range(0, len(items), size)]
-        questions = (self._about(chunk, given, rest) for chunk in chunks)
-        answers = await ask.each(questions)
-        judged = {
-            chunk * size + verdict.number - 1: judgement_of(verdict, answer.chances)
-            for chunk, answer in enumerate(answers)
-            for verdict in cast(Any, answer.value).verdicts
-        }
+        starts = range(0, len(items), size)
+        answers, judged = await self._judged(
+            ask,
+            given,
+            rest,
+            items,
+            [list(range(len(items)))[start : start + size] for start in starts],
+        )
         missing = [place for place in range(len(items)) if place not in judged]
-        singly = (self._about([items[place]], given, rest) for place in missing)
-        single = await ask.each(singly)
-        for place, answer in zip(missing, single, strict=True):
-            judged[place] = judgement_of(cast(Any, answer.value).verdicts[0], answer.chances)
-        judgements = [judged[place] for place in range(len(items))]
+        single, more = await self._judged(ask, given, rest, items, [[place] for place in missing])
+        judgements = [(judged | more)[place] for place in range(len(items))]
         mass = mean_mass([*answers, *single])
         elements = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
         return NodeValue(judgements, mass=mass, spans=span_ids(elements))
 
-    def _about(self, items: list[Any], reads: Given, rest: Given) -> Question[BaseModel]:
+    async def _judged(
+        self, ask: Ask, given: Given, rest: Given, items: list[Any], chunks: list[list[int]]
+    ) -> tuple[list[Answer[Any]], dict[int, Judgement]]:
+        """The answers to one question per chunk of places, and the judgements in them by place."""
+        quoting, judged = self.quoting, dict[int, Judgement]()
+        listed = [[items[place] for place in chunk] for chunk in chunks]
+        if quoting is None:
+            answers = await ask.each(self._about(chunk, given, rest) for chunk in listed)
+            for chunk, answer in zip(chunks, answers, strict=True):
+                for verdict in cast(Any, answer.value).verdicts:
+                    place = chunk[verdict.number - 1]
+                    judged[place] = judgement_of(verdict, answer.chances)
+            return answers, judged
+        shown = [self._shown(chunk, given) for chunk in listed]
+        pieces = [self._pieces(chunk, rest) for chunk in shown]
+        if ask.decides:
+            questions = [self._about(chunk, given, rest) for chunk in listed]
+            answers = await ask.each(questions)
+            singles, beside = (
+                [own for (own,) in pieces],
+                [[*rest.evidence(), *own] for own in shown],
+            )
+            quoted = await self._quoted(ask, quoting, questions, answers, singles, beside)
+        else:
+            each = zip(listed, pieces, strict=True)
+            answers = quoted = await ask.each(
+                self._about(chunk, given, rest, quoting.check(own)) for chunk, own in each
+            )
+        for index, (answer, answer_quoted) in enumerate(zip(answers, quoted, strict=True)):
+            verdicts = cast(Any, answer.value).verdicts
+            every = quoting.in_answer(answer_quoted, pieces[index])
+            for verdict, quotes in zip(verdicts, every, strict=True):
+                place, label = (
+                    chunks[index][verdict.number - 1],
+                    shown[index][verdict.number - 1].label,
+                )
+                quotes = self._as_pieces(quotes, label, place, len(items))
+                judged[place] = judgement_of(verdict, answer.chances, quotes)
+        return answers, judged
+
+    @property
+    def quotes(self) -> bool:
+        return True
+
+    def shape(self, count: int, quotes: QuoteCheck | None = None) -> type[VerdictList]:
+        """The answer type of a question about so many items."""
+        if quotes is None:
+            return list_type(self.verdicts, count)
+        return list_type(self.verdicts, count, quotes.mode)
+
+    def _shown(self, items: list[Any], reads: Given) -> list[Evidence]:
+        """The items as the question shows them."""
+        field = self._field_of(items, reads)
+        return list(evidence_of(field, items) if field else numbered(self.item_label, items))
+
+    def _about(
+        self, items: list[Any], reads: Given, rest: Given, quotes: QuoteCheck | None = None
+    ) -> Question[BaseModel]:
         """The question about some of the items."""
         field = self._field_of(items, reads)
         step = list_instructions(self.criteria, self.verdicts, self.item_label, len(items), field)
@@ -301,12 +459,12 @@ class VerdictListNode(_OverNode):
             reads.evidence() if field else [*rest.evidence(), *numbered(self.item_label, items)]
         )
         messages = self.messages(self._with(items, reads), step, evidence)
-        shape = list_type(self.verdicts, len(items))
+        shape = self.shape(len(items), quotes)
         if len(items) > 1:
-            return self.put(messages, shape)
+            return self.put(messages, shape, quotes=quotes)
         material = ((self.item_label, items[0]), *rest.inputs)
         decision = verdict_of(rest, self.criteria, self.verdicts, material=material)
-        return self.put(messages, shape, decision)
+        return self.put(messages, shape, decision, quotes=quotes)
 
     def _field_of(self, items: list[Any], reads: Given) -> str | None:
         """The field of the case that the items are all of: its pieces keep their own names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -19,13 +20,29 @@ from dagengine.graph.arguments import (
     verdict_targets,
 )
 from dagengine.graph.panel import Panel
+from dagengine.graph.quoting import (
+    Quotes,
+    Unsupported,
+    decided_step,
+    sources_in_words,
+    verdicts_in,
+)
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for, with_bounds
+from dagengine.prompts.quotes.answers import (
+    Quote,
+    QuoteMode,
+    QuotingParser,
+    quoted_type,
+    quoting_words,
+)
+from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import (
     DEFAULT_OPTIONS,
+    Answer,
     Check,
     Message,
     Options,
@@ -153,6 +170,11 @@ class BaseNode:
         """Whether it asks questions that need text, which only a judge that writes can answer."""
         return False
 
+    @property
+    def quotes(self) -> bool:
+        """Whether its verdicts, or its rating, can quote the material."""
+        return False
+
     def shown(self, read: Iterable[str]) -> set[str]:
         """The names by which the node's prompt may show what it reads."""
         return set(read)
@@ -204,9 +226,19 @@ class AskingNode(BaseNode):
     `prompt` replaces the built-in prompt, `parser` reads the answer out of plain text, and
     `options` say how the judge samples. `wording` is a function from what the node reads to the
     whole prompt. It also replaces the built-in prompt, and has to fence the text itself.
+
+    `quote` is for nodes that judge. With "required" every verdict quotes what it stands on, or says
+    what the material lacks. With "if_any" it may quote nothing. The quotes have to be in the case,
+    in the fields `quote_from` (default: all that the node reads), which are then shown. A judge
+    that quotes anything else is asked once more. What becomes of its verdict then says
+    `unsupported`: "fail" ends the metric with the outcome `unsupported`, "keep" marks the quotes. A
+    judge that only decides has its writer give the quotes, by a question of its own.
     """
 
     asks = True
+    # An attribute of a node only where it quotes: definitions of others stay as they are.
+    quoting: Quotes | None = None
+    quote_from: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -215,6 +247,9 @@ class AskingNode(BaseNode):
         parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
+        quote: QuoteMode | None = None,
+        quote_from: Iterable[str | LLMTestCaseParams] = (),
+        unsupported: Unsupported = "fail",
         **common: Any,
     ) -> None:
         super().__init__(**common)
@@ -223,6 +258,26 @@ class AskingNode(BaseNode):
         self.prompt = of_kind("prompt", prompt, PromptTemplate | None, written)
         self.parser = called("parser", parser)
         self.options = of_kind("options", options, Options, "Options(temperature=…)")
+        if isinstance(quote_from, str):
+            raise InputError(f"quote_from takes a list: [{str(quote_from)!r}]")
+        sources = field_paths(quote_from)
+        if sources:
+            self.quote_from = sources
+        quoting = Quotes.of(quote, unsupported)
+        if quoting is not None:
+            self.quote_with(quoting)
+
+    def quotable(self, given: Given) -> list[Evidence]:
+        """What its verdict may quote."""
+        return given.quotable(self.quote_from)
+
+    def quote_with(self, quoting: Quotes) -> None:
+        """Let its verdicts quote, if it has any (`quotes`)."""
+        if self.quoting is None and self.parser is not None:
+            self.parser = QuotingParser(self.parser)
+        self.quoting = quoting
+        more = [path for path in self.quote_from if path not in self.evaluation_params]
+        self.evaluation_params = (*self.evaluation_params, *more)
 
     @property
     def template(self) -> PromptTemplate | None:
@@ -251,19 +306,69 @@ class AskingNode(BaseNode):
         decision: Decision | None = None,
         parser: Parser | None = None,
         check: Check | None = None,
+        quotes: QuoteCheck | None = None,
     ) -> Question[T]:
         """A question of this node; a decision shows a prompt of the caller's own, and no more.
 
-        A prompt of the caller's own says by itself how long the answer may be.
+        A prompt of the caller's own says by itself how long the answer may be, and what to quote.
         """
+        if quotes is not None and not self.prompted:
+            pieces = chain.from_iterable(quotes.pieces)
+            sources = sources_in_words(
+                pieces, whole=not (self.quote_from or self.evaluation_params)
+            )
+            each, as_lines = len(quotes.pieces) != 1, parser is not None
+            words = quoting_words(quotes.mode, sources, each=each, as_lines=as_lines)
+            *rest, last = messages
+            messages = (*rest, {**last, "content": f"{last['content']}\n\n{words}"})
         if parser is None and not self.prompted:
             messages = with_bounds(messages, shape, self.options)
         if decision is not None and self.prompted:
             text = "\n\n".join(message["content"] for message in messages)
             decision = replace(decision, instructions=PROMPTED, text=text, fields=(), material=())
         return Question(
-            messages, shape, self.options, parser, self.title, decision=decision, check=check
-        )
+            messages, shape, self.options, parser, self.title, decision=decision, check=check,
+            quotes=quotes,
+        )  # fmt: skip
+
+    async def judged(
+        self,
+        ask: Ask,
+        given: Given,
+        messages: tuple[Message, ...],
+        shape: type[BaseModel],
+        decision: Decision | None,
+    ) -> tuple[Answer[Any], tuple[Quote, ...]]:
+        """The answer to a question for one verdict or rating, and what it quotes."""
+        if self.quoting is None:
+            return await ask(self.put(messages, shape, decision, self.parser)), ()
+        quoting, pieces = self.quoting, self.quotable(given)
+        if ask.decides and decision is not None:
+            answer = await ask(self.put(messages, shape, decision))
+            quoted = await ask(self.quotes_of(quoting, answer, decision, pieces))
+        else:
+            shape, check = quoted_type(shape, quoting.mode), quoting.check([pieces])
+            question = self.put(messages, shape, decision, self.parser, quotes=check)
+            answer = quoted = await ask(question)
+        (quotes,) = quoting.in_answer(quoted, [pieces])
+        return answer, quotes
+
+    def quotes_of(
+        self,
+        quoting: Quotes,
+        answer: Answer[Any],
+        decision: Decision,
+        pieces: Sequence[Evidence],
+        shown: Sequence[Evidence] = (),
+    ) -> Question[Any]:
+        """What a judge that writes is asked after one that only decides.
+
+        It is `shown` the pieces that may be quoted, and maybe more.
+        """
+        (verdict,) = verdicts_in(answer.value)
+        step = decided_step(decision.instructions, verdict)
+        messages = messages_for(step, shown or pieces)
+        return self.put(messages, quoting.alone, quotes=quoting.check([pieces]))
 
     def messages(
         self, given: Given, instructions: str, evidence: Sequence[Evidence]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel
@@ -19,13 +20,14 @@ from dagengine.errors import UnparseableError
 from dagengine.graph.arguments import answer_kind, of_kind, text
 from dagengine.graph.decision import DecisionNode, VerdictNode
 from dagengine.graph.node import AskingNode, BaseNode, Branch
-from dagengine.graph.settings import AskingSettings, NodeSettings, takes
+from dagengine.graph.settings import AskingSettings, JudgingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_of, output_type
 from dagengine.prompts.echo import fence_check
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.logprobs import expected_score, mean_rating, stated_probability
 from dagengine.prompts.masses import sure_of
+from dagengine.prompts.quotes.answers import Quote
 from dagengine.prompts.scales import GivenScale, scale_of
 from dagengine.prompts.tokens import value_span
 from dagengine.question import (
@@ -111,7 +113,7 @@ class TaskNode(AskingNode):
 class _JudgementNode(AskingNode, DecisionNode):
     """A criterion and its verdicts; the judge gives its reason before its verdict."""
 
-    @takes(AskingSettings)
+    @takes(JudgingSettings)
     def __init__(
         self,
         criteria: str,
@@ -121,7 +123,7 @@ class _JudgementNode(AskingNode, DecisionNode):
         then: Mapping[Any, Any] | None = None,
         output_label: str | None = None,
         options: Options = DEFAULT_OPTIONS,
-        **settings: Unpack[AskingSettings],
+        **settings: Unpack[JudgingSettings],
     ) -> None:
         super().__init__(
             output_label=output_label,
@@ -145,6 +147,10 @@ class _JudgementNode(AskingNode, DecisionNode):
     def writes(self) -> bool:
         return False
 
+    @property
+    def quotes(self) -> bool:
+        return True
+
     def answer_type(self) -> type[BaseModel]:
         """The answer's type: reason first, then one of the verdicts."""
         strings = tuple(verdict for verdict in self.verdicts() if isinstance(verdict, str))
@@ -158,8 +164,9 @@ class _JudgementNode(AskingNode, DecisionNode):
         verdicts = self.verdicts()
         instructions = judgement_instructions(self.criteria, verdicts)
         decision = verdict_of(given, self.criteria, verdicts)
-        answer = await ask(self.question(given, instructions, self.answer_type(), decision))
-        return judged_value(answer, verdicts)
+        messages = self.messages(given, instructions, given.evidence())
+        answer, quotes = await self.judged(ask, given, messages, self.answer_type(), decision)
+        return judged_value(answer, verdicts, quotes=quotes)
 
 
 def verdict_of(given: Given, criteria: str, verdicts: tuple[Verdict, ...], **more: Any) -> Decision:
@@ -170,18 +177,21 @@ def verdict_of(given: Given, criteria: str, verdicts: tuple[Verdict, ...], **mor
 
 
 def judged_value(
-    answer: Answer[Any], verdicts: tuple[Verdict, ...], score: float | None = None
+    answer: Answer[Any],
+    verdicts: tuple[Verdict, ...],
+    score: float | None = None,
+    quotes: tuple[Quote, ...] = (),
 ) -> NodeValue:
     """The judgement in an answer, with the probability of its verdict where that is known."""
     judgement, odds = answer.value, answer.chances
-    value = Judgement(verdict=judgement.verdict, reason=judgement.reason, odds=odds)
+    value = Judgement(verdict=judgement.verdict, reason=judgement.reason, odds=odds, quotes=quotes)
     if odds is not None:
         sure, mass = sure_of(judgement.verdict, odds), answer.mass
     else:
         sure, mass = stated_probability(answer, judgement.verdict, verdicts)
     return NodeValue(
         value, verdict=judgement.verdict, reason=judgement.reason, score=score, confidence=sure,
-        odds=odds, mass=mass,
+        odds=odds, mass=mass, quotes=quotes,
     )  # fmt: skip
 
 
@@ -232,7 +242,7 @@ class RatingNode(AskingNode):
     kind = "rating"
     grades = True
 
-    @takes(AskingSettings)
+    @takes(JudgingSettings)
     def __init__(
         self,
         criteria: str,
@@ -243,7 +253,7 @@ class RatingNode(AskingNode):
         output_label: str | None = None,
         options: Options = Options(top_logprobs=20),  # noqa: B008 - a frozen value
         wording: Callable[[Given], str] | None = None,
-        **settings: Unpack[AskingSettings],
+        **settings: Unpack[JudgingSettings],
     ) -> None:
         super().__init__(
             output_label=output_label,
@@ -269,7 +279,13 @@ class RatingNode(AskingNode):
         shape = self.points.answer_type(self.parser is not None)
         instructions = self.points.instructions(self.criteria)
         decision = None if self.writes else given.decision("score", self.criteria, self.levels())
-        return self.rated(await ask(self.question(given, instructions, shape, decision)))
+        messages = self.messages(given, instructions, given.evidence())
+        answer, quotes = await self.judged(ask, given, messages, shape, decision)
+        return self.rated(answer, quotes)
+
+    @property
+    def quotes(self) -> bool:
+        return True
 
     @property
     def writes(self) -> bool:
@@ -280,12 +296,12 @@ class RatingNode(AskingNode):
         """The points of the scale, the worst first."""
         return list(map(Option, self.points.steps))
 
-    def rated(self, answer: Answer[Any]) -> NodeValue:
+    def rated(self, answer: Answer[Any], quotes: tuple[Quote, ...] = ()) -> NodeValue:
         """The rating in an answer; raises UnparseableError when it is none of the scale."""
         rating, (low, high) = answer.value, self.points.ends
         stated = self.points.number(rating.score)
         if answer.chances is not None:
-            return self._rated_by_odds(answer, answer.chances, stated)
+            return replace(self._rated_by_odds(answer, answer.chances, stated), quotes=quotes)
         reading = expected_score(answer, stated, self.points, self._place(answer.raw))
         if reading.rating is None:
             labels = ", ".join(map(repr, self.scale))
@@ -294,8 +310,9 @@ class RatingNode(AskingNode):
             )
         score = (reading.rating - low) / (high - low)
         return NodeValue(
-            reading.rating, reason=rating.reason, score=score, mode=reading.mode, mass=reading.mass
-        )
+            reading.rating, reason=rating.reason, score=score, mode=reading.mode,
+            mass=reading.mass, quotes=quotes,
+        )  # fmt: skip
 
     def score_of(self, answer: Any) -> float | None:
         low, high = self.points.ends

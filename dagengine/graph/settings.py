@@ -9,8 +9,11 @@ from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from dagengine.errors import did_you_mean
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.quoting import Unsupported
+from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Parser
+from dagengine.test_case import LLMTestCaseParams
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -29,6 +32,22 @@ class AskingSettings(NodeSettings, total=False):
 
     prompt: PromptTemplate | None
     parser: Parser | None
+
+
+class QuotingSettings(TypedDict, total=False):
+    """What nodes that judge take besides: whether verdicts quote the case, and which fields."""
+
+    quote: QuoteMode | None
+    quote_from: Iterable[str | LLMTestCaseParams]
+    unsupported: Unsupported
+
+
+class JudgingSettings(AskingSettings, QuotingSettings, total=False):
+    """All settings of a node that judges."""
+
+
+class ListSettings(NodeSettings, QuotingSettings, total=False):
+    """Those of a node that judges a list by one question."""
 
 
 def takes(settings: type[Any] | None = None) -> Callable[[F], F]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Container, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from dagengine.prompts.evidence import (
     evidence_of,
     turn_names,
 )
+from dagengine.prompts.quotes.answers import Quote
 from dagengine.question import (
     NO_USAGE,
     Answer,
@@ -33,13 +34,14 @@ class Judgement(BaseModel):
     """A verdict and its reason, as readers of a judgement node see them.
 
     `odds` are the probabilities of all verdicts, from judges that give them (empty: not known); no
-    prompt and no output shows them.
+    prompt and no output shows them, nor the `quotes` that the verdict stands on.
     """
 
     model_config = ConfigDict(frozen=True)
     verdict: Verdict
     reason: str | None = None
     odds: Odds | None = Field(default=None, exclude=True, repr=False)
+    quotes: tuple[Quote, ...] = Field(default=(), exclude=True, repr=False)
 
 
 @quick_init
@@ -55,7 +57,7 @@ class NodeValue:
     (0 to 1) that they are made of, where they or `confidence` come from those of tokens.
     `votes` and `voters` are what a panel said. See `Step`. `question` is a digest of what was
     asked, where somebody notes it. `spans` are the ids of the spans that the items of a list are,
-    or of those that decided.
+    or of those that decided. `quotes` are the words that the verdict or the rating stands on.
     """
 
     value: Any
@@ -74,6 +76,7 @@ class NodeValue:
     odds: Odds | None = None
     mass: float | None = None
     spans: tuple[str, ...] = ()
+    quotes: tuple[Quote, ...] = ()
 
     def asked_for(
         self, usage: Usage, answers: tuple[str, ...], asked: tuple[str, ...]
@@ -82,7 +85,7 @@ class NodeValue:
         return NodeValue(
             self.value, self.verdict, self.reason, self.score, self.mode, self.success, usage,
             self.confidence, self.votes, self.voters, answers, asked, self.question, self.odds,
-            self.mass, self.spans,
+            self.mass, self.spans, self.quotes,
         )  # fmt: skip
 
     def scored(self, score: float | None) -> NodeValue:
@@ -90,7 +93,7 @@ class NodeValue:
         return NodeValue(
             self.value, self.verdict, self.reason, score, self.mode, self.success, self.usage,
             self.confidence, self.votes, self.voters, self.answers, self.asked, self.question,
-            self.odds, self.mass, self.spans,
+            self.odds, self.mass, self.spans, self.quotes,
         )  # fmt: skip
 
 
@@ -120,6 +123,14 @@ class Given:
         of_case = [piece for field in fields for piece in self._field_evidence(*field)]
         made = [piece for label, value in self.inputs for piece in evidence_of(label, value)]
         return of_case + made
+
+    def quotable(self, fields: Container[str] = ()) -> list[Evidence]:
+        """What a verdict may quote: the given `fields`, else all that is of the case.
+
+        What nodes made is quoted only where nothing of the case is read.
+        """
+        kept = tuple(field for field in self.fields if not fields or field[0] in fields)
+        return replace(self, fields=kept, inputs=()).evidence() if kept else self.evidence()
 
     def _field_evidence(self, path: str, value: Any) -> tuple[Evidence, ...]:
         """A field of the case; turns are called as in the whole conversation."""

@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema
 
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.evidence import as_text
+from dagengine.prompts.quotes.answers import QuoteMode, quoted_type
 
 
 class _Strict(BaseModel):
@@ -173,15 +174,21 @@ class _ByNumber:
 
 
 @cache
-def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
+def list_type(
+    verdicts: tuple[str, ...], count: int, quote: QuoteMode | None = None
+) -> type[VerdictList]:
     """Answer type of one verdict per item: an object with the keys "1" to `count`.
+
+    With `quote` each verdict has its quotes.
 
     Readers see a list of items, each with its `number`. An answer may also be a list: of numbered
     verdicts, each number once, or of `count` verdicts without numbers, in their order.
     `parsing.read_part` reads what can be used of an answer that does not fit.
     """
     number: Any = Annotated[SkipJsonSchema[int], Field(ge=1, le=count)]
-    item = create_model("Item", __base__=(judgement_type(verdicts), _Item), number=(number, ...))
+    judgement = judgement_type(verdicts)
+    base = judgement if quote is None else quoted_type(judgement, quote)
+    item = create_model("Item", __base__=(base, _Item), number=(number, ...))
 
     def all_there(answers: list[Any]) -> list[Any]:
         numbers = sorted(item.number for item in answers)

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from dagengine.compiler.definitions import digest
 from dagengine.errors import InputError
+from dagengine.prompts.quotes.answers import Quote
 from dagengine.results import CaseResult, Failure, MetricResult, Step, step_output
 from dagengine.test_case import is_known_field
 
@@ -201,6 +202,9 @@ def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
     def text(value: str | None) -> str | None:
         return None if value is None else hide(value)
 
+    def quotes(given: Sequence[Quote]) -> tuple[Quote, ...]:
+        return tuple(replace(quote, text=hide(quote.text)) for quote in given)
+
     def step(one: Step) -> Step:
         return replace(
             one,
@@ -212,6 +216,8 @@ def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
                 tuple(replace(call, message=text(call.message)) for call in calls)
                 for calls in one.calls
             ),
+            quotes=quotes(one.quotes),
+            item_quotes=tuple(map(quotes, one.item_quotes)),
         )
 
     failure = result.failure

@@ -282,12 +282,19 @@ def _step_lines(step: Step) -> list[str]:
         score = "" if step.score is None else f"{step.score:.4g}"
         shown = score if step.verdict is None else str(step.verdict)
         mode = f" ({step.mode})" if step.mode else ""
-        return [f"{shown}{mode}", *(step.reason or "").splitlines()]
+        quotes = [one_line(str(quote), _REASON) for quote in step.quotes]
+        return [f"{shown}{mode}", *(step.reason or "").splitlines(), *quotes]
     output = step.output
     if isinstance(output, dict) and len(output) == 1:
         (output,) = output.values()
     if isinstance(output, list):
-        return [f"{place}. {_plain(item)}" for place, item in enumerate(output, 1)]
+        lines = [f"{place}. {_plain(item)}" for place, item in enumerate(output, 1)]
+        if not step.item_quotes:
+            return lines
+        quotes = [
+            [f"   {one_line(str(quote), _REASON)}" for quote in own] for own in step.item_quotes
+        ]
+        return [text for line, own in zip(lines, quotes, strict=True) for text in (line, *own)]
     return [] if output is None else _plain(output).splitlines()
 
 

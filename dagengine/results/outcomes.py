@@ -15,6 +15,7 @@ from typing import Any
 from dagengine.decision import Odds
 from dagengine.frozen import quick_init
 from dagengine.prompts.evidence import as_data
+from dagengine.prompts.quotes.answers import Quote
 from dagengine.question import NO_USAGE, Usage
 
 Verdict = str | bool
@@ -29,6 +30,7 @@ class OutcomeKind(StrEnum):
     INVALID_CASE = "invalid_case"
     JUDGE_REFUSED = "judge_refused"
     UNPARSEABLE = "unparseable"
+    UNSUPPORTED = "unsupported"
     TRUNCATED = "truncated"
     TOO_LONG = "too_long"
     PROVIDER_ERROR = "provider_error"
@@ -167,6 +169,9 @@ class Step:
     `spans` are the ids of the spans that a node over a list of spans went over, in the order of its
     items; of code those that it names as decisive.
 
+    `quotes` are the words that its verdict or rating stands on, each with its piece of the material
+    and its places there, if the node quotes; `item_quotes` are those of each item of a list.
+
     `seconds` is the duration of the node, including retries and time in the queue; a stored answer
     takes almost none. `calls` are those of every question that needed more than one, in the order
     of the questions. They belong to this run and not to the answers: a stored answer, and one that
@@ -193,6 +198,8 @@ class Step:
     mass: float | None = None
     spans: tuple[str, ...] = ()
     calls: tuple[tuple[JudgeCall, ...], ...] = field(default=(), compare=False, repr=False)
+    quotes: tuple[Quote, ...] = ()
+    item_quotes: tuple[tuple[Quote, ...], ...] = ()
 
     @property
     def agreeing(self) -> int:
@@ -221,6 +228,10 @@ class Step:
             row["asked"] = list(self.asked)
         if self.spans:
             row["spans"] = list(self.spans)
+        if self.quotes:
+            row["quotes"] = [quote.as_dict() for quote in self.quotes]
+        if self.item_quotes:
+            row["item_quotes"] = [[quote.as_dict() for quote in own] for own in self.item_quotes]
         return {**row, "outcome": str(self.outcome)}
 
 

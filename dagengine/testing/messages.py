@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dagengine.compiler.plan import Plan, PlanMetric, Unit
 from dagengine.errors import RecordingMissError
+from dagengine.prompts.quotes import Quote
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import MetricResult, Step
 from dagengine.terminal import one_line, plain
@@ -13,6 +14,7 @@ from dagengine.test_case import TestCase, read_field
 from dagengine.testing.values import Verdict, Votes
 
 _TEXT = 300  # characters of a question, an answer or a reason
+_QUOTES = 5  # of a list
 _FIELD = 60  # of a field that a question is about
 _NAMES = ("case", "path", "question", "answer", "reason")
 
@@ -149,6 +151,16 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
     reason = (step.reason if step else None) or result.reason
     if reason:
         yield "reason", one_line(reason, 3 * _TEXT)
+    for quote in _quotes(result, step):
+        yield "quote", one_line(str(quote), _TEXT)
+
+
+def _quotes(result: MetricResult, step: Step | None) -> list[Quote]:
+    """What the deciding verdict stands on; of a list that code scored, the quotes of its items."""
+    if step is not None and step.quotes:
+        return list(step.quotes)
+    items = [own for part in result.steps for own in part.item_quotes]
+    return [quote for own in items for quote in own][:_QUOTES]
 
 
 def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:

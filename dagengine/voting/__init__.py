@@ -1,7 +1,7 @@
 """More answers where they can change a score: votes, juries, escalation, other judges."""
 
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
-from dagengine.voting.wrappers import answered_by, escalated, judged_by, voted
+from dagengine.voting.wrappers import answered_by, escalated, judged_by, quoted, voted
 
 __all__ = [
     "Curtailed",
@@ -11,5 +11,6 @@ __all__ = [
     "answered_by",
     "escalated",
     "judged_by",
+    "quoted",
     "voted",
 ]

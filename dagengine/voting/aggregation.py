@@ -21,12 +21,14 @@ from dagengine.voting.stopping import Vote
 
 Outcomes = Sequence[NodeValue | Failure]
 Column = list[Vote | None]
+# An answer that cannot be read, or whose quotes are not in the material.
+_NO_VOTE = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
 
 
 def hard(outcomes: Outcomes) -> Failure | None:
-    """The first failure that is not an unreadable answer."""
+    """The first failure that is no vote without a value."""
     failures = (failure for failure in outcomes if isinstance(failure, Failure))
-    return next((failure for failure in failures if failure.kind != OutcomeKind.UNPARSEABLE), None)
+    return next((failure for failure in failures if failure.kind not in _NO_VOTE), None)
 
 
 def final(outcomes: Outcomes) -> Failure | None:

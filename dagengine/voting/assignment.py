@@ -1,8 +1,8 @@
-"""Panels for the nodes of a graph: who answers, and how often, where that can change a score."""
+"""Changes of chosen nodes of a graph: panels that answer, where that can change a score; quotes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -10,66 +10,105 @@ import networkx as nx
 from dagengine.errors import InputError
 from dagengine.graph.decision import VerdictNode
 from dagengine.graph.graph import Graph, MetricSpec, as_digraph
-from dagengine.graph.node import BaseNode
+from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.panel import Panel
+from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import G, Rewriting
 
 Choose = Callable[[BaseNode], Panel | None]
 
 
-class AssignPanels(Rewriting):
-    """Gives nodes the panel that `choose` has for them (None: as it was).
+class Assigning(Rewriting):
+    """Changes nodes that can be changed; `names` are the only ones, by title or as objects."""
 
-    `names` are the only nodes concerned, by title or as objects (None: all). A node whose
-    verdicts all lead to the same score is left alone, since no vote on it can matter.
-    """
+    able = "asks a judge"
 
-    def __init__(self, choose: Choose, names: Sequence[str | BaseNode] | None = None) -> None:
+    def __init__(self, names: Sequence[str | BaseNode] | None = None) -> None:
         super().__init__()
-        self._choose = choose
         self._names = names
-        self._seated: dict[BaseNode, None] = {}
+        self._changed: dict[BaseNode, None] = {}
 
     def spec(self, spec: MetricSpec) -> MetricSpec:
-        """The specification with panels; raises InputError when no node can be voted on."""
+        """The specification, changed; raises InputError when no node can be."""
         rewritten = super().spec(spec)
         self._check(spec.name)
         return rewritten
 
     def graph(self, graph: G) -> G:
-        """A copy of a graph with panels; raises InputError when no node can be voted on."""
+        """A copy of a graph, changed; raises InputError when no node can be."""
         copied = super().graph(graph)
         self._check(type(graph).__name__)
         return copied
+
+    def can(self, node: BaseNode) -> bool:
+        """Whether a node can be changed."""
+        raise NotImplementedError
+
+    def chosen(self, nodes: Iterable[BaseNode]) -> Iterator[BaseNode]:
+        """The nodes to change."""
+        for node in nodes:
+            concerned = self._names is None or any(_is(node, name) for name in self._names)
+            if concerned and self.can(node):
+                self._changed[node] = None
+                yield node
+
+    def _check(self, name: str) -> None:
+        """Raise InputError when some name, or everything, was found nowhere."""
+        for wanted in self._names or ():
+            if not any(_is(node, wanted) for node in self._changed):
+                able = [repr(node.title) for node in self.copies if self.can(node)]
+                names = ", ".join(able) or "none at all"
+                raise InputError(
+                    f"{name!r} has no node {wanted!r} that {self.able}; it has {names}"
+                )
+        if not self._changed:
+            raise InputError(f"{name!r} has no node that {self.able}")
+
+
+class AssignQuotes(Assigning):
+    """Lets the verdicts of nodes quote the material; nodes that quote already stay as they are."""
+
+    able = "judges the material"
+
+    def __init__(self, quoting: Quotes, names: Sequence[str | BaseNode] | None = None) -> None:
+        super().__init__(names)
+        self._quoting = quoting
+
+    def can(self, node: BaseNode) -> bool:
+        return node.quotes
+
+    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
+        """Let them quote."""
+        for node in self.chosen(graph.nodes()):
+            copied = self.copies[node]
+            if isinstance(copied, AskingNode) and copied.quoting is None:
+                copied.quote_with(self._quoting)
+
+
+class AssignPanels(Assigning):
+    """Gives nodes the panel that `choose` has for them (None: as it was).
+
+    A node whose verdicts all lead to the same score is left alone, since no vote on it can matter.
+    """
+
+    def __init__(self, choose: Choose, names: Sequence[str | BaseNode] | None = None) -> None:
+        super().__init__(names)
+        self._choose = choose
+
+    def can(self, node: BaseNode) -> bool:
+        return self._choose(node) is not None
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Seat panels; raises InputError for a node that has one."""
         nodes = graph.nodes()
         needless = _needless(nodes, strict)
-        for node in nodes:
-            concerned = self._names is None or any(_is(node, name) for name in self._names)
-            panel = self._choose(node) if concerned else None
-            if panel is None:
-                continue
+        for node in self.chosen(nodes):
             if node.panel is not None:
                 raise InputError(
                     f"node {node.title!r} already has votes or several judges: {node.panel.label}"
                 )
-            self._seated[node] = None
             if node not in needless:
-                self.copies[node].panel = panel
-
-    def _check(self, name: str) -> None:
-        """Raise InputError when some name, or everything, was seated nowhere."""
-        for wanted in self._names or ():
-            if not any(_is(node, wanted) for node in self._seated):
-                able = [repr(node.title) for node in self.copies if self._choose(node)]
-                names = ", ".join(able) or "none at all"
-                raise InputError(
-                    f"{name!r} has no node {wanted!r} that asks a judge; it has {names}"
-                )
-        if not self._seated:
-            raise InputError(f"{name!r} has no node that asks a judge")
+                self.copies[node].panel = self._choose(node)
 
 
 def _is(node: BaseNode, name: str | BaseNode) -> bool:

@@ -1,4 +1,4 @@
-"""Better verdicts from the judges there are: votes, juries, escalation, another judge for a node.
+"""Better verdicts from the judges there are: votes, juries, escalation, other judges, quotes.
 
 Each of them takes a metric (or a graph) and returns a copy that asks more if that can change the
 score. The original stays as it is. What they cost is in the plan, what was voted in the steps of
@@ -8,6 +8,7 @@ the results.
     sure = judged_by(metric, ["gpt-4o", "claude-4", "gemini-3"])
     sure = escalated(metric, to="gpt-5", below=0.9)
     mixed = answered_by(metric, "gpt-5-mini", ["Extract claims"])
+    shown = quoted(metric, "required")
 """
 
 from __future__ import annotations
@@ -20,25 +21,36 @@ from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.panel import Panel
+from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
-from dagengine.voting.assignment import AssignPanels, Choose
+from dagengine.prompts.quotes.answers import QuoteMode
+from dagengine.voting.assignment import Assigning, AssignPanels, AssignQuotes
 from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
 
 T = TypeVar("T", Graph, BaseMetric)
 Nodes = Sequence[str | BaseNode] | None
 
-__all__ = ["Curtailed", "Sprt", "StandardError", "answered_by", "escalated", "judged_by", "voted"]
+__all__ = [
+    "Curtailed",
+    "Sprt",
+    "StandardError",
+    "answered_by",
+    "escalated",
+    "judged_by",
+    "quoted",
+    "voted",
+]
 
 _VERDICTS, _RATINGS = Sprt(), StandardError()
 
 
-class VotedMetric(DrawnMetric):
-    """A metric whose nodes ask more than once; otherwise as the one it was made from."""
+class RewrittenMetric(DrawnMetric):
+    """A metric with some nodes changed; otherwise as the one it was made from."""
 
-    def __init__(self, metric: BaseMetric, seating: Callable[[], AssignPanels]) -> None:
+    def __init__(self, metric: BaseMetric, rewriting: Callable[[], Assigning]) -> None:
         self.metric = metric
-        self.seating = seating
+        self.rewriting = rewriting
         self.name = metric.__name__
         self.threshold = metric.threshold
         self.model = metric.model
@@ -49,7 +61,7 @@ class VotedMetric(DrawnMetric):
         self.spec()
 
     def spec(self) -> MetricSpec:
-        return self.seating().spec(self.metric.spec())
+        return self.rewriting().spec(self.metric.spec())
 
 
 def voted(
@@ -81,7 +93,7 @@ def voted(
         rule = ratings if node.vote == "rating" else stop
         return RepeatVotes(votes, rule, temperature, by_item=node.vote == "items")
 
-    return _rewritten(target, choose, nodes)
+    return _rewritten(target, partial(AssignPanels, choose), nodes)
 
 
 def judged_by(
@@ -99,7 +111,9 @@ def judged_by(
     there is nothing to vote on.
     """
     jury = Jury(tuple(judges), tuple(weights))
-    return _rewritten(target, lambda node: jury if node.vote else None, nodes)
+    return _rewritten(
+        target, partial(AssignPanels, lambda node: jury if node.vote else None), nodes
+    )
 
 
 def escalated(
@@ -123,7 +137,11 @@ def escalated(
     if isinstance(unsure, str):
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")
     panel = Escalation(to, below, votes, tuple(unsure), temperature)
-    return _rewritten(target, lambda node: panel if node.vote == "verdict" else None, nodes)
+
+    def choose(node: BaseNode) -> Panel | None:
+        return panel if node.vote == "verdict" else None
+
+    return _rewritten(target, partial(AssignPanels, choose), nodes)
 
 
 def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
@@ -134,15 +152,40 @@ def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
     if model is None:
         raise InputError("answered_by needs a judge: a model's name, a judge, or a custom model")
     delegate = Delegate(model)
-    return _rewritten(target, lambda node: delegate if node.asks else None, nodes)
+    return _rewritten(
+        target, partial(AssignPanels, lambda node: delegate if node.asks else None), nodes
+    )
 
 
-def _rewritten(target: T, choose: Choose, nodes: Nodes) -> T:
+def quoted(
+    target: T,
+    quote: QuoteMode = "required",
+    nodes: Nodes = None,
+    *,
+    unsupported: Unsupported = "fail",
+) -> T:
+    """A copy of the metric whose verdicts quote what they stand on; code checks every quote.
+
+    `nodes` (titles or nodes) are the nodes that quote; by default all that give verdicts or
+    ratings. With "required" a verdict needs a quote, or says what the material lacks; with "if_any"
+    it may quote nothing. A judge whose quotes are not in the material is asked once more. A verdict
+    that then has no true quote ends the metric with the outcome `unsupported`, or is kept, and its
+    quotes are marked (`unsupported="keep"`). Raises InputError if no node can quote.
+    """
+    quoting = Quotes.of(quote, unsupported)
+    if quoting is None:
+        raise InputError("quoted needs 'required' or 'if_any'")
+    return _rewritten(target, partial(AssignQuotes, quoting), nodes)
+
+
+def _rewritten(
+    target: T, rewriting: Callable[[Sequence[str | BaseNode] | None], Assigning], nodes: Nodes
+) -> T:
     if isinstance(nodes, str | BaseNode):
         raise InputError(f"nodes takes a list: [{nodes!r}]")
-    seating = partial(AssignPanels, choose, None if nodes is None else tuple(nodes))
+    made = partial(rewriting, None if nodes is None else tuple(nodes))
     if isinstance(target, Graph):
-        return seating().graph(target)
+        return made().graph(target)
     if isinstance(target, BaseMetric):
-        return VotedMetric(target, seating)
+        return RewrittenMetric(target, made)
     raise InputError(f"{target!r} is neither a metric nor a graph")

@@ -137,8 +137,9 @@ def asked_again(
     """
     if any(map(says_something, texts_of(answer.value))) or not says_something(source):
         return None
-    raw = answer.raw or answer.value.model_dump_json()
-    return question.again(raw, _EMPTY.format(name, counted(len(sentences(source)), "sentence")))
+    return question.again(
+        answer.text, _EMPTY.format(name, counted(len(sentences(source)), "sentence"))
+    )
 
 
 def nothing_found(what: str, name: str) -> NotApplicableError:
@@ -246,7 +247,7 @@ class ClaimsNode(ExtractionNode):
         factual = any(statement.factual for statement in answer.value.statements)
         if again is not None or factual or not says_something(source):
             return again
-        return question.again(answer.raw or answer.value.model_dump_json(), _NOT_FACTUAL)
+        return question.again(answer.text, _NOT_FACTUAL)
 
 
 def statements_of(

@@ -9,9 +9,12 @@ from typing import Any, ClassVar
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.judged import Judged, is_blank
+from dagengine.graph.node import AskingNode
+from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.metrics.common.item_odds import share_odds
+from dagengine.prompts.quotes.answers import QuoteMode
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5
@@ -29,7 +32,9 @@ class PrebuiltMetric(DrawnMetric):
     largest number of items that one question is about (None: all items; 1: every item by itself).
     InputError is raised if it is below 1. With `expected` the score is the expectation over the
     judge's odds if all of them are known. Otherwise it is the score of the most likely verdicts,
-    and the result's `mode` says so. `name` tells apart two metrics of one kind in one run.
+    and the result's `mode` says so. `name` tells apart two metrics of one kind in one run. With
+    `quote` ("required", "if_any") the verdicts quote what they stand on, and code checks it; see
+    `quoted` of `dagengine.voting`, also for `unsupported`.
     """
 
     title: ClassVar[str] = ""
@@ -39,6 +44,9 @@ class PrebuiltMetric(DrawnMetric):
 
     # Whether others score the faults that this metric counts: in deepeval up to 4.1.10 0 is best.
     counts_faults: ClassVar[bool] = False
+
+    # An attribute of a metric only where it quotes: definitions of others stay as they are.
+    quoting: Quotes | None = None
 
     def __init__(
         self,
@@ -54,6 +62,8 @@ class PrebuiltMetric(DrawnMetric):
         verdicts_per_call: int | None = None,
         expected: bool = False,
         name: str | None = None,
+        quote: QuoteMode | None = None,
+        unsupported: Unsupported = "fail",
     ) -> None:
         self.name = name or self.title
         self.threshold = 1.0 if strict_mode else threshold
@@ -78,6 +88,9 @@ class PrebuiltMetric(DrawnMetric):
         self.judged_reason = judged_reason
         self.verdicts_per_call = at_least_one("verdicts_per_call", verdicts_per_call)
         self.expected = expected
+        quoting = Quotes.of(quote, unsupported)
+        if quoting is not None:
+            self.quoting = quoting
 
     def graph(self) -> Graph:
         """The metric's graph, newly made at every call."""
@@ -86,7 +99,7 @@ class PrebuiltMetric(DrawnMetric):
     def spec(self) -> MetricSpec:
         return MetricSpec(
             name=self.__name__,
-            graph=self.graph(),
+            graph=self._quoting(self.graph()),
             threshold=self.threshold,
             strict=self.strict_mode,
             model=self.model,
@@ -96,6 +109,16 @@ class PrebuiltMetric(DrawnMetric):
             judged=self.judged,
             expected=self.expected,
         )
+
+    def _quoting(self, graph: Graph) -> Graph:
+        """The graph, newly made, with quotes if the metric quotes."""
+        if self.quoting is not None:
+            nodes = [node for node in graph.nodes() if isinstance(node, AskingNode) and node.quotes]
+            if not nodes:
+                raise InputError(f"{self.name}: it has no verdict that could quote anything")
+            for node in nodes:
+                node.quote_with(self.quoting)
+        return graph
 
     def wording(
         self, default: type[Any], method: str, *read: str, **fixed: Any

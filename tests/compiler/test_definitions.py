@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from dagengine import compile_metrics, evaluate
 from dagengine.compiler.definitions import definitions
+from dagengine.errors import InputError
 from dagengine.metrics.common.base import settings_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.rubric import Rubric
@@ -124,11 +125,44 @@ def test_every_parameter_of_a_metric_that_changes_what_it_does_changes_its_defin
     assert hashes(make(kind)) == plain
     values = {**CHANGED, **OF_ONE.get(kind.__qualname__, {})}
     for name in sorted(
-        {*settings_of(kind)} - HOW_IT_RUNS - WITHOUT.get(kind.__qualname__, set[str]())
+        {*settings_of(kind)}
+        - HOW_IT_RUNS
+        - {"quote", "unsupported"}
+        - WITHOUT.get(kind.__qualname__, set[str]())
     ):
         if hashes(make(kind, **{name: values[name]})) == plain:
             equal.append(name)
     assert equal == []
+
+
+# Metrics of code alone, and those whose answers are lists of their own kind.
+NO_QUOTES = {
+    *("BleuMetric", "EditSimilarityMetric", "ExactMatchMetric", "JsonCorrectnessMetric"),
+    *("JsonMatchMetric", "PatternMatchMetric", "RougeMetric", "ToolCorrectnessMetric"),
+    *("ArenaGEval", "ContextualRelevancyMetric", "ConversationRelevancyMetric"),
+    *("KnowledgeRetentionMetric", "TurnContextualPrecisionMetric", "TurnContextualRecallMetric"),
+    *("TurnContextualRelevancyMetric", "TurnFaithfulnessMetric"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__qualname__)
+def test_quotes_change_the_definition_or_are_refused(kind: type[PrebuiltMetric]) -> None:
+    if not {"quote"} & {*settings_of(kind)}:
+        with pytest.raises(TypeError, match="no setting 'quote'"):
+            make(kind, quote="required")
+        return
+    if kind.__qualname__ in NO_QUOTES:
+        with pytest.raises(InputError, match="no verdict that could quote"):
+            make(kind, quote="required").spec()
+        return
+    ways: list[dict[str, Any]] = [
+        {},
+        {"quote": "if_any"},
+        {"quote": "required"},
+        {"quote": "required", "unsupported": "keep"},
+    ]
+    made = [hashes(make(kind, **way)) for way in ways]
+    assert all(made[first] != made[second] for first in range(4) for second in range(first))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__qualname__)

@@ -17,7 +17,9 @@ from dagengine.cli.common.options import (
     Mapped,
     MaxInFlight,
     MaxTokens,
+    Quoting,
     StorePath,
+    Unquoted,
 )
 
 TIMES: Final = 20
@@ -56,6 +58,8 @@ class BenchmarkOptions:
         Reads(),
     ] = None
     base_url: BaseUrl = None
+    quotes: Quoting = None
+    unsupported: Unquoted = "fail"
     times: Annotated[
         int | None,
         typer.Option(min=1, help=f"How many times each question is asked. Default: {TIMES}."),

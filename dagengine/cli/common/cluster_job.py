@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from dagengine.execution.engine import Engine
     from dagengine.gateway.limits import Limits
+    from dagengine.graph.quoting import Quotes
     from dagengine.store.answers import Store
 
 
@@ -30,13 +31,14 @@ class FileJob:
     batch: bool = False
     journal: Path | None = None
     trace: bool = False
+    quoting: Quotes | None = None
 
     def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
         """The engine of one process; raises InputError and GraphError."""
         from dagengine.execution.engine import Engine
         from dagengine.loading import load_app, load_metrics
 
-        metrics = load_metrics(self.metrics)
+        metrics = load_metrics(self.metrics, self.quoting)
         app = None if self.app is None else load_app(self.app, app_in_flight)
         tracer = _tracer() if self.trace else None
         return Engine(

@@ -16,7 +16,10 @@ _COMMANDS = {
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
-    "Judge": ("judge", "base_url", "max_tokens", "batch", "store", "replay", "probabilities"),
+    "Judge": (
+        "judge", "base_url", "quotes", "unsupported", "max_tokens", "batch", "store", "replay",
+        "probabilities",
+    ),
     "Repetitions": (
         "times", "orders", "temperatures", "seeds", "paraphrases", "swap", "second_answers",
     ),

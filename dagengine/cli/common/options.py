@@ -17,6 +17,7 @@ from dagengine.redaction import public_text
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
+    from dagengine.graph.quoting import Quotes
 
 DEFAULT_IN_FLIGHT = 64
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -86,6 +87,22 @@ JudgeName = Annotated[
     ),
     Reads(),
 ]
+Quoting = Annotated[
+    str | None,
+    typer.Option(
+        "--quotes",
+        metavar="required|if_any",
+        help="Let every verdict quote the words that it stands on, and check the quotes.",
+    ),
+]
+Unquoted = Annotated[
+    str,
+    typer.Option(
+        "--unsupported",
+        metavar="fail|keep",
+        help="With --quotes: what becomes of a verdict whose quotes are not in the material.",
+    ),
+]
 BaseUrl = Annotated[
     str | None,
     typer.Option(
@@ -130,6 +147,13 @@ PriceOf = Annotated[
         "list.",
     ),
 ]
+
+
+def quoting_of(quotes: str | None, unsupported: str) -> Quotes | None:
+    """The values of --quotes and --unsupported; raises InputError for others."""
+    from dagengine.graph.quoting import Quotes
+
+    return Quotes.of(quotes, unsupported, names=("--quotes", "--unsupported"))
 
 
 def cases_of(

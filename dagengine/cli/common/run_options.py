@@ -23,8 +23,10 @@ from dagengine.cli.common.options import (
     Metrics,
     MoneyLimit,
     PriceOf,
+    Quoting,
     StorePath,
     UnitOfTraces,
+    Unquoted,
     in_flight,
     prices,
 )
@@ -97,6 +99,8 @@ class RunOptions:
         int, typer.Option(min=1, help="Maximum number of concurrent calls of --app.")
     ] = 16
     judge: JudgeName = None
+    quotes: Quoting = None
+    unsupported: Unquoted = "fail"
     base_url: BaseUrl = None
     batch: Annotated[
         bool,
@@ -193,7 +197,8 @@ class RunOptions:
             "shard", "processes", "cluster", "workers", "unit",
         )  # fmt: skip
         settings = {name: getattr(self, name) for name in names}
-        return {**settings, "unit": None if self.unit == "trace" else self.unit}
+        quoting = {"quotes": self.quotes, "unsupported": self.unsupported} if self.quotes else {}
+        return {**settings, "unit": None if self.unit == "trace" else self.unit, **quoting}
 
     @property
     def journal(self) -> Path | None:

@@ -1,0 +1,133 @@
+"""Whether the quotes of an answer stand where it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.quotes.answers import Quote, QuotedText, QuoteMode
+from dagengine.prompts.quotes.matching import folded, nearly, places_of
+
+_SHOWN, _NAMES = 120, 12
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteCheck:
+    """Whether an answer may stand: what its quotes lack, in words for the judge.
+
+    `pieces` may be quoted; of a list of verdicts each has its own.
+    """
+
+    mode: QuoteMode
+    pieces: tuple[tuple[Evidence, ...], ...]
+
+    def __call__(self, answer: BaseModel) -> str | None:
+        """What is wrong with the first faulty quotes of an answer; None if they are all true."""
+        for number, verdict in enumerate(judged_in(answer), 1):
+            pieces = self.pieces[(_number(verdict) or 1) - 1]
+            problem = self._problem(verdict, pieces)
+            if problem is not None:
+                return problem if len(self.pieces) == 1 else f"verdict {number}: {problem}"
+        return None
+
+    def _problem(self, verdict: Any, pieces: Sequence[Evidence]) -> str | None:
+        if not verdict.quotes and self.mode == "required" and not verdict.absent.strip():
+            return "it quotes nothing, and does not name what the material does not say"
+        problems = (quote_problem(quote, pieces) for quote in verdict.quotes)
+        return next(filter(None, problems), None)
+
+    def unsupported(self, answer: BaseModel, quotes: Sequence[Sequence[Quote]]) -> str | None:
+        """Why a verdict of an answer has no support at all; None if each has some.
+
+        One quote that is true is enough. So is what the material does not say, and with `if_any`
+        an answer that quotes nothing.
+        """
+        for verdict, own in zip(judged_in(answer), quotes, strict=True):
+            if any(quote.absent or quote.is_supported for quote in own):
+                continue
+            if own or self.mode == "required":
+                return self._problem(verdict, self.pieces[(_number(verdict) or 1) - 1])
+        return None
+
+
+def quote_problem(quote: QuotedText, pieces: Sequence[Evidence]) -> str | None:
+    """Why a quote does not count; None if it does."""
+    shown = f"{quote.text[:_SHOWN]!r}"
+    named = _named(quote.piece, pieces)
+    if quote.piece.strip() and not named:
+        names = ", ".join(f"`{piece.label}`" for piece in pieces[:_NAMES])
+        return f"no piece that may be quoted is called {quote.piece[:_SHOWN]!r}; there is {names}"
+    if _placed(quote, named or pieces) is not None:
+        return None
+    elsewhere = _placed(quote, pieces)
+    where = f"`{named[0].label}`" if named else "the material that may be quoted"
+    if elsewhere is not None:
+        return f"the quote {shown} is not in {where}, but in `{elsewhere.piece}`"
+    return f"the quote {shown} is not in {where}, word for word"
+
+
+def quotes_in(
+    answer: BaseModel, pieces: Sequence[Sequence[Evidence]]
+) -> tuple[tuple[Quote, ...], ...]:
+    """The quotes of every verdict of an answer, with the places where they stand."""
+    return tuple(
+        tuple(_located(verdict, pieces[(_number(verdict) or 1) - 1]))
+        for verdict in judged_in(answer)
+    )
+
+
+def judged_in(answer: BaseModel) -> list[Any]:
+    """The verdicts of an answer, each with its quotes: those of a list, or the answer itself."""
+    verdicts: list[Any] | None = getattr(answer, "verdicts", None)
+    return [answer] if verdicts is None else verdicts
+
+
+def _number(verdict: Any) -> int | None:
+    number: int | None = getattr(verdict, "number", None)
+    return number
+
+
+def _located(verdict: Any, pieces: Sequence[Evidence]) -> Iterable[Quote]:
+    for quote in verdict.quotes:
+        named = _named(quote.piece, pieces)
+        stated = bool(quote.piece.strip())
+        placed = _placed(quote, named if stated else pieces)
+        label = named[0].label if named else quote.piece
+        yield placed or Quote(quote.text, label)
+    absent = getattr(verdict, "absent", "").strip()
+    if absent and not verdict.quotes:
+        yield Quote(absent, absent=True)
+
+
+def _named(piece: str, pieces: Sequence[Evidence]) -> list[Evidence]:
+    """The piece that a judge names; models leave out marks and case."""
+    wanted = _plain(piece)
+    return [candidate for candidate in pieces if _plain(candidate.label) == wanted][:1]
+
+
+def _plain(label: str) -> str:
+    return " ".join(label.removeprefix("BEGIN ").split()).strip("`\"'<>").casefold()
+
+
+def _placed(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
+    """The quote with its places in the first of the pieces that has it."""
+    for piece in pieces:
+        places = places_of(quote.text, folded(piece.text))
+        if places:
+            return Quote(quote.text, piece.label, places)
+    return None
+
+
+def hint(answer: BaseModel, pieces: Sequence[Sequence[Evidence]]) -> str:
+    """What the first quote that is not true is nearest to, for people; empty if nothing is near."""
+    for verdict in judged_in(answer):
+        own = pieces[(_number(verdict) or 1) - 1]
+        for quote in verdict.quotes:
+            if _placed(quote, own) is None:
+                near = next(filter(None, (nearly(quote.text, piece.text) for piece in own)), None)
+                return f"; nearest is {near[:_SHOWN]!r}" if near else ""
+    return ""

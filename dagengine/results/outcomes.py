@@ -121,6 +121,9 @@ class JudgeCall:
             object.__setattr__(self, "message", shortened(self.message))
 
 
+_ASKED_AGAIN = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
+
+
 def calls_words(calls: Iterable[tuple[JudgeCall, ...]]) -> str:
     """What happened on the way to the answers of a step, in words; "" where nothing did."""
     questions = list(calls)
@@ -128,7 +131,7 @@ def calls_words(calls: Iterable[tuple[JudgeCall, ...]]) -> str:
     if not total:
         return ""
     repeated = [call for question in questions for call in question[:-1]]
-    reasks = sum(call.outcome is OutcomeKind.UNPARSEABLE for call in repeated)
+    reasks = sum(call.outcome in _ASKED_AGAIN for call in repeated)
     waited = sum(call.waited for question in questions for call in question)
     parts = [
         f"{count} {name if count == 1 else plural}"
@@ -140,7 +143,10 @@ def calls_words(calls: Iterable[tuple[JudgeCall, ...]]) -> str:
     ]
     if waited >= _WAIT:
         parts.append(f"{waited:.1f} s waited")
-    gave_up = "gave up after " * any(question[-1].message is not None for question in questions)
+    # What misquotes is an answer all the same, whose verdict may be kept.
+    ends = [question[-1] for question in questions]
+    lost = any(end.message and end.outcome is not OutcomeKind.UNSUPPORTED for end in ends)
+    gave_up = "gave up after " * lost
     return f"{gave_up}{total} calls: {', '.join(parts)}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.report.page.people import People
-from dagengine.report.page.texts import calls_of, odds_of, result_odds, three_digits
+from dagengine.report.page.texts import calls_of, odds_of, quotes_of, result_odds, three_digits
 from dagengine.report.pictures.graphs import Contest, words
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.results.worst import worst_result
@@ -198,6 +198,7 @@ class Cases:
             "odds": odds_of(step),
             "calls": calls,
             "cached": cached or 0,
+            "quotes": quotes_of(step),
         }
 
     def lines(self, chosen: Filter, which: str) -> Iterable[str] | None:

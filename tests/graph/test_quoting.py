@@ -314,7 +314,7 @@ def test_a_whole_metric_quotes_by_a_copy_and_the_original_stays() -> None:
     assert not step(judged(metric, Scripted({"verdict": True})), "Right").quotes
     with pytest.raises(InputError, match="no node that judges the material"):
         quoted(ExactMatchMetric())
-    with pytest.raises(InputError, match="no node 'Wrong' that judges the mat.*; it has 'Right'"):
+    with pytest.raises(InputError, match=r"no node 'Wrong' that judges the mat.*; it has 'Right'"):
         quoted(metric, nodes=["Wrong"])
 
 

@@ -178,10 +178,21 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
         three_digits(step.seconds),
         odds_of(step),
         *calls_of(step),
+        quotes_of(step) or None,
     ]
     while values[-1] is None:
         values.pop()
     return values
+
+
+def quotes_of(step: Step) -> list[dict[str, Any]]:
+    """What the verdicts of a step stand on; those of its items with the item's number from 1 on."""
+    items = [(0, step.quotes), *enumerate(step.item_quotes, 1)]
+    return [
+        {"item": item, "piece": "", "places": [], **quote.as_dict()}
+        for item, own in items
+        for quote in own
+    ]
 
 
 def _output(step: Step) -> Any:

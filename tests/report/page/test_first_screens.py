@@ -21,6 +21,7 @@ from dagengine.metrics import (
     ConversationCompletenessMetric,
     DAGMetric,
     FaithfulnessMetric,
+    HallucinationMetric,
     KnowledgeRetentionMetric,
     RoleAdherenceMetric,
 )
@@ -549,3 +550,62 @@ def test_the_screens_are_accessible_and_fit(
                     found.append((file.parent.name, place, "wider than the screen", ""))
             assert page.errors == []
     assert found == []
+
+
+@pytest.fixture(scope="module")
+def quoting(base: Path) -> Path:
+    """A verdict with a true quote, one that is nowhere, and a list whose items quote."""
+    case = LLMTestCase(
+        input="When?",
+        actual_output="\U0001f3ea The shop closes at 5 pm. " + MARKUP,
+        context=["Open from 9 to 5 pm.", "On Sunday the shop is shut."],
+    )
+    tree = DAGMetric(
+        "Hours",
+        DAG(
+            BinaryJudgementNode(
+                "Does it name an hour?",
+                evaluation_params=["actual_output"],
+                then={True: 0, False: 10},
+                quote="required",
+                unsupported="keep",
+                name="Hour",
+            )
+        ),
+    )
+
+    def answer(question: Any) -> Any:
+        if "verdicts" in question.answer_type.model_fields:
+            first = {"quotes": [{"piece": "context (1 of 2)", "text": "9 to 5 pm"}]}
+            second = {"quotes": [], "absent": "an hour on Sunday"}
+            return {
+                "verdicts": {
+                    "1": {**first, "verdict": "yes", "reason": "r"},
+                    "2": {**second, "verdict": "no", "reason": "s"},
+                }
+            }
+        texts = ("closes at 5 pm", MARKUP + " at six")
+        quotes = [{"piece": "actual_output", "text": text} for text in texts]
+        return {"quotes": quotes, "verdict": True, "reason": "It does."}
+
+    metrics = [tree, HallucinationMetric(quote="required", threshold=0.9)]
+    return _page(base / "quoting", [case], metrics, answer)
+
+
+def test_on_which_words_a_verdict_stands(browser: Browser, quoting: Path) -> None:
+    with visit(browser, quoting) as page:
+        page.at("#case=case%200&v=case&under=Hours")
+        page.page.wait_for_selector(".walk .quote")
+        assert page.page.locator(".marked mark").all_text_contents() == ["closes at 5 pm"]
+        assert page.page.locator(".walk .quote").all_inner_texts() == [
+            "closes at 5 pm actual_output",
+            f"⊘ {MARKUP} at six not in actual_output",
+        ]
+        assert "2 calls: 1 re-ask" in page.page.inner_text(".casehead")
+        page.at("#case=case%200&v=case&under=Hallucination")
+        page.page.wait_for_selector(".items .quote")
+        assert page.page.locator(".items .quote").all_inner_texts() == [
+            "not said: an hour on Sunday"
+        ]
+        assert page.run("return window.hacked ?? null") is None
+        assert page.errors == []

@@ -419,7 +419,7 @@ export class Embedded implements Source {
   }
 
   private step({ metric }: Columns, packed: PackedStep): Step {
-    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds, calls, cached] = packed;
+    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds, calls, cached, quotes] = packed;
     const node = typeof place === "number" ? metric.nodes[place] : undefined;
     return {
       node: typeof place === "number" ? place : null,
@@ -439,6 +439,7 @@ export class Embedded implements Source {
       odds: odds ?? null,
       calls: calls ?? null,
       cached: cached ?? 0,
+      quotes: quotes ?? [],
     };
   }
 

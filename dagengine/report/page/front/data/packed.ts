@@ -2,7 +2,7 @@
 // `dagengine/report/page/packing.py` writes it.
 
 import type { ServerHead } from "./server.ts";
-import type { Calls, Odds, Run, Said } from "./source.ts";
+import type { Calls, Odds, Quote, Run, Said } from "./source.ts";
 
 /** One kind of way through a metric's graph: rows that went alike share one. */
 export interface Way {
@@ -67,7 +67,7 @@ export type PackedStep = [
   reason?: string | null, score?: number | null, mode?: string | null,
   confidence?: number | null, votes?: unknown[] | null, tokens?: number | null,
   kind?: string | null, cost?: number | null, seconds?: number | null, odds?: [string, number][] | null,
-  calls?: Calls | null, cached?: number | null,
+  calls?: Calls | null, cached?: number | null, quotes?: Quote[] | null,
 ];
 
 export type PackedMetric = [

@@ -305,6 +305,20 @@ export interface Step {
   calls: Calls | null;
   /** Tokens of its prompts that the provider had in its cache. */
   cached: number;
+  /** The words that its verdict, or those of its items, stand on. */
+  quotes: Quote[];
+}
+
+/** Words that a verdict stands on; `item` counts from 1, and is 0 for a step without a list. */
+export interface Quote {
+  item: number;
+  text: string;
+  /** What prompts call the text that they are from. */
+  piece: string;
+  /** First and last position (excluded) of each part there, in characters; none where it is not there. */
+  places: [number, number][];
+  /** What the material does not say, in the judge's words. */
+  absent?: boolean;
 }
 
 export interface Calls {

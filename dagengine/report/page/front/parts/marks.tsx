@@ -1,6 +1,7 @@
 // Where a text says what an item says: the words themselves, else the sentence with most equal words.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Quote } from "../data/source.ts";
 
 export interface Span {
   start: number;
@@ -25,6 +26,31 @@ export function spanOf(text: string, wanted: string): Span | null {
     if (equal >= HALF * words.size && equal > (best?.equal?.[0] ?? 0)) best = { start, end: index + sentence.trimEnd().length, equal: [equal, words.size] };
   }
   return best;
+}
+
+/** The marks of quotes in the text of a piece; `before` characters stand in front of it. */
+export function marksOf(text: string, piece: string, quotes: Quote[], before = 0): Mark[] {
+  // Python counts characters, and a browser halves of some.
+  const all = [...text];
+  const at = (place: number) => before + (all.length === text.length ? place : all.slice(0, place).join("").length);
+  return quotes.filter((quote) => quote.piece === piece).flatMap(({ places, item }) => places.map(([start, end]) => (
+    { span: { start: at(start), end: at(end), equal: null }, number: item, look: "piece on", sign: "", name: "" }
+  )));
+}
+
+/** What a verdict stands on, in words: the quotes, and which of them are nowhere. */
+export function Quotes({ quotes }: { quotes: Quote[] }) {
+  return (
+    <>
+      {quotes.map(({ text, piece, places, absent }, i) => (
+        <p key={i} class="quote" dir="auto">
+          {absent ? <><span class="soft">not said:</span> {text}</>
+            : places.length ? <><q>{text}</q> <span class="soft sm">{piece}</span></>
+            : <><span class="none">⊘</span> <q>{text}</q> <span class="soft sm">not in {piece || "the case"}</span></>}
+        </p>
+      ))}
+    </>
+  );
 }
 
 function wordsOf(text: string): string[] {

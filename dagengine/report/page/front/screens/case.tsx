@@ -3,9 +3,9 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { contestOf, TIE, type Contest } from "../data/contest.ts";
 import { words } from "../data/names.ts";
-import type { Case, CaseMetric, Draft, Metric, Part, Said, Source } from "../data/source.ts";
+import type { Case, CaseMetric, Draft, Metric, Part, Quote, Said, Source } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
-import { Marked, spanOf, type Mark } from "../parts/marks.tsx";
+import { Marked, marksOf, spanOf, type Mark } from "../parts/marks.tsx";
 import { useTitle } from "../parts/screen.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick, useStates } from "../parts/state.ts";
 import { cursor } from "../parts/table.tsx";
@@ -248,11 +248,14 @@ function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; m
   const known = names.filter((name) => read.has(name) && !(draft && name === "additional_metadata"));
   const first = known.length ? known : names; // where nothing is known to be read, all is open
   const rest = names.filter((name) => !first.includes(name));
+  // Those of the step that was chosen; without one, or where it quotes nothing, all of them.
+  const own = result.steps.find(({ node }) => node !== null && node === step)?.quotes ?? [];
+  const quotes = own.length ? own : result.steps.flatMap((each) => each.quotes);
   return (
     <>
       {first.map((name) => name === "contestants"
         ? <Contestants key={name} value={shown.fields![name] as Record<string, Record<string, unknown>>} now={now.has(name)} />
-        : <Field key={name} name={name} value={shown.fields![name]} now={now.has(name)} sentences={draft?.sentences ?? []} />)}
+        : <Field key={name} name={name} value={shown.fields![name]} now={now.has(name)} sentences={draft?.sentences ?? []} quotes={quotes} />)}
       {rest.map((name) => (
         <div key={name} class="field">
           <h3>{name} {!read.has(name) && <span class="light">· no node of this path read it</span>}</h3>
@@ -269,16 +272,33 @@ function readBy(metric: Metric, nodes: (number | null)[]): Set<string> {
   return new Set(paths.map((path) => /^[^.[]+/.exec(path)?.[0] ?? path));
 }
 
-function Field({ name, value, now, sentences = [] }: { name: string; value: unknown; now: boolean; sentences?: string[] }) {
+function Field({ name, value, now, sentences = [], quotes = [] }: { name: string; value: unknown; now: boolean; sentences?: string[]; quotes?: Quote[] }) {
   const items = Array.isArray(value) ? value.length : 0;
+  const pieces = piecesOf(name, value);
+  const cited = pieces.some(({ piece }) => quotes.some((quote) => quote.piece === piece && quote.places.length));
   return (
     <div class="field">
       <h3>{name}{items > 1 && <span class="light"> · {items} items</span>}</h3>
       {sentences.length && Array.isArray(value)
         ? value.map((piece, i) => <Marked key={i} text={plain(piece)} chosen={null} marks={supporting(plain(piece), sentences)} />)
+        : cited
+        ? pieces.map(({ text, piece, before }) => <Marked key={piece} text={text} chosen={null} marks={marksOf(text.slice(before), piece, quotes, before)} />)
         : <Value value={value} read={now} />}
     </div>
   );
+}
+
+/** The texts of a field as they are shown, with what prompts call them, and what is put before them. */
+function piecesOf(name: string, value: unknown): { text: string; piece: string; before: number }[] {
+  if (!Array.isArray(value)) return [{ text: plain(value), piece: name, before: 0 }];
+  const counts: Record<string, number> = {};
+  return value.map((item, i) => {
+    const text = spoken(item);
+    const role = (item as { role?: string } | null)?.role;
+    if (typeof role !== "string") return { text, piece: `${name} (${i + 1} of ${value.length})`, before: 0 };
+    counts[role] = (counts[role] ?? 0) + 1;
+    return { text, piece: `${role} turn ${counts[role]}`, before: role.length + 2 };
+  });
 }
 
 /** The places of the sentences that an answer rests on. */

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { CaseMetric, Metric } from "../data/source.ts";
-import { Marked, spanOf, type Mark, type Span } from "../parts/marks.tsx";
+import { Marked, marksOf, Quotes, spanOf, type Mark, type Span } from "../parts/marks.tsx";
 import { Fold, Judged as Text, plain } from "../parts/texts.tsx";
 import { many, whole } from "../parts/words.ts";
 import { ITEM_SIGN, means, type Item, type JudgedStep, type Sign } from "./judged.ts";
@@ -53,6 +53,7 @@ function Group({ metric, group, open, chosen, choose }: GroupProps) {
                   : <b dir="auto">{item.text ?? means(metric, item.verdict)}</b>}
                 {sign === "plain" && item.text !== null && <span> · {item.verdict}</span>}
                 {item.reason && <p class="why" dir="auto">{item.reason}</p>}
+                <Quotes quotes={item.quotes} />
               </div>
             </li>
           ))}
@@ -176,8 +177,10 @@ function piecesOf(fields: Record<string, unknown>, own: string | null): { name: 
 function Pieces({ name, pieces, own, item }: { name: string; pieces: string[]; own: boolean; item: Item }) {
   const [other, setOther] = useState<number | null>(null);
   useEffect(() => setOther(null), [item, pieces]);
+  const pieceOf = (i: number) => `${name} (${i + 1} of ${pieces.length})`;
+  const cited = pieces.findIndex((_, i) => item.quotes.some(({ piece, places }) => places.length && piece === pieceOf(i)));
   let best: { piece: number; span: Span } | null = null;
-  for (const wanted of own ? [] : [...quoted(item.reason), item.reason, item.text]) {
+  for (const wanted of own || cited >= 0 ? [] : [...quoted(item.reason), item.reason, item.text]) {
     if (!wanted || best) continue;
     pieces.forEach((piece, i) => {
       const span = spanOf(piece, wanted);
@@ -187,13 +190,14 @@ function Pieces({ name, pieces, own, item }: { name: string; pieces: string[]; o
     });
   }
   const found = best as { piece: number; span: Span } | null;
-  const at = other ?? (own ? item.number - 1 : (found?.piece ?? 0));
+  const at = other ?? (own ? item.number - 1 : cited >= 0 ? cited : (found?.piece ?? 0));
   const span = found && at === found.piece ? found.span : null;
+  const quotes = marksOf(pieces[at]!, pieceOf(at), item.quotes);
   return (
     <section class="stick">
       <h2>{name} <span class="light">piece {whole(at + 1)} of {whole(pieces.length)}</span></h2>
-      <Marked text={pieces[at]!} chosen={0} marks={span ? [{ span, number: 0, look: "piece", sign: "", name: "" }] : []} />
-      {!own && <p class="soft sm">{span ? `${foundBy(span, "")} The judge does not say which piece it used.` : found ? "" : "No piece says it in these words."}</p>}
+      <Marked text={pieces[at]!} chosen={0} marks={quotes.length ? quotes : span ? [{ span, number: 0, look: "piece", sign: "", name: "" }] : []} />
+      {quotes.length > 0 ? <p class="soft sm">Marked as the judge quoted it.</p> : !own && cited < 0 && <p class="soft sm">{span ? `${foundBy(span, "")} The judge does not say which piece it used.` : found ? "" : "No piece says it in these words."}</p>}
       {pieces.length > 1 && (
         <ol class="pieces">
           {pieces.map((piece, i) => <li key={i}><button aria-pressed={i === at} onClick={() => setOther(i)}><b>{i + 1}</b> <span class="one" dir="auto">{piece}</span></button></li>)}

@@ -1,6 +1,6 @@
 // Items with verdicts: claims, pieces, replies. Lists, conversations and walks show the same ones.
 
-import type { CaseMetric, Metric, Step } from "../data/source.ts";
+import type { CaseMetric, Metric, Quote, Step } from "../data/source.ts";
 import { plain } from "../parts/texts.tsx";
 
 /** `fail` and `pass` are no and yes, `open` cannot tell; any other verdict is `plain`. */
@@ -17,6 +17,8 @@ export interface Item {
   turn: number | null;
   /** What was known before the turn, where the metric keeps account. */
   known: string[] | null;
+  /** The words that its verdict stands on. */
+  quotes: Quote[];
 }
 
 export interface JudgedStep {
@@ -62,6 +64,7 @@ export function judgedSteps(metric: Metric, result: CaseMetric, fields: Fields):
       sign: signOf(one.judgement.verdict),
       turn: turns && turnOf(turns, one.place, names?.[i] ?? null, i, found.length),
       known: one.known,
+      quotes: step.quotes.filter(({ item }) => item === i + 1),
     }));
     return [{ step, items, field }];
   });

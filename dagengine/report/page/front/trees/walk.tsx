@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import type { Prompt } from "../data/server.ts";
 import type { CaseMetric, Metric, Said, Step } from "../data/source.ts";
 import { words } from "../data/names.ts";
+import { Quotes } from "../parts/marks.tsx";
 import { Code, Fold, plain } from "../parts/texts.tsx";
 import { many, money, probability, score, SIGN, took, whole } from "../parts/words.ts";
 import { ItemList, tallied } from "./items.tsx";
@@ -142,6 +143,7 @@ function Said({ metric, each, result, items, bad }: { metric: Metric; each: Step
       {shown !== null && <div class={`ans${bad ? " fail" : ""}`}>→ {shown}{each.mode && <span class="light sm"> ({each.mode})</span>}</div>}
       {shown === null && <Output result={result} each={each} />}
       {each.reason && <p class="why" dir="auto">{each.reason}</p>}
+      <Quotes quotes={each.quotes} />
     </>
   );
 }

@@ -60,12 +60,12 @@ class Scripted:
 
 
 def tree(**settings: Any) -> DAGMetric:
+    read = ["actual_output", "input"]
     node = BinaryJudgementNode(
         "Is it right?",
-        evaluation_params=["actual_output", "input"],
         then={True: 10, False: 0},
         name="Right",
-        **{"quote": "required", **settings},
+        **{"evaluation_params": read, "quote": "required", **settings},
     )
     return DAGMetric("Tree", DAG(node))
 
@@ -161,6 +161,13 @@ def test_one_true_quote_is_enough_after_the_second_answer() -> None:
     result = judged(tree(), Scripted(two))
     assert result.score == 0.0
     assert [quote.is_supported for quote in step(result, "Right").quotes] == [False, True]
+
+
+def test_the_name_of_the_only_piece_that_may_be_quoted_does_not_matter() -> None:
+    metric = tree(evaluation_params=["actual_output"])
+    result = judged(metric, Scripted(said("closes at 5 pm", "the text")))
+    assert step(result, "Right").quotes[0].piece == "actual_output"
+    assert judged(metric, Scripted(said("When does", "input"))).score is None
 
 
 def test_what_the_material_does_not_say_is_named_and_not_quoted() -> None:

@@ -104,7 +104,12 @@ def _located(verdict: Any, pieces: Sequence[Evidence]) -> Iterable[Quote]:
 
 
 def _named(piece: str, pieces: Sequence[Evidence]) -> list[Evidence]:
-    """The piece that a judge names; models leave out marks and case."""
+    """The piece that a judge names; models leave out marks and case.
+
+    Where only one may be quoted, no other is meant.
+    """
+    if len(pieces) == 1:
+        return list(pieces)
     wanted = _plain(piece)
     return [candidate for candidate in pieces if _plain(candidate.label) == wanted][:1]
 

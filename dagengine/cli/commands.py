@@ -41,6 +41,7 @@ from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
 from dagengine.cli.test import app as test_app
 from dagengine.cli.view import view
+from dagengine.cli.watch import watch
 from dagengine.errors import DagengineError, Problem, more_on
 from dagengine.terminal import counted
 
@@ -72,6 +73,7 @@ app.command()(send)
 app.command()(show)
 app.command()(synthesize)
 app.command()(view)
+app.command()(watch)
 
 
 def _pictures(out: Path, given: Given) -> Iterable[Path]:

@@ -35,9 +35,10 @@ class JsonLines:
     What JSON has no form for is written as its text.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = open_to_write(path)
-        self._complete = 0  # bytes of whole rows
+    def __init__(self, path: Path, *, emptied: bool = True) -> None:
+        """A file that is not `emptied`, whose lines are whole, is continued."""
+        self._file = open_to_write(path, emptied=emptied)
+        self._complete = 0 if emptied else path.stat().st_size  # bytes of whole rows
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Write one object; raises OSError, and then the lines before it are whole."""

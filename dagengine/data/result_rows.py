@@ -66,11 +66,14 @@ class RowWriter:
     `keep`; with JSON lines it is then as safe.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, emptied: bool = True) -> None:
         """Raises InputError for a suffix other than .jsonl and .parquet, and for a file that holds
         something else than results, or is a link, a pipe or a device.
+
+        A .jsonl file that is not `emptied`, whose lines are whole, is continued.
         """
         self.path = Path(path)
+        self._emptied = emptied
         if self.path.suffix not in _WRITERS:
             raise InputError(f"results go to a .jsonl or a .parquet file, not to {self.path.name}")
         require_regular(self.path)
@@ -140,7 +143,11 @@ class RowWriter:
         """The new file, in the place of an earlier one and of what waited beside it."""
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _WRITERS[self.path.suffix](self.path)
+            self._writer = (
+                _WRITERS[self.path.suffix](self.path)
+                if self._emptied
+                else JsonLines(self.path, emptied=False)
+            )
             beside(self.path).unlink(missing_ok=True)
         return self._writer
 

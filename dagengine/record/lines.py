@@ -13,15 +13,17 @@ from dagengine.data.json_lines import JsonLines, line_of
 class LinesInOrder:
     """One file of lines, made when there is a first one; every method raises OSError."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, emptied: bool = True) -> None:
+        """A file that is not `emptied`, whose lines are whole, is continued."""
         self.path = path
+        self._emptied = emptied
         self._lines: JsonLines | None = None
         self._early: EarlyRows | None = None
 
     def write(self, index: int, line: Mapping[str, Any]) -> None:
         """Write the line of the row with this index, which is the next."""
         if self._lines is None:
-            self._lines = JsonLines(self.path)
+            self._lines = JsonLines(self.path, emptied=self._emptied)
         self._lines.write(line)
         if self._early is not None:
             self._early.take(index)

@@ -119,9 +119,6 @@ def _indexed(path: Path) -> Iterator[tuple[int, str, bytes]]:
 def _merged(parts: Sequence[Manifest]) -> Manifest:
     first = parts[0]
     exits = [part.exit for part in parts]
-    spent: dict[tuple[str, str, int | None], list[SpentRecord]] = {}
-    for record in (record for part in parts for record in part.usage):
-        spent.setdefault((record.metric, record.node, record.judge), []).append(record)
     changed: dict[str, Any] = {
         "started": min(part.started for part in parts),
         "ended": max(part.ended for part in parts if part.ended is not None),
@@ -129,11 +126,21 @@ def _merged(parts: Sequence[Manifest]) -> Manifest:
         "command": None,
         "settings": {name: of for name, of in first.settings.items() if name != "shard"},
         "results": ROWS,
-        "totals": _sum(TotalsRecord, [part.totals for part in parts]),
         "counts": _sum(CountsRecord, [part.counts for part in parts]),
-        "usage": tuple(_sum(SpentRecord, spent[key], whose=key) for key in spent),
+        **spent_together(parts),
     }
     return first.model_copy(update=changed)
+
+
+def spent_together(parts: Sequence[Manifest]) -> dict[str, Any]:
+    """The `totals` and the `usage` of runs with the same judges, as the fields of a manifest."""
+    spent: dict[tuple[str, str, int | None], list[SpentRecord]] = {}
+    for record in (record for part in parts for record in part.usage):
+        spent.setdefault((record.metric, record.node, record.judge), []).append(record)
+    return {
+        "totals": _sum(TotalsRecord, [part.totals for part in parts]),
+        "usage": tuple(_sum(SpentRecord, spent[key], whose=key) for key in spent),
+    }
 
 
 def _sum(kind: type[Any], records: Sequence[BaseModel | None], whose: Sequence[Any] = ()) -> Any:

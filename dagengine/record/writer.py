@@ -51,21 +51,23 @@ class RunWriter:
         results: Path | None = None,
         *,
         held: bool = False,
+        emptied: bool = True,
     ) -> None:
         """Raises InputError for a results file of an unknown kind, and for a field to hide (the
         manifest's `redacted`) that no case has. Raises it too if files would be lost that no run
         has written.
 
-        `spent` is asked in the end for what the run asked and used.
+        `spent` is asked in the end for what the run asked and used. Rows of a folder that is not
+        `emptied` stay: see `GrowingRun`.
         """
         self.folder = Path(folder)
         require_own(self.folder)
         self.manifest = manifest.model_copy(update={"results": _seen_from(self.folder, results)})
-        self.rows = RowWriter(results or self.folder / ROWS)
+        self.rows = RowWriter(results or self.folder / ROWS, emptied=emptied)
         self._spent = spent
         self._hiding = Hiding(self.manifest.redacted)
-        self._cases = LinesInOrder(self.folder / CASES)
-        self._times = LinesInOrder(self.folder / TIMES)
+        self._cases = LinesInOrder(self.folder / CASES, emptied=emptied)
+        self._times = LinesInOrder(self.folder / TIMES, emptied=emptied)
         self._last = -1
         self._summing = Summing()
         self._costs = Costs(self.manifest)

@@ -30,6 +30,9 @@ _ELSEWHERE = {
 
 # Keys of the metadata of a case that say where it was read from.
 TRACE_IDS = ("trace_id", "span_id", "session_id")
+# Keys with which a watch says why a trace was judged: its stratum, the probability of that (a
+# weight is 1 divided by it), and the length of its input.
+WATCHED = ("watch.stratum", "watch.probability", "watch.characters")
 
 
 def _absent(self: object, name: str) -> Any:
@@ -261,14 +264,16 @@ class CaseResult:
     def trace(self) -> dict[str, str] | None:
         """The ids of the trace, span and session that the case was read from; None if it was not.
 
-        They are `trace_id`, `span_id` and `session_id` of its `additional_metadata`.
+        They are `trace_id`, `span_id` and `session_id` of its `additional_metadata`, with the
+        stratum and the probability of a trace that a watch has sampled.
         """
         if self.recorded_trace is not None:
             return self.recorded_trace
         metadata = getattr(self.test_case, "additional_metadata", None)
         if not isinstance(metadata, dict):
             return None
-        ids = {name: metadata[name] for name in TRACE_IDS if isinstance(metadata.get(name), str)}
+        names = (*TRACE_IDS, *WATCHED)
+        ids = {name: metadata[name] for name in names if isinstance(metadata.get(name), str)}
         return ids or None
 
     def as_dict(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from dagengine.execution.engine import Asking, Engine, Settings
 from dagengine.execution.executor import OnRow
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.gateway.resampled import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge, durable_identity
 from dagengine.results import CaseResult
@@ -30,7 +31,7 @@ from dagengine.testing.buffer import Buffer
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.messages import message, raised_by
-from dagengine.testing.recorded.asking import Recorder, Resampled
+from dagengine.testing.recorded.asking import Recorder
 from dagengine.testing.recorded.files import TestFiles
 from dagengine.testing.shared import SharedRun
 from dagengine.testing.summary import Summary

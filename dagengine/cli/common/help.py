@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _COMMANDS = {
-    "Judge cases": ("run", "plan", "merge", "test"),
+    "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
     "Know and set the judge": ("judge", "benchmark", "store"),
@@ -44,6 +44,11 @@ _EXAMPLES = {
         "dagengine run metrics.py --data cases.csv --map question=input --judge llama3.1 "
         "--base-url http://localhost:11434/v1",
         "dagengine run metrics.py --data cases.jsonl --fail-if 'pass-rate<0.9' --junit out.xml",
+    ),
+    "dagengine watch": (
+        "dagengine watch metrics.py traces/ --judge gpt-4o --sample errors=1 --sample 0.1 "
+        "--out live",
+        "dagengine watch metrics.py --listen 4318 --budget-per-day 5 --to phoenix",
     ),
     "dagengine merge": ("dagengine merge out/1 out/2 --out out/all",),
     "dagengine plan": ("dagengine plan metrics.py --data cases.jsonl --judge gpt-4o-mini",),

@@ -1,4 +1,4 @@
-"""What stands between a case and the gateway: recorded answers, and samples of other attempts."""
+"""What stands between a case and the gateway: recorded answers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,6 @@ T = TypeVar("T", bound=BaseModel)
 Mode = Literal["live", "record", "refresh", "replay"]
 """`live` asks the judge and records nothing; `record` asks what is not recorded yet; `refresh`
 asks everything again; `replay` makes no judge calls."""
-
-
-class Resampled:
-    """Asks for another sample: the answers of an earlier attempt must not be given again."""
-
-    def __init__(self, asks: Asks, attempt: int) -> None:
-        self._asks = asks
-        self._attempt = attempt
-
-    @property
-    def run(self) -> Gateway:
-        return self._asks.run
-
-    @property
-    def replays(self) -> bool:
-        return self._asks.replays
-
-    async def answer(self, request: Request) -> Answer[Any]:
-        question = request.question
-        options = replace(question.options, sample=question.options.sample + self._attempt)
-        request.question = replace(question, options=options)
-        return await self._asks.answer(request)
 
 
 class Recorder:

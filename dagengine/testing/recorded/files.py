@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from dagengine.gateway.gateway import Asks, Gateway
-from dagengine.testing.recorded.asking import Mode, Recorder, Resampled
+from dagengine.gateway.resampled import Resampled
+from dagengine.testing.recorded.asking import Mode, Recorder
 from dagengine.testing.recorded.recordings import Recording
 
 FOLDER = "recordings"

@@ -1,0 +1,308 @@
+"""`dagengine watch`: judge traces as they come, and raise alarms that know noise."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dagengine.cli.common.access import Access, any_accepted
+from dagengine.cli.common.collector import collector_at_work
+from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.options import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    BaseUrl,
+    Destinations,
+    JudgeName,
+    MaxInFlight,
+    Metrics,
+    PriceOf,
+    StorePath,
+    command_line,
+    in_flight,
+    prices,
+)
+from dagengine.cli.common.streams import say
+from dagengine.cli.send import send_all
+
+if TYPE_CHECKING:
+    from dagengine.execution.engine import Settings
+    from dagengine.gateway.limits import Limits
+    from dagengine.watch import Sampling, Watch, WatchSettings
+    from dagengine.watch.budget import DailyAccount
+
+_REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
+
+
+def _files_in(out: Path, given: Given) -> Iterable[Path]:
+    names = ("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "summary.json")
+    more = ("report.html", "alerts.jsonl", "again.jsonl", "spent.json")
+    return (out / name for name in (*names, *more))
+
+
+def watch(
+    metrics: Metrics,
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FOLDER]",
+            help="A folder of OTLP files (.jsonl, .json) that grow and rotate. Or use --listen.",
+        ),
+    ] = None,
+    listen: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Receive OTLP/HTTP at 127.0.0.1:PORT (/v1/traces, /v1/logs) into OUT/received; 0 "
+            "takes any free port.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(help="Output folder of the watch; one that is there is continued."),
+        Writes(_files_in, opened=True),
+    ] = Path("out"),
+    texts: Annotated[
+        bool,
+        typer.Option(
+            "--texts/--no-texts",
+            help="Keep the texts of the cases. Without them no old question can be asked again.",
+        ),
+    ] = True,
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[STRATUM=]RATE",
+            help="The share of traces that is judged, or that of a stratum: errors=1. Repeatable. "
+            "Default: 1.",
+        ),
+    ] = None,
+    strata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="A function of a case that gives the name of its stratum. Default: errors (a "
+            "span failed) and others.",
+        ),
+        Reads(),
+    ] = None,
+    quiet: Annotated[
+        float,
+        typer.Option(
+            min=0, help="A trace is ready when its root has ended and nothing came for so long (s)."
+        ),
+    ] = 10.0,
+    poll: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between two looks at the files.")
+    ] = 1.0,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CASES|METRIC=MEAN",
+            help="The first cases that later ones are compared with, or a mean that is known. "
+            "Repeatable. Default: 500.",
+        ),
+    ] = None,
+    again: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Old questions that are asked again, for every new case: do their answers "
+            "change, the judge has. 0: none.",
+        ),
+    ] = 0.05,
+    judge: JudgeName = None,
+    base_url: BaseUrl = None,
+    max_in_flight: MaxInFlight = None,
+    max_calls_per_day: Annotated[
+        int | None,
+        typer.Option(min=0, help="Judge calls per day (UTC). Later cases are unasked, with a row."),
+    ] = None,
+    budget_per_day: Annotated[
+        float | None,
+        typer.Option(min=0, help="US dollars per day (UTC). Later cases are unasked, with a row."),
+    ] = None,
+    price: PriceOf = None,
+    store: StorePath = None,
+    to: Destinations | None = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when nothing comes and nothing is left to do.")
+    ] = False,
+    seconds: Annotated[
+        float | None, typer.Option("--for", min=0, help="End after this number of seconds.")
+    ] = None,
+) -> None:
+    """Judge traces as they come, and raise an alarm when scores leave their baseline.
+
+    Reads a folder of OTLP files, or listens on a port. Rows are added to one folder, as `run`
+    writes it. After a kill the same command goes on: what has a row is not judged again. An alarm
+    names its cause as far as it can be known: the app, the traffic, or the judge. It is printed
+    and added to OUT/alerts.jsonl.
+
+    Exit codes: 0 no alarm; 1 an alarm; 2 invalid input, or a judge that accepts no call; 130
+    interrupted.
+    """
+    from dagengine.record.writer import sole_writer
+    from dagengine.watch import WatchSettings
+
+    if (source is None) == (listen is None):
+        raise typer.BadParameter("name a folder of traces, or a port with --listen: one of them")
+    if not all(map(math.isfinite, (quiet, poll, again, seconds or 0))):
+        raise typer.BadParameter("--quiet, --poll, --again and --for take plain numbers")
+    if to:
+        from dagengine.traces.backends import backend_of
+
+        for destination in to:
+            backend_of(destination, os.environ)  # raises before anything is asked
+    cases, rates = _baseline(baseline or ())
+    how = WatchSettings(
+        _sampling(sample or (), strata), quiet, poll, cases, rates, again, seconds, until_idle
+    )
+    limits = _limits(max_calls_per_day, budget_per_day, price, max_in_flight, judge, base_url)
+    shown = {
+        "metrics": metrics, "judge": judge, "base_url": base_url,
+        "watch": str(source) if listen is None else f"port {listen}",
+        "sample": list(sample or ()), "strata": strata, "again": again,
+    }  # fmt: skip
+    with sole_writer(out), ExitStack() as stack:
+        folder = source
+        if folder is None:
+            folder = _receive(stack, out, listen or 0)
+        watching = _watch(metrics, folder, out, how, limits, judge, base_url, store, to)
+        _run(watching, out, shown, texts)
+    if to:
+        send_all(out, to)
+    if watching.alerts:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _sampling(sample: Iterable[str], strata: str | None) -> Sampling:
+    from dagengine.loading import load_app
+    from dagengine.watch import Sampling
+
+    stratify: Any = None if strata is None else load_app(strata, 1).function
+    return Sampling.parse(list(sample), stratify)
+
+
+def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
+    """The number of cases of the baseline, and means that are known."""
+    from dagengine.watch.alarms import BASELINE, LEAST
+
+    cases, rates = BASELINE, dict[str, float]()
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        try:
+            if equals:
+                rates[name] = float(number)
+                fits = 0 < rates[name] < 1
+            else:
+                cases = int(number)
+                fits = cases >= LEAST
+        except ValueError:
+            fits = False
+        if not fits:
+            raise typer.BadParameter(
+                f"--baseline {text!r}: a number of cases (at least {LEAST}), or METRIC=MEAN with a "
+                "mean inside of 0 and 1"
+            )
+    return cases, rates
+
+
+def _limits(
+    calls: int | None,
+    dollars: float | None,
+    price: str | None,
+    most: int | None,
+    judge: str | None,
+    base_url: str | None,
+) -> Limits:
+    from dagengine.gateway.limits import Limits
+
+    return Limits(
+        max_in_flight=in_flight(most, judge, base_url),
+        max_calls=calls,
+        budget=dollars,
+        prices=prices(price),
+        remembered=_REMEMBERED,
+    )
+
+
+def _receive(stack: ExitStack, out: Path, port: int) -> Path:
+    """Listen; the folder into which what comes is written."""
+    from dagengine.errors import MissingExtraError
+
+    try:
+        from dagengine.watch.listening import received
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        raise MissingExtraError(
+            f"--listen needs {missing}: pip install 'dagengine[view]'"
+        ) from None
+    address, folder = stack.enter_context(received(out / "received", port))
+    say(f"listening at {address} (/v1/traces, /v1/logs)")
+    return folder
+
+
+def _watch(
+    metrics: str,
+    folder: Path,
+    out: Path,
+    how: WatchSettings,
+    limits: Limits,
+    judge: str | None,
+    base_url: str | None,
+    store: Path | None,
+    to: list[str] | None,
+) -> Watch:
+    from dagengine.loading import chosen_judge, load_metrics
+    from dagengine.watch import Folder, Watch
+    from dagengine.watch.budget import DailyAccount
+
+    settings: Settings = {
+        "model": chosen_judge(judge, base_url),
+        "limits": limits,
+        "store": store,
+    }
+    account: DailyAccount | None = None
+    if limits.max_calls is not None or limits.budget is not None:
+        account = DailyAccount(out)
+    send: Callable[[], object] | None = partial(send_all, out, to) if to else None
+    watching = Watch(
+        load_metrics(metrics), settings, Folder(folder), how, account,
+        say=say, check=lambda row: access.check(row), send=send,
+    )  # fmt: skip
+    access = Access(lambda: any_accepted(watching.engine.totals))
+    return watching
+
+
+def _run(watching: Watch, out: Path, shown: dict[str, Any], texts: bool) -> None:
+    from dagengine.evaluation import RecordTo, write_page_or_warn
+    from dagengine.execution.interrupts import sync
+    from dagengine.record.growing import GrowingRun
+    from dagengine.record.values import DataRecord
+
+    engine = watching.engine
+    manifest = RecordTo(out, shown, texts, (), command_line()).manifest(engine, DataRecord())
+    record = GrowingRun(out, manifest, lambda: (engine.totals, engine.spent))
+    collector_at_work()
+    interrupted = False
+    try:
+        sync(lambda: watching.run(record, remembers=texts))
+    except KeyboardInterrupt:
+        interrupted = True
+    for line in watching.lines():
+        say(line)
+    write_page_or_warn(out)
+    if interrupted:
+        say("interrupted; the same command goes on", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED)

@@ -1,0 +1,101 @@
+"""A run that has no last case: its folder is continued by the next process, also after a kill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dagengine.data.early_rows import index_of
+from dagengine.data.result_rows import read_rows
+from dagengine.errors import InputError
+from dagengine.record.merging import spent_together
+from dagengine.record.run import load_run
+from dagengine.record.times import index_in
+from dagengine.record.values import Manifest
+from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
+from dagengine.regular_files import is_there, open_to_read
+from dagengine.results import CaseResult, Spent, Totals
+
+
+class GrowingRun(RunWriter):
+    """Writes rows in the order in which they are finished, after those that are there.
+
+    The caller is the sole writer of the folder. What the processes before have spent is added,
+    as far as they ended by themselves.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        manifest: Manifest,
+        spent: Callable[[], tuple[Totals, Sequence[Spent]]],
+    ) -> None:
+        """Raises InputError for a folder of another run."""
+        super().__init__(folder, manifest, spent, held=True, emptied=False)
+        self._earlier: Manifest | None = None
+        if is_there(self.folder / MANIFEST):
+            earlier = load_run(self.folder).manifest
+            _require_alike(self.folder, earlier, self.manifest)
+            self._earlier = earlier
+            self.manifest = self.manifest.model_copy(update={"started": earlier.started})
+
+    def take_up(self, take: Callable[[CaseResult], None]) -> None:
+        """Hand over the rows that are there, in order; before the first `append`.
+
+        What a kill left of a row that it did not finish is removed.
+        """
+        self._begun = True
+        self.folder.mkdir(parents=True, exist_ok=True)
+        count = cut(self.folder / ROWS, lambda line, place: index_of(line) == place)
+        for name in (CASES, TIMES):
+            cut(self.folder / name, lambda line, place: index_in(line) == place < count)
+        if count:
+            for row in read_rows(self.folder / ROWS):
+                self._summing.add(row)
+                self._costs.add(row)
+                self._last = row.index
+                take(row)
+        spent = {} if self._earlier is None else spent_together([self._earlier])
+        self._replace(self.manifest.model_copy(update={"ended": None, **spent}))
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._last + 1
+
+    def _end(self, error: BaseException | None) -> None:
+        super()._end(error)
+        if self._earlier is not None and self._earlier.totals is not None:
+            spent = spent_together([self._earlier, self.manifest])
+            self.manifest = self.manifest.model_copy(update=spent)
+            self._replace(self.manifest)
+
+
+def _require_alike(folder: Path, earlier: Manifest, manifest: Manifest) -> None:
+    """Raise InputError, with what differs, for rows that would not be comparable."""
+    facts: dict[str, Callable[[Manifest], object]] = {
+        "another kind of run": lambda of: "watch" in of.settings,
+        "other metrics": lambda of: [metric.hash for metric in of.metrics],
+        # A run adds the judges that code of nodes has asked.
+        "another judge": lambda of: [judge.identity for judge in of.judges[: len(manifest.judges)]],
+        "other settings of --texts or --redact": lambda of: (of.texts, of.redacted),
+    }
+    for what, fact in facts.items():
+        if fact(earlier) != fact(manifest):
+            raise InputError(f"{folder} has {what}: choose another folder for --out")
+
+
+def cut(path: Path, fits: Callable[[bytes, int], bool]) -> int:
+    """Shorten a file to its first lines that are whole and fit their place; how many there are."""
+    if not is_there(path):
+        return 0
+    count = end = 0
+    with open_to_read(path) as file:
+        for line in file:
+            if not line.endswith(b"\n") or not fits(line, count):
+                break
+            count, end = count + 1, end + len(line)
+    if end < path.stat().st_size:
+        os.truncate(path, end)
+    return count

@@ -1,0 +1,178 @@
+"""OTLP over HTTP at 127.0.0.1: what comes is appended to files, which are read as any folder is.
+
+A request is answered once its records are in a file. So what was accepted survives a kill, and a
+restart finds it. Only this machine can connect, and the host must be called so: another name that
+leads here is an attack by DNS. A page in a browser cannot post JSON here without asking first.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dagengine.data.json_lines import JsonLines, line_of, value_of
+from dagengine.errors import InputError
+from dagengine.traces.otlp import is_otlp
+
+HOST = "127.0.0.1"
+_PROTOBUF, _JSON = "application/x-protobuf", "application/json"
+_LONGEST = 64 << 20  # bytes of a request
+_FILE = 64 << 20  # bytes of a file
+_KINDS = {
+    "traces": ("trace", "ExportTraceServiceRequest"),
+    "logs": ("logs", "ExportLogsServiceRequest"),
+}
+
+
+class _RefusedError(Exception):
+    """A request that is not taken: a status, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Files:
+    """Lines in numbered files of a folder, each of a bounded size."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._size = folder, 0
+        self._number = max((int(file.stem) for file in folder.glob("[0-9]*.jsonl")), default=0)
+        self._lines: JsonLines | None = None
+        self._lock = threading.Lock()
+
+    def append(self, value: Mapping[str, Any]) -> None:
+        """Write a line; it is in the file when this returns."""
+        line = line_of(value)
+        with self._lock:
+            if self._lines is None or self._size > _FILE:
+                # A file of its own for every process: nothing follows half a line of a kill.
+                self._number += 1
+                self._lines = JsonLines(self._folder / f"{self._number:06}.jsonl")
+                self._size = 0
+            self._lines.write_line(line)
+            self._size += len(line)
+
+
+def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
+    async def take(request: Request) -> Response:
+        kind = request.path_params["kind"]
+        try:
+            if request.headers.get("host", "") not in hosts:
+                raise _RefusedError(403, "this address is for programs on this machine")
+            media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            value = _value(kind, media, _unpacked(await _body(request), request))
+            files.append(value)
+        except _RefusedError as refusal:
+            return JSONResponse({"message": str(refusal)}, refusal.status)
+        return Response(b"", media_type=media) if media == _PROTOBUF else JSONResponse({})
+
+    routes = [Route("/v1/{kind:str}", take, methods=["POST"])]
+    return Starlette(routes=routes)
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST:
+            raise _RefusedError(413, f"a request has at most {_LONGEST >> 20} MB")
+    return bytes(body)
+
+
+def _unpacked(body: bytes, request: Request) -> bytes:
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding == "identity":
+        return body
+    if encoding != "gzip":
+        raise _RefusedError(415, f"the encoding {encoding} is not known here: use gzip or none")
+    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        data = stream.decompress(body, _LONGEST)
+    except zlib.error as error:
+        raise _RefusedError(400, f"not gzip: {error}") from None
+    if stream.unconsumed_tail:
+        raise _RefusedError(413, f"a request has at most {_LONGEST >> 20} MB")
+    return data
+
+
+def _value(kind: str, media: str, body: bytes) -> Mapping[str, Any]:
+    """The export in a request, as OTLP's JSON."""
+    if kind not in _KINDS:
+        raise _RefusedError(404, f"/v1/{kind} is not taken here: only /v1/traces and /v1/logs")
+    if media == _JSON:
+        try:
+            value = value_of(body)
+        except (ValueError, RecursionError) as error:
+            raise _RefusedError(400, f"not JSON: {error!s:.200}") from None
+        if value == {} or not is_otlp(value):
+            raise _RefusedError(400, "neither resourceSpans nor resourceLogs")
+        return dict(value)
+    if media == _PROTOBUF:
+        return _of_protobuf(kind, body)
+    raise _RefusedError(415, f"the content type is {_JSON} or {_PROTOBUF}, not {media or 'empty'}")
+
+
+def _of_protobuf(kind: str, body: bytes) -> Mapping[str, Any]:
+    module, name = _KINDS[kind]
+    try:
+        package = f"opentelemetry.proto.collector.{module}.v1.{module}_service_pb2"
+        message: Any = getattr(import_module(package), name)()
+        as_dict: Callable[..., dict[str, Any]] = import_module(
+            "google.protobuf.json_format"
+        ).MessageToDict
+    except ModuleNotFoundError:
+        raise _RefusedError(
+            415,
+            "protobuf needs the package opentelemetry-proto beside dagengine; or send JSON: "
+            "OTEL_EXPORTER_OTLP_PROTOCOL=http/json",
+        ) from None
+    try:
+        message.ParseFromString(body)
+    except Exception as error:  # noqa: BLE001 - its own class of error is in an optional package
+        raise _RefusedError(400, f"not a protobuf message of OTLP: {error!s:.200}") from None
+    return as_dict(message)
+
+
+@contextmanager
+def received(folder: Path, port: int) -> Iterator[tuple[str, Path]]:
+    """Listen in a thread; gives the address, and the folder that fills with files.
+
+    Port 0 is any free one. Raises InputError when the port is taken.
+    """
+    files = _Files(folder)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            raise InputError(f"cannot listen on port {port}: {error.strerror}") from error
+        port = listener.getsockname()[1]
+        listener.listen()
+        app = _application(files, frozenset({f"{HOST}:{port}", f"localhost:{port}"}))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app, log_level="warning", access_log=False, lifespan="off",
+                timeout_graceful_shutdown=1,
+            )
+        )  # fmt: skip
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{port}", folder
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,82 @@
+"""Which traces are judged: strata by code, a rate for each, and a decision that never changes."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dagengine.errors import InputError
+from dagengine.test_case import LLMTestCase
+
+ERRORS, OTHERS = "errors", "others"
+Stratify = Callable[[LLMTestCase], str]
+
+
+def errors_or_others(case: LLMTestCase) -> str:
+    """`errors` for a trace in which a span failed, else `others`."""
+    return ERRORS if any(span.error for span in case.spans or ()) else OTHERS
+
+
+def share_of(trace_id: str) -> float:
+    """The place of a trace in [0, 1), the same in every process."""
+    digest = hashlib.sha256(f"dagengine watch {trace_id}".encode()).digest()
+    return int.from_bytes(digest[:7]) / 256**7
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The share of traces that is judged: `rates` by stratum, `rate` for every other one.
+
+    Raises InputError for a rate outside of (0, 1], and for a stratum that the built-in `stratify`
+    does not know.
+    """
+
+    rate: float = 1.0
+    rates: Mapping[str, float] = field(default_factory=dict[str, float])
+    stratify: Stratify = errors_or_others
+
+    def __post_init__(self) -> None:
+        for rate in (self.rate, *self.rates.values()):
+            if not 0 < rate <= 1:
+                raise InputError(f"a rate of sampling is above 0 and at most 1, got {rate:g}")
+        if self.stratify is errors_or_others:
+            for name in self.rates.keys() - {ERRORS, OTHERS}:
+                raise InputError(
+                    f"there is no stratum {name!r}: without --strata there are {ERRORS} and "
+                    f"{OTHERS}"
+                )
+
+    @classmethod
+    def parse(cls, texts: Sequence[str], stratify: Stratify | None = None) -> Sampling:
+        """The sampling of `--sample RATE` and `--sample STRATUM=RATE`, both repeatable."""
+        rates: dict[str, float] = {}
+        for text in texts:
+            name, _, number = text.rpartition("=")
+            try:
+                rate = float(number)
+            except ValueError:
+                rate = math.nan
+            if math.isnan(rate):
+                raise InputError(f"--sample is RATE or STRATUM=RATE, such as 0.1, not {text!r}")
+            if name in rates:
+                raise InputError(f"--sample gives two rates for {name or 'all strata'}")
+            rates[name] = rate
+        return cls(rates.pop("", 1.0), rates, stratify or errors_or_others)
+
+    def stratum(self, case: LLMTestCase) -> str:
+        """The stratum of a case; raises InputError if the function gives no name."""
+        name = self.stratify(case)
+        if not isinstance(name, str) or not name:
+            raise InputError(f"--strata must give the name of a stratum, got {name!r:.80}")
+        return name
+
+    def probability(self, stratum: str) -> float:
+        """The probability that a trace of this stratum is judged."""
+        return self.rates.get(stratum, self.rate)
+
+    @property
+    def least(self) -> float:
+        """The lowest rate: traces whose place is below it are judged whatever their stratum."""
+        return min(self.rate, *self.rates.values()) if self.rates else self.rate

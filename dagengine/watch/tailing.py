@@ -1,0 +1,104 @@
+"""What arrives in a folder of OTLP files that grow and rotate, and is not read yet.
+
+A file is known by its place on the disk and by its first bytes. So a file that was renamed goes on
+where it was, and one that was emptied, or replaced, begins anew. Reading a line twice does no harm:
+what was decided about a trace stays decided (see `pending`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagengine.data.json_lines import value_of
+from dagengine.errors import InputError
+from dagengine.regular_files import open_to_read
+from dagengine.traces.otlp import RawRecord, is_otlp, records_of
+
+_AT_ONCE = 8 << 20  # bytes of one file that are read before traces are looked at
+_HEAD = 128  # bytes by which a file is known
+_SUFFIXES = frozenset({".jsonl", ".json"})
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a file is read; `rest` is a last line without an end, which may still grow."""
+
+    head: bytes
+    offset: int = 0
+    rest: bytes = b""
+
+
+class Folder:
+    """The OTLP files of a folder (.jsonl and .json), read as they grow.
+
+    `flaws` counts lines that hold no spans, by what is wrong with them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises InputError for what is no folder."""
+        if not path.is_dir():
+            raise InputError(f"{path} is not a folder: watch takes the folder of the files")
+        self.path = path
+        self.flaws = Counter[str]()
+        self._places: dict[tuple[int, int], _Place] = {}
+
+    def poll(self) -> Iterator[RawRecord]:
+        """The records that are new in every file, of each at most some MB."""
+        seen: set[tuple[int, int]] = set()
+        for path in sorted(self.path.iterdir()):
+            if path.suffix in _SUFFIXES and path.is_file() and not path.is_symlink():
+                try:
+                    with open_to_read(path) as file:
+                        status = os.fstat(file.fileno())
+                        name = status.st_dev, status.st_ino
+                        seen.add(name)
+                        data = self._new(name, file.fileno(), status.st_size)
+                except FileNotFoundError:
+                    continue  # it was rotated away since
+                for line in data:
+                    yield from self._records(path, line)
+        for name in self._places.keys() - seen:
+            del self._places[name]
+
+    def _new(self, name: tuple[int, int], file: int, size: int) -> list[bytes]:
+        """The whole lines of a file that were not there before."""
+        head = os.pread(file, _HEAD, 0)
+        place = self._places.get(name)
+        if place is None or size < place.offset or not head.startswith(place.head):
+            place = self._places[name] = _Place(head)
+        place.head = head
+        data = os.pread(file, _AT_ONCE, place.offset)
+        while data and b"\n" not in data and place.offset + len(data) < size:
+            data += os.pread(file, _AT_ONCE, place.offset + len(data))  # a long line
+        end = data.rfind(b"\n") + 1
+        lines, rest = data[:end].split(b"\n"), data[end:]
+        place.offset += end
+        # A file may end without a line break; what did not grow since may be such an end.
+        if rest and rest == place.rest and place.offset + len(rest) == size and _is_json(rest):
+            lines.append(rest)
+            place.offset += len(rest)
+            rest = b""
+        place.rest = rest
+        return [line for line in lines if line.strip()]
+
+    def _records(self, path: Path, line: bytes) -> list[RawRecord]:
+        try:
+            value = value_of(line)
+            if not is_otlp(value):
+                raise ValueError("neither resourceSpans nor resourceLogs")
+            return list(records_of(value))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            self.flaws[f"{path.name}: no OTLP ({error!s:.80})"] += 1
+            return []
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        value_of(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,163 @@
+"""What a watch knows of a judged case, and what an alarm says. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+from dagengine.results import CaseResult
+from dagengine.results.rows import WATCHED
+from dagengine.watch.sampling import share_of
+
+Cause = Literal["app", "traffic", "judge", "not known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the laws of alarms read of a row.
+
+    `share` is the place of the trace in [0, 1): it was judged because that is below the
+    `probability` of its `stratum`. `characters` is the length of its input. `scores` and `paths`
+    are by metric; a metric without a score is in neither.
+    """
+
+    row: int
+    stratum: str
+    probability: float
+    share: float
+    characters: int
+    scores: dict[str, float]
+    paths: dict[str, str]
+
+    @classmethod
+    def of(cls, row: CaseResult) -> Self | None:
+        """None for a row that no watch wrote."""
+        ids = row.trace or {}
+        if not ids.keys() >= {"trace_id", *WATCHED}:
+            return None
+        stratum, probability, characters = (ids[name] for name in WATCHED)
+        scored = [result for result in row.metrics if result.score is not None]
+        return cls(
+            row.index,
+            stratum,
+            float(probability),
+            share_of(ids["trace_id"]),
+            int(characters),
+            {result.metric: float(result.score or 0.0) for result in scored},
+            {
+                result.metric: " → ".join(f"{node} = {verdict}" for node, verdict in result.path)
+                for result in scored
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A series that has left its baseline, with the cases on both sides.
+
+    `group` is `all`, `stratum NAME` or `path NODES`; `before` and `now` are the means of the
+    series. Without `first` cases the baseline was a rate that somebody stated.
+    """
+
+    metric: str
+    group: str
+    row: int
+    before: float
+    now: float
+    first: Sequence[Judged] = field(repr=False)
+    latest: Sequence[Judged] = field(repr=False)
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """That of its alarm."""
+        return self.row, self.metric, self.group
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An old question asked again: the change of a score, and the weight of its case.
+
+    `row` is the case, `asked` how many rows there were when it was asked again.
+    """
+
+    row: int
+    asked: int
+    metric: str
+    change: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alarm: what left its baseline at which row, and why.
+
+    `judge` and `traffic` are the parts of the change that they explain, each with its standard
+    error in points of the score; None if nothing is known. `again` is how many old questions the
+    cause rests on.
+    """
+
+    row: int
+    metric: str
+    group: str
+    before: float
+    now: float
+    cases: int
+    cause: Cause
+    judge: tuple[float, float] | None = None
+    traffic: tuple[float, float] | None = None
+    again: int = 0
+    path: str | None = None
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """What tells alarms of one stream apart."""
+        return self.row, self.metric, self.group
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form, one line of `alerts.jsonl`."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, line: dict[str, Any]) -> Self:
+        """Read back; raises TypeError for what is no alert."""
+        parts = {name: None if line[name] is None else tuple(line[name]) for name in _PARTS}
+        return cls(**{**line, **parts})
+
+    def __str__(self) -> str:
+        words = [f"alarm at row {self.row}: {self.metric}, {self.group}"]
+        if self.group == "judge":
+            words.append(f"{self.again} old questions are answered {_points(self.now)} on average")
+        else:
+            words.append(f"{self.before:.3f} → {self.now:.3f} in {self.cases} cases")
+        words.append(f"cause: {self.cause}")
+        for name in _PARTS:
+            part = getattr(self, name)
+            if part is not None and self.group != "judge":
+                words.append(f"{name} {_points(part[0])} (± {200 * part[1]:.1f})")
+        return "; ".join([*words, *([f"most moved: {self.path}"] if self.path else [])])
+
+
+_PARTS = ("judge", "traffic")
+
+
+def _points(change: float) -> str:
+    return f"{100 * change:+.1f} points"
+
+
+@dataclass(slots=True)
+class TrafficMean:
+    """The mean score of the whole traffic: every case counts 1 / its probability (Hájek)."""
+
+    _sum: float = 0.0
+    _weights: float = 0.0
+
+    def add(self, score: float, probability: float) -> None:
+        """Count a case that was judged with this probability."""
+        self._sum += score / probability
+        self._weights += 1 / probability
+
+    @property
+    def mean(self) -> float | None:
+        """None without a case."""
+        return self._sum / self._weights if self._weights else None

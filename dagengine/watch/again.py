@@ -6,6 +6,7 @@ changes are independent of each other, and their mean is 0 as long as the judge 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,12 @@ class OldCases:
         while self.next < row and self._lines() is not None:
             pass
 
-    def take(self, most: int) -> Iterator[tuple[CaseResult, LLMTestCase]]:
-        """The next cases that have a score, with their rows."""
+    def take(
+        self, most: int, before: float = math.inf
+    ) -> Iterator[tuple[CaseResult, LLMTestCase]]:
+        """The next cases that have a score, with their rows, all of them before a row."""
         count = 0
-        while count < most and (lines := self._lines()) is not None:
+        while count < most and self.next < before and (lines := self._lines()) is not None:
             line, place = lines[0], f"{self._rows} row {self.next - 1}"
             row = row_of(value_of(line), place)
             case = _case(value_of(lines[1]))

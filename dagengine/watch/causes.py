@@ -18,17 +18,20 @@ from dagengine.reliability.statistics.intervals import needs
 from dagengine.watch.sampling import ERRORS, OTHERS
 from dagengine.watch.values import Alert, Cause, Departure, Judged, Pair
 
-_FITS = 2.5  # standard errors
+Part = tuple[float, float]
+"""A part of a change, and its standard error."""
+
+_FITS = 9.2  # squared standard errors: of two that are normal 1 % are as large
+_LIKELIER = 6.0  # 2 · log 20
 _DRAWS = 200
 _LENGTHS = 3  # classes of equal size in the baseline
 
 
 def explained(departure: Departure, pairs: Sequence[Pair]) -> Alert:
     """The alarm of a departure; `pairs` are old questions that were asked again because of it."""
-    change = departure.now - departure.before
     is_path = departure.group.startswith("path ")
     judge = None if is_path else _mean_change(pairs)
-    traffic = _of_traffic(departure)
+    traffic, inside = _divided(departure)
     return Alert(
         departure.row,
         departure.metric,
@@ -36,7 +39,7 @@ def explained(departure: Departure, pairs: Sequence[Pair]) -> Alert:
         departure.before,
         departure.now,
         len(departure.latest),
-        cause_of(change, judge, traffic),
+        cause_of(judge, traffic, inside),
         judge,
         traffic,
         len(pairs),
@@ -44,28 +47,34 @@ def explained(departure: Departure, pairs: Sequence[Pair]) -> Alert:
     )
 
 
-def cause_of(
-    change: float, judge: tuple[float, float] | None, traffic: tuple[float, float] | None
-) -> Cause:
-    """The only cause that fits both parts, each with its standard error; else `not known`."""
-    causes: dict[Cause, tuple[float, float]] = {
-        "app": (0.0, 0.0),
-        "judge": (change, 0.0),
-        "traffic": (0.0, change),
+def cause_of(judge: Part | None, traffic: Part | None, inside: Part) -> Cause:
+    """The only cause that fits what was measured, 20 times likelier than any other one.
+
+    `traffic` is what the mix of kinds explains, `inside` the change inside of the kinds, and
+    `judge` what the judge explains of that. Each has its standard error; None: not measured.
+    """
+    (change, error) = inside
+    misfits: dict[Cause, float] = {
+        "app": _squared(traffic) + _squared(judge),
+        "judge": _squared(traffic),
+        "traffic": _squared(inside) + _squared(judge),
     }
-    fitting = [
-        cause
-        for cause, (of_judge, of_traffic) in causes.items()
-        if _fits(judge, of_judge) and _fits(traffic, of_traffic)
-    ]
-    return fitting[0] if len(fitting) == 1 else "not known"
+    if judge is not None:
+        # The change may be diluted by cases from before it; the judge's is that of now.
+        same = judge[0] * change > 0 and abs(judge[0]) >= abs(change)
+        both = math.hypot(judge[1], error)
+        misfits["judge"] += 0.0 if same else ((judge[0] - change) / both) ** 2
+    first, second = sorted(misfits, key=lambda cause: misfits[cause])[:2]
+    fits = misfits[first] <= _FITS and misfits[second] - misfits[first] >= _LIKELIER
+    return first if fits else "not known"
 
 
-def _fits(part: tuple[float, float] | None, value: float) -> bool:
-    return part is None or abs(part[0] - value) <= _FITS * part[1]
+def _squared(part: Part | None) -> float:
+    """How far a part is from nothing, in squared standard errors."""
+    return 0.0 if part is None else (part[0] / part[1]) ** 2
 
 
-def _mean_change(pairs: Sequence[Pair]) -> tuple[float, float] | None:
+def _mean_change(pairs: Sequence[Pair]) -> Part | None:
     """The weighted mean change, and its standard error, which is never 0; None without a pair."""
     if not pairs:
         return None
@@ -77,10 +86,12 @@ def _mean_change(pairs: Sequence[Pair]) -> tuple[float, float] | None:
     return mean, math.sqrt(squares) / weights
 
 
-def _of_traffic(departure: Departure) -> tuple[float, float] | None:
-    """What the mix of kinds explains, and its standard error by bootstrap over cases."""
-    if not departure.first or not departure.latest:
-        return None
+def _divided(departure: Departure) -> tuple[Part | None, Part]:
+    """What the mix of kinds explains, and what changed inside of them, by bootstrap over cases."""
+    change = departure.now - departure.before
+    if not departure.first:  # a mean that is known says nothing of its traffic
+        count = len(departure.latest)
+        return None, (change, math.sqrt((departure.now * (1 - departure.now) + 1 / count) / count))
     numpy = needs("numpy")
     kinds = _kinds(departure.first)
     sides = [_table(cases, departure, kinds) for cases in (departure.first, departure.latest)]
@@ -101,9 +112,14 @@ def _of_traffic(departure: Departure) -> tuple[float, float] | None:
     # A kind that is on one side only has the score of that side.
     mean = numpy.where(numpy.isnan(mean), later_mean, mean)
     later_mean = numpy.where(numpy.isnan(later_mean), mean, later_mean)
-    of_kinds = numpy.nan_to_num((later_share - share) * (mean + later_mean) / 2)
-    parts = of_kinds.sum(axis=1)
-    return float(parts[0]), float(parts[1:].std()) + 1e-9
+    of_mix = numpy.nan_to_num((later_share - share) * (mean + later_mean) / 2).sum(axis=1)
+    of_kinds = numpy.nan_to_num((later_mean - mean) * (share + later_share) / 2).sum(axis=1)
+    # One case more or less, so that no part is certain.
+    least = 1 / len(sides[1][0])
+    traffic, inside = (
+        (float(parts[0]), math.hypot(float(parts[1:].std()), least)) for parts in (of_mix, of_kinds)
+    )
+    return traffic, inside
 
 
 def _kinds(first: Sequence[Judged]) -> list[int]:

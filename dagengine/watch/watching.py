@@ -13,6 +13,7 @@ every row to the alarms as if it came now, and then goes on with the traces that
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -56,7 +57,7 @@ from dagengine.watch.values import Alert, Departure, Judged, Pair, TrafficMean
 AGAIN, ALERTS = "again.jsonl", "alerts.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
 _FEW = 10  # old questions that are asked together
-_MANY = 200  # old questions for the cause of an alarm
+_MANY, _MOST = 200, 800  # old questions for the cause of an alarm, more while it is not clear
 _KINDS = ("judged", "no score", "unasked", "not sampled")  # what becomes of a trace
 _PAUSE = 60.0  # seconds between two times that scores are sent, at least
 _SAMPLES = 1024  # between the samples of two times that an old question is asked again
@@ -295,9 +296,7 @@ class Watch(RunObserver):
         while True:
             while self._departures:
                 departure = self._departures.popleft()
-                pairs = await self._ask_again(_MANY)
-                of_metric = [pair for pair in pairs if pair.metric == departure.metric]
-                self._raise(explained(departure, of_metric))
+                self._raise(await self._explained(departure))
             while self.counts["judged"] * self._how.again >= self._asked_again + _FEW:
                 if self._departures or not await self._ask_again(_FEW):
                     break
@@ -308,12 +307,22 @@ class Watch(RunObserver):
             self._news = anyio.Event()
             await self._news.wait()
 
-    async def _ask_again(self, most: int) -> list[Pair]:
+    async def _explained(self, departure: Departure) -> Alert:
+        """The alarm of a departure; old questions are asked until its cause is clear."""
+        pairs: list[Pair] = []
+        while True:
+            more = await self._ask_again(_MANY, departure.latest[0].row)
+            pairs += [pair for pair in more if pair.metric == departure.metric]
+            alert = explained(departure, pairs)
+            if alert.cause != "not known" or not more or len(pairs) >= _MOST:
+                return alert
+
+    async def _ask_again(self, most: int, before: float = math.inf) -> list[Pair]:
         """Ask the next old questions; their changes, which are in the folder then."""
         if self._old is None:
             return []
         asked = self._record.count
-        old = list(self._old.take(most))
+        old = list(self._old.take(most, before))
         rows: list[CaseResult] = []
         asks = Resampled(self.engine.gateway, (asked + 1) * _SAMPLES)
         engine = self._engine_of(gateway=asks)

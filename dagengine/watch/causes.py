@@ -57,7 +57,7 @@ def cause_of(judge: Part | None, traffic: Part | None, inside: Part) -> Cause:
     misfits: dict[Cause, float] = {
         "app": _squared(traffic) + _squared(judge),
         "judge": _squared(traffic),
-        "traffic": _squared(inside) + _squared(judge),
+        "traffic": _squared(judge) + (0.0 if traffic is None else _squared(inside)),
     }
     if judge is not None:
         # The change may be diluted by cases from before it; the judge's is that of now.

@@ -1,0 +1,147 @@
+"""Alarms: what leaves its baseline, how sampling is weighed, and which cause is named."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from dagengine.watch.alarms import Alarms, of_baseline, of_sequence
+from dagengine.watch.causes import cause_of, explained
+from dagengine.watch.sampling import share_of
+from dagengine.watch.values import Departure, Judged, Pair
+
+BASELINE = 400
+
+
+def cases(
+    count: int, first: int = 0, rate: float = 0.9, hard: float = 0.2, less: float = 0.4
+) -> Iterator[Judged]:
+    """Judged cases: of hard traffic, all judged, fewer pass than of simple, half judged."""
+    dice = random.Random(first)
+    row = first
+    while row < first + count:
+        stratum = "hard" if dice.random() < hard else "simple"
+        probability = 1.0 if stratum == "hard" else 0.5
+        share = dice.random()
+        if share < probability:
+            good = dice.random() < rate - less * (stratum == "hard")
+            path = f"ok = {good}"
+            yield Judged(row, stratum, probability, share, 100, {"m": float(good)}, {"m": path})
+            row += 1
+
+
+def departures(alarms: Alarms, stream: Iterable[Judged]) -> list[Departure]:
+    return [departure for case in stream for departure in alarms.add(case)]
+
+
+def test_a_healthy_stream_raises_no_alarm_and_a_drop_raises_one() -> None:
+    alarms = Alarms(["m"], 0.5, BASELINE)
+    assert departures(alarms, cases(1500)) == []
+    (departure,) = departures(alarms, cases(1200, 1500, rate=0.7))
+    assert departure.before > departure.now + 0.1
+    assert departure.row > 1500
+    assert len(departure.first) == BASELINE
+
+
+def test_after_an_alarm_the_next_cases_are_the_baseline() -> None:
+    alarms = Alarms(["m"], 0.5, BASELINE)
+    found = departures(alarms, [*cases(600), *cases(3000, 600, rate=0.6)])
+    assert len(found) == 1
+    again = departures(alarms, cases(1000, 3600, rate=0.9))
+    assert [departure.now > departure.before for departure in again] == [True]
+
+
+def test_oversampled_traffic_weighs_no_more_than_it_is() -> None:
+    alarms = Alarms(["m"], 0.5, BASELINE)
+    stream = [*cases(BASELINE), *cases(2000, BASELINE, hard=0.6)]
+    assert sum(case.stratum == "hard" for case in stream[:BASELINE]) > 0.3 * BASELINE
+    (departure,) = departures(alarms, stream)
+    # 0.2 and 0.6 of the traffic are hard: 82 and 66 of 100 pass, whatever was judged of them.
+    assert departure.group == "all"
+    assert departure.before == pytest.approx(0.82, abs=0.06)
+    assert departure.now == pytest.approx(0.66, abs=0.08)
+    alert = explained(departure, [Pair(row, 0, "m", 0.0, 1.0) for row in range(200)])
+    assert alert.cause == "traffic"
+
+
+def test_a_stratum_has_its_own_series() -> None:
+    alarms = Alarms(["m"], 0.5, BASELINE)
+    (departure,) = departures(alarms, [*cases(600), *cases(400, 600, less=0.8)])
+    assert departure.group == "stratum hard"
+
+
+def test_a_path_has_its_own_series_where_scores_do_not_tell() -> None:
+    def taking(path: str, first: int, count: int) -> list[Judged]:
+        others = ("a", "b", "c")
+        return [
+            Judged(row, "others", 1.0, 0.5, 100, {"m": 1.0},
+                   {"m": path if row % 3 else others[row % 9 // 3]})
+            for row in range(first, first + count)
+        ]  # fmt: skip
+
+    alarms = Alarms(["m"], 1.0, BASELINE)
+    (departure,) = departures(alarms, [*taking("a", 0, 600), *taking("b", 600, 300)])
+    assert departure.group in ("path a", "path b")
+    assert str(explained(departure, []).path)[:6] in ("a (78%", "b (11%")
+    assert explained(departure, []).cause == "not known"  # nobody asked old questions again
+
+
+def test_a_mean_that_is_known_needs_no_first_cases() -> None:
+    alarms = Alarms(["m"], 0.5, rates={"m": 0.95})
+    (departure, *_) = departures(alarms, cases(1000))
+    assert (departure.before, departure.first) == (0.95, [])
+    assert departure.row < 1000
+
+
+def test_a_case_without_a_score_says_nothing() -> None:
+    alarms = Alarms(["m"], 1.0, BASELINE)
+    silent = [Judged(row, "others", 1.0, 0.0, 1, {}, {}) for row in range(1000)]
+    assert departures(alarms, [*cases(500), *silent, *cases(500, 500)]) == []
+
+
+def test_old_questions_that_are_answered_otherwise_show_a_drift() -> None:
+    alarms = Alarms(["m"], 1.0)
+    dice = random.Random(1)
+    steady = [dice.choice((-1, 0, 0, 0, 0, 0, 0, 0, 0, 1)) for _ in range(500)]
+    assert not any(alarms.add_change("m", change, row) for row, change in enumerate(steady))
+    drifts = [alarms.add_change("m", -(row % 5 == 0), row) for row in range(300)]
+    (first, *_) = [drift for drift in drifts if drift]
+    assert first[0] < 0
+
+
+def test_the_false_alarms_of_all_tests_add_up() -> None:
+    assert sum(map(of_sequence, range(100_000))) == pytest.approx(1, abs=1e-4)
+    assert sum(map(of_baseline, range(100))) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("judge", "traffic", "inside", "cause"),
+    [
+        ((0.0, 0.01), (0.0, 0.01), (-0.1, 0.02), "app"),
+        ((-0.1, 0.015), (0.0, 0.01), (-0.1, 0.02), "judge"),
+        ((-0.2, 0.015), (0.0, 0.01), (-0.1, 0.02), "judge"),  # diluted by cases of before
+        ((0.0, 0.01), (-0.1, 0.01), (0.0, 0.02), "traffic"),
+        ((-0.05, 0.04), (0.0, 0.01), (-0.1, 0.02), "not known"),  # too few old questions
+        ((-0.1, 0.01), (-0.1, 0.01), (-0.1, 0.02), "not known"),  # two of them
+        (None, (0.0, 0.01), (-0.1, 0.02), "not known"),  # the app, or the judge
+        (None, (-0.1, 0.01), (0.0, 0.02), "traffic"),
+        ((-0.1, 0.01), None, (-0.1, 0.02), "judge"),
+        ((0.0, 0.01), None, (-0.1, 0.02), "not known"),  # the app, or the traffic
+    ],
+)
+def test_a_cause_is_named_only_if_no_other_fits(
+    judge: tuple[float, float] | None,
+    traffic: tuple[float, float] | None,
+    inside: tuple[float, float],
+    cause: str,
+) -> None:
+    assert cause_of(judge, traffic, inside) == cause
+
+
+def test_the_place_of_a_trace_is_even_and_stays() -> None:
+    places = [share_of(f"{number:032x}") for number in range(2000)]
+    assert places == [share_of(f"{number:032x}") for number in range(2000)]
+    assert all(0 <= place < 1 for place in places)
+    assert 0.08 < sum(place < 0.1 for place in places) / 2000 < 0.12

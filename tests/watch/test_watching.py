@@ -1,0 +1,280 @@
+"""Watches of small streams: what is judged, kept, asked again, and gone on with after a kill."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spans import trace_id, write
+
+from dagengine.errors import InputError, JudgeSetupError
+from dagengine.evaluation import RecordTo
+from dagengine.gateway.limits import Limits
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.question import Question
+from dagengine.record.growing import GrowingRun
+from dagengine.record.run import load_run
+from dagengine.record.values import DataRecord
+from dagengine.results import CaseResult, OutcomeKind
+from dagengine.watch import Folder, Sampling, Watch, WatchSettings
+from dagengine.watch.budget import DailyAccount
+
+pytestmark = pytest.mark.anyio
+READS = ["input", "actual_output"]
+
+
+def metric() -> DAGMetric:
+    node = BinaryJudgementNode("ok?", evaluation_params=READS, then={True: 10, False: 0}, name="ok")
+    return DAGMetric("Good", DAG(root_node=node))
+
+
+class Judge:
+    """Calls an answer good if it says so, and counts what it was asked."""
+
+    def __init__(self, strict: float = 0.0) -> None:
+        self.asked = Counter[str]()
+        self.strict = strict
+
+    def __call__(self, question: Question[Any]) -> bool:
+        text = question.messages[-1]["content"]
+        self.asked[text] += 1
+        dice = random.Random(f"{text} {self.asked[text]}")
+        return "good" in text and dice.random() >= self.strict
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def settings(**more: Any) -> WatchSettings:
+    return WatchSettings(quiet=2.0, until_idle=True, **{"baseline": 100, "again": 0.0, **more})
+
+
+async def watched(
+    folder: Path,
+    judge: Callable[[Question[Any]], bool],
+    how: WatchSettings,
+    limits: Limits | None = None,
+    today: Callable[[], str] | None = None,
+    **more: Any,
+) -> Watch:
+    out, time = folder / "out", Time()
+    account = None if today is None else DailyAccount(out, today)
+    watch = Watch(
+        [metric()], {"model": ScriptedJudge(judge, name="scripted"), "limits": limits},
+        Folder(folder / "spans"), how, account,
+        say=lambda text: None, clock=time, sleep=time.sleep, **more,
+    )  # fmt: skip
+    engine = watch.engine
+    manifest = RecordTo(out, {"watch": "spans"}).manifest(engine, DataRecord())
+    await watch.run(GrowingRun(out, manifest, lambda: (engine.totals, engine.spent)))
+    return watch
+
+
+def rows(folder: Path) -> list[CaseResult]:
+    return list(load_run(folder / "out").rows())
+
+
+def content(folder: Path) -> list[str]:
+    """The rows by their traces, whatever their order."""
+    text = (folder / "out" / "results.jsonl").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row.pop("index") for row in rows] == list(range(len(rows)))
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+async def test_every_trace_has_one_row_in_a_folder_that_run_could_have_written(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 30)
+    write(tmp_path / "spans" / "b.jsonl", ["bad"] * 10, first=31)
+    watch = await watched(tmp_path, Judge(), settings())
+    run = load_run(tmp_path / "out")
+    traces = [(row.trace or {})["trace_id"] for row in run.rows()]
+    assert sorted(traces) == [trace_id(number) for number in range(1, 41)]
+    assert run.manifest.counts is not None
+    assert (run.manifest.counts.cases, run.manifest.counts.failed) == (40, 10)
+    assert len(list(run.cases())) == 40
+    assert watch.lines() == ["traces: 40 judged", f"Good: mean 0.750 of the traffic ({_held(watch)}"]
+
+
+def _held(watch: Watch) -> str:
+    held = watch.lines()[1].partition("(")[2]
+    low, high = (float(word) for word in held.split() if word[0].isdigit())
+    assert low < 0.75 < high
+    return held
+
+
+async def test_a_second_watch_judges_only_what_is_new(tmp_path: Path) -> None:
+    judge = Judge()
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 20)
+    await watched(tmp_path, judge, settings())
+    write(tmp_path / "spans" / "a.jsonl", ["bad"] * 5, first=21)
+    watch = await watched(tmp_path, judge, settings())
+    assert len(rows(tmp_path)) == 25
+    assert set(judge.asked.values()) == {1}
+    assert watch.counts["judged"] == 25
+    totals = load_run(tmp_path / "out").manifest.totals
+    assert totals is not None
+    assert totals.calls == 25
+
+
+class KilledError(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("moments", [(0, 1, 7), (3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3)])
+async def test_kills_by_the_dozen_leave_the_rows_of_a_watch_that_nothing_disturbed(
+    tmp_path: Path, moments: tuple[int, ...]
+) -> None:
+    answers = ["good", "bad", "good"] * 20
+    for name in ("whole", "killed"):
+        write(tmp_path / name / "spans" / "a.jsonl", answers)
+    sampling = Sampling.parse(["0.8"])
+    await watched(tmp_path / "whole", Judge(), settings(sampling=sampling))
+    for moment in moments:
+        left = moment
+
+        def kill(row: CaseResult) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KilledError
+
+        with pytest.raises(KilledError):
+            await watched(tmp_path / "killed", Judge(), settings(sampling=sampling), check=kill)
+        # What a kill in the middle of a line leaves.
+        for name in ("results.jsonl", "cases.jsonl", "times.jsonl", "again.jsonl"):
+            with (tmp_path / "killed" / "out" / name).open("a") as file:
+                file.write('{"index": 99, "ca')
+    await watched(tmp_path / "killed", Judge(), settings(sampling=sampling))
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    assert len(rows(tmp_path / "killed")) < len(answers)
+
+
+async def test_sampling_decides_by_the_trace_and_keeps_probabilities(tmp_path: Path) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 300)
+    write(tmp_path / "spans" / "b.jsonl", ["bad"] * 40, first=301, failed=True)
+    watch = await watched(tmp_path, Judge(), settings(sampling=Sampling.parse(["errors=1", "0.3"])))
+    ids = [row.trace or {} for row in rows(tmp_path)]
+    strata = Counter((trace["watch.stratum"], trace["watch.probability"]) for trace in ids)
+    assert strata["errors", "1.0"] == 40
+    assert 60 < strata["others", "0.3"] < 120
+    assert watch.counts["not sampled"] == 340 - len(ids)
+    # 300 of 340 are good; of what was judged far fewer.
+    mean = float(watch.lines()[1].split()[2])
+    assert mean == pytest.approx(300 / 340, abs=0.03)
+    assert len(ids) - 40 < 0.8 * len(ids)
+
+
+async def test_a_trace_without_texts_has_a_row_and_no_score(tmp_path: Path) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"], attributes=[])
+    watch = await watched(tmp_path, Judge(), settings())
+    assert [row.metrics[0].outcome for row in rows(tmp_path)] == [OutcomeKind.SKIPPED]
+    assert watch.lines() == ["traces: 1 no score"]
+    await watched(tmp_path, Judge(), settings())
+    assert len(rows(tmp_path)) == 1
+
+
+async def test_a_day_has_its_calls_and_what_is_unasked_is_counted(tmp_path: Path) -> None:
+    judge, limits = Judge(), Limits(max_calls=8)
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 12)
+    days = [date(2026, 1, 1).isoformat(), date(2026, 1, 2).isoformat()]
+    watch = await watched(tmp_path, judge, settings(), limits, lambda: days[0])
+    assert (watch.counts["judged"], watch.counts["unasked"]) == (8, 4)
+    outcomes = Counter(row.metrics[0].outcome for row in rows(tmp_path))
+    assert outcomes == {OutcomeKind.OK: 8, OutcomeKind.OVER_BUDGET: 4}
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 3, first=13)
+    watch = await watched(tmp_path, judge, settings(), limits, lambda: days[0])
+    assert (watch.counts["judged"], watch.counts["unasked"]) == (8, 7)
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 3, first=16)
+    watch = await watched(tmp_path, judge, settings(), limits, lambda: days[1])
+    assert (watch.counts["judged"], watch.counts["unasked"]) == (11, 7)
+    assert judge.asked.total() == 11
+
+
+async def test_an_alarm_names_the_app_once_also_after_a_restart(tmp_path: Path) -> None:
+    how, judge = settings(again=0.05), Judge()
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 300)
+    await watched(tmp_path, judge, how)
+    assert not (tmp_path / "out" / "alerts.jsonl").read_text()
+    write(tmp_path / "spans" / "a.jsonl", ["bad"] * 40, first=301)
+    watch = await watched(tmp_path, judge, how)
+    (alert,) = watch.alerts
+    assert (alert.cause, alert.group, alert.before) == ("app", "all", 1.0)
+    assert alert.now < 0.9
+    (line,) = (tmp_path / "out" / "alerts.jsonl").read_text().splitlines()
+    assert json.loads(line)["cause"] == "app"
+    # The alarm, or what led to it, was lost with the process: it is raised again, or not.
+    assert (await watched(tmp_path, judge, how)).alerts == []
+    (tmp_path / "out" / "alerts.jsonl").write_text("")
+    assert len((await watched(tmp_path, judge, how)).alerts) == 1
+
+
+async def test_an_alarm_names_the_judge_that_answers_old_questions_otherwise(
+    tmp_path: Path,
+) -> None:
+    how = settings(again=0.1)
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 400)
+    await watched(tmp_path, Judge(), how)
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 200, first=401)
+    watch = await watched(tmp_path, Judge(strict=0.4), how)
+    assert watch.alerts
+    assert {alert.cause for alert in watch.alerts} == {"judge"}
+    again = (tmp_path / "out" / "again.jsonl").read_text().splitlines()
+    asked = [json.loads(line)["row"] for line in again]
+    assert asked == sorted(set(asked))  # each old case at most once
+
+
+async def test_other_metrics_or_a_plain_run_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"])
+    await watched(tmp_path, Judge(), settings())
+    path = tmp_path / "out" / "run.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "settings": {}}))
+    with pytest.raises(InputError, match="another kind of run"):
+        await watched(tmp_path, Judge(), settings())
+    record["metrics"][0]["hash"] = "0" * 64
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="other metrics: choose another folder"):
+        await watched(tmp_path, Judge(), settings())
+
+
+async def test_an_unknown_metric_in_the_baseline_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "spans").mkdir()
+    with pytest.raises(InputError, match="names the metric 'Goood'; there are Good"):
+        await watched(tmp_path, Judge(), settings(rates={"Goood": 0.9}))
+
+
+async def test_what_a_check_raises_ends_the_watch(tmp_path: Path) -> None:
+    def refuse(row: CaseResult) -> None:
+        raise JudgeSetupError("the judge accepts no call")
+
+    write(tmp_path / "spans" / "a.jsonl", ["good"])
+    with pytest.raises(JudgeSetupError):
+        await watched(tmp_path, Judge(), settings(), check=refuse)
+
+
+async def test_scores_are_sent_while_the_watch_goes_on(tmp_path: Path) -> None:
+    sent: list[int] = []
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 5)
+    how = WatchSettings(quiet=2.0, seconds=200.0, again=0.0)
+    await watched(tmp_path, Judge(), how, send=lambda: sent.append(1))
+    assert sent

@@ -227,11 +227,16 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
 
 def load_app(target: str, max_in_flight: int) -> App:
     """The app for `--app file.py:function` (by default the function `app`)."""
-    path, name = split_target(target)
-    function = getattr(load_module(path), name or "app", None)
+    return App(load_function(target, "app"), max_in_flight)
+
+
+def load_function(target: str, name: str) -> Any:
+    """What `file.py:function` names, by default `name`; raises InputError if it is not there."""
+    path, own = split_target(target)
+    function = getattr(load_module(path), own or name, None)
     if function is None:
-        raise InputError(f"{path} has no {name or 'app'!r}; write {path}:FUNCTION")
-    return App(function, max_in_flight)
+        raise InputError(f"{path} has no {own or name!r}; write {path}:FUNCTION")
+    return function
 
 
 def load_cases(path: str | Path) -> list[TestCase]:

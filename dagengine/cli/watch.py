@@ -31,6 +31,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.streams import say
 from dagengine.cli.send import send_all
+from dagengine.errors import InputError
 
 if TYPE_CHECKING:
     from dagengine.execution.engine import Settings
@@ -180,6 +181,11 @@ def watch(
             folder = _receive(stack, out, listen or 0)
         watching = _watch(metrics, folder, out, how, limits, judge, base_url, store, to)
         _run(watching, out, shown, texts)
+    if not (watching.read or watching.counts):
+        raise InputError(
+            f"{folder} has no traces: watch reads OTLP in .jsonl and .json files, as the file "
+            "exporter of a Collector writes them"
+        )
     if to:
         send_all(out, to)
     if watching.alerts:
@@ -187,10 +193,10 @@ def watch(
 
 
 def _sampling(sample: Iterable[str], strata: str | None) -> Sampling:
-    from dagengine.loading import load_app
+    from dagengine.loading import load_function
     from dagengine.watch import Sampling
 
-    stratify: Any = None if strata is None else load_app(strata, 1).function
+    stratify: Any = None if strata is None else load_function(strata, "stratum")
     return Sampling.parse(list(sample), stratify)
 
 

@@ -61,10 +61,16 @@ class _Files:
             if self._lines is None or self._size > _FILE:
                 # A file of its own for every process: nothing follows half a line of a kill.
                 self._number += 1
+                self.close()
                 self._lines = JsonLines(self._folder / f"{self._number:06}.jsonl")
                 self._size = 0
             self._lines.write_line(line)
             self._size += len(line)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._lines is not None:
+            self._lines.close()
 
 
 def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
@@ -176,3 +182,4 @@ def received(folder: Path, port: int) -> Iterator[tuple[str, Path]]:
         finally:
             server.should_exit = True
             thread.join()
+            files.close()

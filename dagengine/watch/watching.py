@@ -363,6 +363,11 @@ class Watch(RunObserver):
 
     # In the end
 
+    @property
+    def read(self) -> int:
+        """How many spans and log records belong to traces that were not decided before."""
+        return self._read
+
     def lines(self) -> list[str]:
         """What became of the traces, and the means of the whole traffic."""
         counts = {name: self.counts[name] for name in _KINDS} | self._waiting

@@ -1,0 +1,103 @@
+"""OTLP over HTTP: what is taken is in a file before it is answered, the rest is refused in words."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from spans import export, trace_id
+
+from dagengine.errors import InputError
+from dagengine.watch import Folder
+from dagengine.watch.listening import received
+
+JSON = {"content-type": "application/json"}
+PROTOBUF = {"content-type": "application/x-protobuf"}
+with_protobuf = importlib.util.find_spec("google") is not None and (
+    importlib.util.find_spec("opentelemetry.proto") is not None
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    with received(tmp_path / "received", 0) as at:
+        yield at
+
+
+def post(address: str, body: Any, *, kind: str = "traces", **headers: str) -> tuple[int, str]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    response = httpx2.post(f"{address}/v1/{kind}", content=data, headers=names or JSON)
+    return response.status_code, response.text
+
+
+def test_what_is_taken_is_in_a_file_of_each_process(place: tuple[str, Path]) -> None:
+    address, folder = place
+    assert post(address, export(1)) == (200, "{}")
+    packed = gzip.compress(json.dumps(export(2)).encode())
+    assert post(address, packed, **{**JSON, "content_encoding": "gzip"})[0] == 200
+    logs = {"resourceLogs": []}
+    assert post(address, logs, kind="logs") == (200, "{}")
+    with received(folder, 0) as (second, _):
+        assert post(second, export(3))[0] == 200
+    assert [path.name for path in sorted(folder.iterdir())] == ["000001.jsonl", "000002.jsonl"]
+    assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(n) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "status", "why"),
+    [
+        (b"{", {}, 400, "not JSON"),
+        ({"a": 1}, {}, 400, "neither resourceSpans nor resourceLogs"),
+        ([], {}, 400, "neither resourceSpans nor resourceLogs"),
+        ({}, {"kind": "metrics"}, 404, "only /v1/traces and /v1/logs"),
+        ({}, {"content_type": "text/plain"}, 415, "application/json or application/x-protobuf"),
+        ({}, {**JSON, "content_encoding": "zstd"}, 415, "use gzip or none"),
+        (b"no", {**JSON, "content_encoding": "gzip"}, 400, "not gzip"),
+        (gzip.compress(bytes(65 << 20)), {**JSON, "content_encoding": "gzip"}, 413, "64 MB"),
+        ({}, {**JSON, "host": "evil.example"}, 403, "programs on this machine"),
+    ],
+)
+def test_the_rest_is_refused_in_words(
+    place: tuple[str, Path], body: Any, more: dict[str, str], status: int, why: str
+) -> None:
+    address, folder = place
+    code, text = post(address, body, **more)
+    assert (code, why in text) == (status, True), text
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(with_protobuf, reason="opentelemetry-proto is installed")
+def test_protobuf_without_its_package_is_refused_in_words(place: tuple[str, Path]) -> None:
+    code, text = post(place[0], b"", **PROTOBUF)
+    assert code == 415
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL=http/json" in text
+
+
+@pytest.mark.skipif(not with_protobuf, reason="needs opentelemetry-proto")
+def test_protobuf_is_taken_as_exporters_write_it(place: tuple[str, Path]) -> None:
+    from google.protobuf.json_format import ParseDict  # pyright: ignore
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # pyright: ignore
+        ExportTraceServiceRequest,
+    )
+
+    message = ExportTraceServiceRequest()
+    span = {"traceId": "AAAAAAAAAAAAAAAAAAAAAQ==", "spanId": "AAAAAAAAAAE=", "name": "ask"}
+    ParseDict({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}, message)
+    address, folder = place
+    assert post(address, message.SerializeToString(), **PROTOBUF) == (200, "")
+    assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(1)]
+    assert post(address, b"no message", **PROTOBUF)[0] == 400
+
+
+def test_a_port_that_is_taken_is_an_error(place: tuple[str, Path], tmp_path: Path) -> None:
+    port = int(place[0].rpartition(":")[2])
+    with pytest.raises(InputError, match=f"cannot listen on port {port}"):  # noqa: SIM117
+        with received(tmp_path / "more", port):
+            raise AssertionError("it listens twice")

@@ -33,9 +33,7 @@ class OldCases:
         while self.next < row and self._lines() is not None:
             pass
 
-    def take(
-        self, most: int, before: float = math.inf
-    ) -> Iterator[tuple[CaseResult, LLMTestCase]]:
+    def take(self, most: int, before: float = math.inf) -> Iterator[tuple[CaseResult, LLMTestCase]]:
         """The next cases that have a score, with their rows, all of them before a row."""
         count = 0
         while count < most and self.next < before and (lines := self._lines()) is not None:

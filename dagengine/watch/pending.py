@@ -19,7 +19,7 @@ _CACHE = 16 * 1024  # KiB
 class Pending:
     """Records of traces in any order, given back trace by trace when one is ready.
 
-    `late` counts spans of traces that were decided before they came.
+    `late` counts records of traces that were decided before they came.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Pending:
             PRAGMA journal_mode = off;
             PRAGMA synchronous = off;
             PRAGMA cache_size = -{_CACHE};
-            CREATE TABLE decided (trace TEXT PRIMARY KEY) WITHOUT ROWID;
+            CREATE TABLE decided (trace TEXT PRIMARY KEY, here INTEGER) WITHOUT ROWID;
             CREATE TABLE traces (trace TEXT PRIMARY KEY, seen REAL, ended INTEGER) WITHOUT ROWID;
             CREATE INDEX ready ON traces (ended, seen);
             CREATE TABLE records (trace TEXT, body BLOB);
@@ -47,9 +47,10 @@ class Pending:
         count = 0
         for record in records:
             trace = record.trace_id
-            query = "SELECT 1 FROM decided WHERE trace = ?"
-            if self._file.execute(query, (trace,)).fetchone():
-                self.late += 1
+            query = "SELECT here FROM decided WHERE trace = ?"
+            decided = self._file.execute(query, (trace,)).fetchone()
+            if decided:
+                self.late += decided[0]
                 continue
             is_root = isinstance(record, RawSpan) and not record.parent_id and record.end > 0
             self._file.execute(
@@ -72,12 +73,15 @@ class Pending:
             bodies = self._file.execute(query, (trace,)).fetchall()
             self._file.execute("DELETE FROM records WHERE trace = ?", (trace,))
             self._file.execute("DELETE FROM traces WHERE trace = ?", (trace,))
-            self.decide(trace)
+            self.decide(trace, here=True)
             yield trace, [unpacked(body) for (body,) in bodies]
 
-    def decide(self, trace: str) -> None:
-        """Note that a trace has its row, or is not judged: what comes of it later is late."""
-        self._file.execute("INSERT OR IGNORE INTO decided VALUES (?)", (trace,))
+    def decide(self, trace: str, *, here: bool = False) -> None:
+        """Note that a trace has its row, or is not judged: what comes of it is left out.
+
+        If that was decided `here` it is late; else it is only read once more.
+        """
+        self._file.execute("INSERT OR IGNORE INTO decided VALUES (?, ?)", (trace, here))
 
     def count(self, *, ended: bool) -> int:
         """How many traces wait: for quiet, or for the end of their root."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError
@@ -35,7 +36,8 @@ class _Place:
 class Folder:
     """The OTLP files of a folder (.jsonl and .json), read as they grow.
 
-    `flaws` counts lines that hold no spans, by what is wrong with them.
+    `flaws` counts lines that hold no spans, by what is wrong with them; `first` is the file where
+    that was seen first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,6 +46,7 @@ class Folder:
             raise InputError(f"{path} is not a folder: watch takes the folder of the files")
         self.path = path
         self.flaws = Counter[str]()
+        self.first: dict[str, str] = {}
         self._places: dict[tuple[int, int], _Place] = {}
 
     def poll(self) -> Iterator[RawRecord]:
@@ -56,7 +59,7 @@ class Folder:
                         status = os.fstat(file.fileno())
                         name = status.st_dev, status.st_ino
                         seen.add(name)
-                        data = self._new(name, file.fileno(), status.st_size)
+                        data = self._new(name, file, status.st_size)
                 except FileNotFoundError:
                     continue  # it was rotated away since
                 for line in data:
@@ -64,16 +67,17 @@ class Folder:
         for name in self._places.keys() - seen:
             del self._places[name]
 
-    def _new(self, name: tuple[int, int], file: int, size: int) -> list[bytes]:
+    def _new(self, name: tuple[int, int], file: BinaryIO, size: int) -> list[bytes]:
         """The whole lines of a file that were not there before."""
-        head = os.pread(file, _HEAD, 0)
+        head = file.read(_HEAD)
         place = self._places.get(name)
         if place is None or size < place.offset or not head.startswith(place.head):
             place = self._places[name] = _Place(head)
         place.head = head
-        data = os.pread(file, _AT_ONCE, place.offset)
-        while data and b"\n" not in data and place.offset + len(data) < size:
-            data += os.pread(file, _AT_ONCE, place.offset + len(data))  # a long line
+        file.seek(place.offset)
+        data = file.read(_AT_ONCE)
+        while data and b"\n" not in data and (more := file.read(_AT_ONCE)):  # a long line
+            data += more
         end = data.rfind(b"\n") + 1
         lines, rest = data[:end].split(b"\n"), data[end:]
         place.offset += end
@@ -86,14 +90,18 @@ class Folder:
         return [line for line in lines if line.strip()]
 
     def _records(self, path: Path, line: bytes) -> list[RawRecord]:
+        flaw = "not JSON"
         try:
             value = value_of(line)
-            if not is_otlp(value):
-                raise ValueError("neither resourceSpans nor resourceLogs")
-            return list(records_of(value))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            self.flaws[f"{path.name}: no OTLP ({error!s:.80})"] += 1
-            return []
+            flaw = "neither resourceSpans nor resourceLogs"
+            if is_otlp(value):
+                flaw = "a damaged export"
+                return list(records_of(value))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            pass  # a Collector that is killed leaves half a line
+        self.flaws[flaw] += 1
+        self.first.setdefault(flaw, path.name)
+        return []
 
 
 def _is_json(text: bytes) -> bool:

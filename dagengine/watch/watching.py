@@ -380,8 +380,9 @@ class Watch(RunObserver):
                 lines.append(
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"
                 )
-        flaws = self._source.flaws.most_common(3)
-        lines += [f"{counted(count, 'line')} left out: {flaw}" for flaw, count in flaws]
+        for flaw, count in self._source.flaws.items():
+            first = self._source.first[flaw]
+            lines.append(f"{counted(count, 'line')} left out: {flaw} (first in {first})")
         return lines
 
 

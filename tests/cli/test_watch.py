@@ -159,7 +159,7 @@ def test_a_folder_without_traces_says_so(folder: Path) -> None:
     done = run_command(folder, *command())
     assert done.returncode == 2
     assert "spans has no traces" in done.stderr
-    assert "1 line left out: a.jsonl: no OTLP" in done.stdout
+    assert "1 line left out: not JSON (first in a.jsonl)" in done.stdout
 
 
 def test_a_folder_of_another_run_stays_as_it_is(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""OTLP over HTTP: what is taken is in a file before it is answered, the rest is refused in words."""
+"""OTLP over HTTP: what is taken is in a file before it is answered, the rest is refused."""
 
 from __future__ import annotations
 

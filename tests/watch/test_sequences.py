@@ -1,4 +1,4 @@
-"""Confidence sequences against brute force: every stream of zeros and ones, weighed by its chance."""
+"""Confidence sequences against brute force: every stream of zeros and ones, by its chance."""
 
 from __future__ import annotations
 

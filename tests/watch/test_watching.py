@@ -112,7 +112,10 @@ async def test_every_trace_has_one_row_in_a_folder_that_run_could_have_written(
     assert run.manifest.counts is not None
     assert (run.manifest.counts.cases, run.manifest.counts.failed) == (40, 10)
     assert len(list(run.cases())) == 40
-    assert watch.lines() == ["traces: 40 judged", f"Good: mean 0.750 of the traffic ({_held(watch)}"]
+    assert watch.lines() == [
+        "traces: 40 judged",
+        f"Good: mean 0.750 of the traffic ({_held(watch)}",
+    ]
 
 
 def _held(watch: Watch) -> str:

@@ -35,13 +35,12 @@ from dagengine.cli.merge import merge
 from dagengine.cli.migrate import migrate
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
-from dagengine.cli.send import send
 from dagengine.cli.show import show
 from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
 from dagengine.cli.test import app as test_app
+from dagengine.cli.traces import send, watch
 from dagengine.cli.view import view
-from dagengine.cli.watch import watch
 from dagengine.errors import DagengineError, Problem, more_on
 from dagengine.terminal import counted
 

@@ -26,7 +26,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.streams import outlive_reader, say, shown
-from dagengine.cli.send import send_all
+from dagengine.cli.traces import send_all
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases

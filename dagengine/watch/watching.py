@@ -36,7 +36,6 @@ from dagengine.gateway.resampled import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.judges import as_judge
 from dagengine.question import Judge
-from dagengine.record.growing import GrowingRun, cut
 from dagengine.regular_files import is_there
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import WATCHED
@@ -48,6 +47,7 @@ from dagengine.watch.again import OldCases, pairs_of
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
 from dagengine.watch.budget import DailyAccount
 from dagengine.watch.causes import explained
+from dagengine.watch.growing import GrowingRun, cut
 from dagengine.watch.pending import Pending
 from dagengine.watch.sampling import Sampling, share_of
 from dagengine.watch.sequences import Bettor

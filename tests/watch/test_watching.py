@@ -20,12 +20,12 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
-from dagengine.record.growing import GrowingRun
 from dagengine.record.run import load_run
 from dagengine.record.values import DataRecord
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.watch import Folder, Sampling, Watch, WatchSettings
 from dagengine.watch.budget import DailyAccount
+from dagengine.watch.growing import GrowingRun
 
 pytestmark = pytest.mark.anyio
 READS = ["input", "actual_output"]

@@ -113,8 +113,8 @@ class Stream:
         pairs = []
         last = self.rows if before is None else before
         for row in range(self.again, min(self.again + most, last)):
-            good, before, probability = self.truths[row]
-            change = world.score(good, self.dice) - before
+            good, score, probability = self.truths[row]
+            change = world.score(good, self.dice) - score
             pairs.append(Pair(row, self.rows, METRIC, change, 1 / probability))
         self.again += len(pairs)
         return pairs

@@ -97,6 +97,7 @@ def watch(
             metavar="[FOLDER]",
             help="A folder of OTLP files (.jsonl, .json) that grow and rotate. Or use --listen.",
         ),
+        Reads(),
     ] = None,
     listen: Annotated[
         int | None,

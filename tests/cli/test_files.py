@@ -120,7 +120,7 @@ PAIRS = [
     for read, _ in marked(callback, Reads)
     for written, mark in marked(callback, Writes)
     if mark == Writes() or mark == Writes(opened=True)
-    if command != "synthesize"  # it takes no metrics and no --data
+    if command not in ("synthesize", "watch")  # they take no --data
     if not {read, written} & {"metrics", "path", "others", "judge", "app", "check", "compare"}
 ]
 

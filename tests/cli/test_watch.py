@@ -142,6 +142,7 @@ def wait_for_rows(path: Path, count: int) -> None:
         (["metrics.py", "spans", "--baseline", "Bad=0.5"], "names the metric 'Bad'"),
         (["metrics.py", "spans", "--strata", "metrics.py"], "has no 'stratum'"),
         (["metrics.py", "spans", "--to", "grafana"], "--to takes otlp"),
+        (["metrics.py", "spans", "--strata", "strata.py", "--store", "strata.py"], "same file"),
         (["metrics.py", "spans", "--quiet", "inf"], "plain numbers"),
     ],
 )

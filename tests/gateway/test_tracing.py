@@ -9,7 +9,8 @@ pytest.importorskip("opentelemetry.sdk")
 
 from opentelemetry import _logs
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk._logs import export as log_export
+from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -113,7 +114,9 @@ async def test_a_judge_that_decides_has_spans_of_decisions() -> None:
 async def test_every_result_is_an_event_in_the_context_of_its_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    records = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    # In older versions, such as 1.36, it is InMemoryLogExporter.
+    names = vars(log_export)
+    records = (names.get("InMemoryLogRecordExporter") or names["InMemoryLogExporter"])()
     logs = LoggerProvider()
     logs.add_log_record_processor(SimpleLogRecordProcessor(records))
     monkeypatch.setattr(_logs, "get_logger", logs.get_logger)

@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,7 @@ def test_what_is_taken_is_in_a_file_of_each_process(place: tuple[str, Path]) -> 
     assert post(address, export(1)) == (200, "{}")
     packed = gzip.compress(json.dumps(export(2)).encode())
     assert post(address, packed, **{**JSON, "content_encoding": "gzip"})[0] == 200
-    logs = {"resourceLogs": []}
-    assert post(address, logs, kind="logs") == (200, "{}")
+    assert post(address, {"resourceLogs": []}, kind="logs") == (200, "{}")
     with received(folder, 0) as (second, _):
         assert post(second, export(3))[0] == 200
     assert [path.name for path in sorted(folder.iterdir())] == ["000001.jsonl", "000002.jsonl"]
@@ -82,14 +82,11 @@ def test_protobuf_without_its_package_is_refused_in_words(place: tuple[str, Path
 
 @pytest.mark.skipif(not with_protobuf, reason="needs opentelemetry-proto")
 def test_protobuf_is_taken_as_exporters_write_it(place: tuple[str, Path]) -> None:
-    from google.protobuf.json_format import ParseDict  # pyright: ignore
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # pyright: ignore
-        ExportTraceServiceRequest,
-    )
-
-    message = ExportTraceServiceRequest()
+    service = import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    message = service.ExportTraceServiceRequest()
     span = {"traceId": "AAAAAAAAAAAAAAAAAAAAAQ==", "spanId": "AAAAAAAAAAE=", "name": "ask"}
-    ParseDict({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}, message)
+    value = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    import_module("google.protobuf.json_format").ParseDict(value, message)
     address, folder = place
     assert post(address, message.SerializeToString(), **PROTOBUF) == (200, "")
     assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(1)]

@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,7 @@ class Watch(RunObserver):
         """Go through the record as if its rows came now."""
         drifts: list[int] = []
         for line in alerts:
-            alert = Alert.of(line)
+            alert = Alert.of({name: value for name, value in line.items() if name != "time"})
             self._known.add(alert.key)
             drifts += [alert.row] if alert.cause == "judge" else []
         self._record.take_up(self._take)
@@ -356,7 +357,7 @@ class Watch(RunObserver):
             return
         self._known.add(alert.key)
         self.alerts.append(alert)
-        self._alert_lines.write(alert.as_dict())
+        self._alert_lines.write({"time": datetime.now(UTC).isoformat(), **alert.as_dict()})
         self._say(str(alert))
         if alert.cause == "judge" and self._old is not None:
             self._old.skip_to(self._record.count)  # what is older, another judge has answered

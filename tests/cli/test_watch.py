@@ -16,6 +16,8 @@ from commands import run_command
 from score_server import ScoreServer
 from spans import export, trace_id, write
 
+from dagengine.record.writer import sole_writer
+
 METRICS = """
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -153,6 +155,14 @@ def test_what_does_not_fit_is_refused_before_anything_is_asked(
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert not (folder / "out" / "run.json").exists()
+
+
+def test_a_second_writer_is_refused(folder: Path) -> None:
+    with sole_writer(folder / "out"):
+        done = run_command(folder, *command())
+    assert done.returncode == 2
+    assert "out" in done.stderr
+    assert not (folder / "out" / "results.jsonl").exists()
 
 
 def test_a_folder_without_traces_says_so(folder: Path) -> None:

@@ -16,9 +16,9 @@ def on_full_device(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     A link to it does not do: none is followed.
     """
 
-    def opened(path: Path) -> BinaryIO:
+    def opened(path: Path, *, emptied: bool = True) -> BinaryIO:
         if path.name == name:
             return cast(BinaryIO, open("/dev/full", "wb", buffering=0))
-        return open_to_write(path)
+        return open_to_write(path, emptied=emptied)
 
     monkeypatch.setattr("dagengine.data.json_lines.open_to_write", opened)

@@ -152,7 +152,7 @@ def watch(
         typer.Option(
             metavar="CASES|METRIC=MEAN",
             help="The first cases that later ones are compared with, or a mean that is known. "
-            "Repeatable. Default: 500.",
+            "Repeatable. Default: 1000.",
         ),
     ] = None,
     again: Annotated[

@@ -26,7 +26,7 @@ from dagengine.watch.values import Departure, Judged
 ALPHA = 0.05
 """The probability of a false alarm in a healthy stream, all series and all times together."""
 
-BASELINE = 500  # cases
+BASELINE = 1000  # cases
 LEAST = 20  # cases of a baseline
 _OF_JUDGE = 0.2  # the part of ALPHA for the judge's own drift
 _APART = 250  # numbers from one sequence to the next

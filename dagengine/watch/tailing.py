@@ -37,7 +37,8 @@ class Folder:
     """The OTLP files of a folder (.jsonl and .json), read as they grow.
 
     `flaws` counts lines that hold no spans, by what is wrong with them; `first` is the file where
-    that was seen first.
+    that was seen first. It is `behind` when the last poll has left something: spans of traces that
+    seem quiet may be in there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,11 +48,13 @@ class Folder:
         self.path = path
         self.flaws = Counter[str]()
         self.first: dict[str, str] = {}
+        self.behind = False
         self._places: dict[tuple[int, int], _Place] = {}
 
     def poll(self) -> Iterator[RawRecord]:
         """The records that are new in every file, of each at most some MB."""
         seen: set[tuple[int, int]] = set()
+        self.behind = False
         for path in sorted(self.path.iterdir()):
             if path.suffix in _SUFFIXES and path.is_file() and not path.is_symlink():
                 try:
@@ -87,6 +90,7 @@ class Folder:
             place.offset += len(rest)
             rest = b""
         place.rest = rest
+        self.behind = self.behind or place.offset + len(rest) < size
         return [line for line in lines if line.strip()]
 
     def _records(self, path: Path, line: bytes) -> list[RawRecord]:

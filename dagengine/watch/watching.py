@@ -236,12 +236,14 @@ class Watch(RunObserver):
             read = await anyio.to_thread.run_sync(self._poll)
             now = self._clock()
             latest = now if read else latest
-            ready = await anyio.to_thread.run_sync(self._ready, now)
+            ready: list[Item] = []
+            if not self._source.behind:
+                ready = await anyio.to_thread.run_sync(self._ready, now)
             for case in ready:
                 yield case
             if self._how.seconds is not None and now - began >= self._how.seconds:
                 return
-            if not read and not ready:
+            if not read and not ready and not self._source.behind:
                 quiet = now - latest >= max(self._how.quiet, 2 * self._how.poll)
                 if self._how.until_idle and quiet and not self._pending.count(ended=True):
                     return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections import Counter
@@ -185,6 +186,21 @@ async def test_sampling_decides_by_the_trace_and_keeps_probabilities(tmp_path: P
     mean = float(watch.lines()[1].split()[2])
     assert mean == pytest.approx(300 / 340, abs=0.03)
     assert len(ids) - 40 < 0.8 * len(ids)
+
+
+async def test_no_trace_is_judged_before_all_that_was_written_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagengine.watch.tailing._AT_ONCE", 1000)
+    for child in (False, True):  # of every trace a span in each file, far from each other
+        path = tmp_path / "spans" / f"{child}.jsonl"
+        write(path, ["good"] * (20 + 40 * child), first=1 - 40 * child + 40, child=child)
+    how = dataclasses.replace(settings(), quiet=0.0)
+    watch = await watched(tmp_path, Judge(), how)
+    assert watch.counts == {"judged": 20}
+    cases = list(load_run(tmp_path / "out").cases())
+    assert {len(case["spans"]) for case in cases} == {2}
+    assert watch.lines()[0] == "traces: 20 judged, 40 without the end of a root"
 
 
 async def test_a_trace_without_texts_has_a_row_and_no_score(tmp_path: Path) -> None:

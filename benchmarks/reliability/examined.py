@@ -41,6 +41,8 @@ class Drawn:
     """One benchmark: what each run said (not a number: nothing), and what people say.
 
     `whole` is what would have been said had nothing been lost or copied, which the truth is about.
+    `nodes` is what each of two nodes said, of which the second is asked after a yes of the first;
+    `odds` are their chances of a yes, case by case.
     """
 
     said: Any
@@ -50,6 +52,8 @@ class Drawn:
     runs: Any = None
     whole: Any = None
     people: Any = None
+    nodes: Any = None
+    odds: Any = None
 
 
 Draw = Callable[[np.random.Generator, int, int], Drawn]
@@ -137,6 +141,47 @@ def broken_run(random: np.random.Generator, cases: int, runs: int) -> Drawn:
     said = whole.copy()
     said[:, random.integers(runs)] = random.random(cases) < 0.5
     return Drawn(said, truth, whole=whole)
+
+
+def _two_nodes(
+    random: np.random.Generator, cases: int, runs: int, shock: Callable[[Any], Any]
+) -> Drawn:
+    """Two nodes that flip by themselves, of which a shock changes answers of the second."""
+    odds = np.stack([
+        random.choice([0.98, 0.85, 0.02], size=cases, p=[0.5, 0.3, 0.2]),
+        random.choice([0.97, 0.7, 0.1], size=cases, p=[0.5, 0.25, 0.25]),
+    ])  # fmt: skip
+    first, second = random.random((2, cases, runs)) < odds[:, :, None]
+    second = shock(second)
+    return Drawn(first & second, odds.prod(0) > 0.5, nodes=(first, second), odds=odds)
+
+
+def _updated_by(share: float) -> Draw:
+    """From the middle on this share of what the second node passes fails."""
+
+    def draw(random: np.random.Generator, cases: int, runs: int) -> Drawn:
+        def shock(said: Any) -> Any:
+            kept = random.random(said.shape) > share
+            kept[:, : runs // 2] = True
+            return said & kept
+
+        return _two_nodes(random, cases, runs, shock)
+
+    return draw
+
+
+def _broken_by(share: float) -> Draw:
+    """In one run this share of the second node's answers is random."""
+
+    def draw(random: np.random.Generator, cases: int, runs: int) -> Drawn:
+        def shock(said: Any) -> Any:
+            broken = np.zeros(said.shape, bool)
+            broken[:, random.integers(runs)] = random.random(cases) < share
+            return np.where(broken, random.random(said.shape) < 0.5, said)
+
+        return _two_nodes(random, cases, runs, shock)
+
+    return draw
 
 
 def five_people(random: np.random.Generator, cases: int, runs: int) -> Drawn:
@@ -255,6 +300,25 @@ def _moved(drawn: Drawn) -> dict[str, float]:
     }  # fmt: skip
 
 
+def _of_two_nodes(drawn: Drawn) -> dict[str, float]:
+    """Without the shock: flips with one vote and three, and Shapley effects of the two nodes."""
+    first, second = drawn.odds
+    passes = first * second
+    most = passes**2 * (3 - 2 * passes)
+    whole = passes * (1 - passes)
+    alone = second**2 * first * (1 - first), first**2 * second * (1 - second)
+    return {
+        "flip-rate": float(2 * whole.mean()),
+        "flips with 3 votes": float(2 * (most * (1 - most)).mean()),
+        "share of first": float((alone[0] + whole - alone[1]).sum() / (2 * whole.sum())),
+        "share of good": float((alone[1] + whole - alone[0]).sum() / (2 * whole.sum())),
+    }
+
+
+def _updated_nodes(drawn: Drawn) -> dict[str, float]:
+    return {**_moved(drawn), **_of_two_nodes(drawn)}
+
+
 def _ceiling(drawn: Drawn) -> dict[str, float]:
     return {"ceiling": float(np.maximum(drawn.whole, 1 - drawn.whole).mean())}
 
@@ -268,6 +332,10 @@ KINDS = (
     Kind("70 % copied", copied, _flips, ((100, 5), (298, 5), (298, 10))),
     Kind("updated half-way", updated, _moved, ((100, 6), (298, 10))),
     Kind("one broken run", broken_run, _flips, ((100, 5), (298, 10))),
+    *(Kind(f"two nodes, {100 * share:.0f} % of one updated half-way", _updated_by(share),
+           _updated_nodes, ((100, 8), (298, 8)), "tree") for share in (0.05, 0.25)),
+    *(Kind(f"two nodes, {100 * share:.0f} % of one run broken", _broken_by(share), _of_two_nodes,
+           ((100, 8), (298, 8)), "tree") for share in (0.1, 1.0)),
     Kind("five people", five_people, _ceiling, ((40, 3), (298, 3))),
     Kind("mix drifts, first third labelled", mix_drifts, _corrected, ((150, 1), (298, 1)),
          random=True),
@@ -291,6 +359,13 @@ def metric(kind: str) -> DAGMetric:
     """One node that says what the population says."""
     if kind == "rating":
         node: Any = RatingNode("How good?", ["input"], name="good")
+    elif kind == "tree":
+        good = BinaryJudgementNode(
+            "So?", name="good", evaluation_params=["input"], then={True: 10, False: 0}
+        )
+        node = BinaryJudgementNode(
+            "First?", name="first", evaluation_params=["input"], then={True: good, False: 0}
+        )
     elif kind == "eight":
         then: Any = {label: k for k, label in enumerate(LABELS)}
         node = NonBinaryJudgementNode("So?", name="good", evaluation_params=["input"], then=then)
@@ -318,9 +393,18 @@ def figures_of(kind: Kind, random: Random, cases: int, runs: int) -> Iterator[Fi
     given = labels_of(made.data, made.labels)
     labels = labels_for(given, replay, made.data, 0.5)
     yield from compare_with_labels(of, 0.5, labels)
-    known = {"place in the file": range(cases)}
-    for corrected in corrected_figures(of, 0.5, labels, kind.random, known):
+    places = {"place in the file": range(cases)}
+    for corrected in corrected_figures(of, 0.5, labels, kind.random, places):
         yield corrected.estimate
+
+
+def shocked(kind: Kind, random: Random, cases: int, runs: int) -> Iterator[tuple[str, Figure]]:
+    """Votes and blame, by name, which runs that are not repeats do not have."""
+    card = card_of(kind, random, cases, runs)
+    under = card.metrics[0].settings[0]
+    yield from ((figure.name, figure) for figure in under.again)
+    yield from ((f"flips with {voted.votes} votes", voted.flips) for voted in under.voted)
+    yield from ((f"share of {node.node}", node.share) for node in under.nodes)
 
 
 @cache
@@ -344,7 +428,11 @@ def _made(kind: Kind, random: Random, cases: int, runs: int) -> Made:
         row
         for case in range(cases)
         for run in range(drawn.said.shape[1] if drawn.runs is None else int(drawn.runs[case]))
-        for row in _observed(case, Condition(run), drawn.said[case, run], kind.metric)
+        for row in (
+            _observed(case, Condition(run), drawn.said[case, run], kind.metric)
+            if drawn.nodes is None
+            else _walked(case, Condition(run), [bool(node[case, run]) for node in drawn.nodes])
+        )
     ]
     data = [
         LLMTestCase(
@@ -379,6 +467,13 @@ def _observed(case: int, at: Condition, said: Any, kind: str) -> Iterator[Observ
     yield Observation(case, "good", "good", at, verdict)
 
 
+def _walked(case: int, at: Condition, answers: Sequence[bool]) -> Iterator[Observation]:
+    """What one run of two nodes leaves: the second is asked after a yes of the first."""
+    path = tuple(zip(("first", "good"), answers[: 1 + answers[0]], strict=False))
+    yield Observation(case, "good", "", at, None, float(all(answers)), path=path)
+    yield from (Observation(case, "good", node, at, answer) for node, answer in path)
+
+
 def trials() -> Iterator[Trial]:
     """Every population with its numbers of cases and runs."""
     for place, kind in enumerate(KINDS):
@@ -387,6 +482,8 @@ def trials() -> Iterator[Trial]:
             def answers(
                 random: Random, kind: Kind = kind, cases: int = cases, runs: int = runs
             ) -> dict[str, Answer]:
+                if kind.metric == "tree":
+                    return dict(shocked(kind, random, cases, runs))
                 return {
                     f"{figure.name}{' of pass' if '“pass”' in figure.level else ''}": figure
                     for figure in figures_of(kind, random, cases, runs)

@@ -25,11 +25,10 @@ from determinism_figures import (
     of_pandalm,
     of_prometheus,
 )
+from label_agreement import LabelAgreement
 from recordings import Folder, data_directory, how_to_get
 from rich.console import Console
 from rich.table import Table
-
-from dagengine.reliability.statistics.labels import LabelAgreement
 
 _FOLDERS = ("position_bias_rep3", "prometheus_gpt4x3", "mtbench_gpt4", "llmbar", "pandalm")
 _WIDTH_OF_A_FILE = 160

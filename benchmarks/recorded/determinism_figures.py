@@ -22,6 +22,7 @@ from determinism_sources import (
     repeat_prometheus,
     winner,
 )
+from label_agreement import LabelAgreement, agreement
 from published import REPEATED
 from recordings import Folder, expected_figures
 
@@ -29,12 +30,10 @@ from dagengine.reliability import Observations
 from dagengine.reliability.observations import Condition, Observation, Reading, vote_of
 from dagengine.reliability.statistics import (
     flip_rate,
-    label_agreement,
     majority,
     majority_share,
-    unanimity,
+    total_agreement,
 )
-from dagengine.reliability.statistics.labels import LabelAgreement, Labelled
 from dagengine.reliability.statistics.sums import mean
 
 Table = Sequence[Sequence[Any]]
@@ -84,10 +83,10 @@ def repeatability(votes: Table, texts: Table) -> Repeatability:
     """How far repeated answers agree; a row per prompt."""
     return Repeatability(
         len(votes),
-        unanimity(votes, missing="own category"),
+        total_agreement(votes),
         majority_share(votes, missing="own category"),
         flip_rate(votes, missing="own category"),
-        unanimity(texts, missing="own category"),
+        total_agreement(texts),
     )
 
 
@@ -172,14 +171,6 @@ def position(given: Table, swapped: Table) -> Position:
 
 
 # Labels.
-
-
-def agreement(pairs: Labelled) -> LabelAgreement:
-    """How verdicts meet what people said."""
-    found = label_agreement(pairs)
-    if found is None:
-        raise ValueError("there is nothing to compare")
-    return found
 
 
 def of_llmbar(directory: Path) -> tuple[dict[str, float], dict[str, LabelAgreement]]:

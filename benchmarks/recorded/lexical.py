@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from label_agreement import LabelAgreement, agreement
 from recordings import Folder, Json, data_directory, how_to_get
 from rich.console import Console
 from rich.table import Table
@@ -35,8 +36,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.extraction import truths_of
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.metrics.faithfulness import SUPPORTED, VERDICTS, FaithfulnessMetric
-from dagengine.reliability.statistics import label_agreement, spearman
-from dagengine.reliability.statistics.labels import LabelAgreement
+from dagengine.reliability.statistics import spearman
 from dagengine.test_case import LLMTestCase
 
 SOURCES = ("wikieval_rag_chain", "ragas_aspect_critic", "factcc_explanations")
@@ -78,17 +78,11 @@ def agreements(directory: Path, judge: LexicalJudge | None = None) -> dict[str, 
     }
     judge = judge or LexicalJudge()
     return {
-        name: agreement([one.supported for one in found], verdicts_on(found, judge))
+        name: agreement(
+            [*zip([one.supported for one in found], verdicts_on(found, judge), strict=True)]
+        )
         for name, found in claims.items()
     }
-
-
-def agreement(labels: Sequence[bool], verdicts: Sequence[bool]) -> LabelAgreement:
-    """The measures of one source."""
-    found = label_agreement(list(zip(labels, verdicts, strict=True)))
-    if found is None:
-        raise ValueError("there are no claims to judge")
-    return found
 
 
 # Claims of the sources.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -35,9 +36,8 @@ from dagengine.reliability.statistics import (
     kendall,
     majority_share,
     pearson,
-    rmse,
     spearman,
-    unanimity,
+    total_agreement,
 )
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
@@ -78,6 +78,12 @@ def _rating_checks(done: Run, ratings: Sequence[Json]) -> dict[str, Check]:
 
 
 # LLM-Rubric: nothing but the probabilities of four answers.
+
+
+def rmse(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Root of the mean squared difference."""
+    return math.dist(first, second) / math.sqrt(len(first)) if first else None
+
 
 _MEASURES = {"rmse": rmse, "pearson": pearson, "spearman": spearman, "kendall": kendall}
 
@@ -148,7 +154,9 @@ def _meets(result: MetricResult, score: float) -> bool:
 
 def votes_figures(name: str, votes: Sequence[Sequence[Any]]) -> dict[str, float | None]:
     """How far several answers to the same prompt agree, as means over the prompts."""
-    return repeated(name, [len(votes), unanimity(votes), majority_share(votes), flip_rate(votes)])
+    return repeated(
+        name, [len(votes), total_agreement(votes), majority_share(votes), flip_rate(votes)]
+    )
 
 
 def repeated(name: str, values: Iterable[float | None]) -> dict[str, Any]:

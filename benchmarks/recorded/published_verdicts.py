@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -20,7 +22,7 @@ from replaying import Check, Replay, Run, counted, finished, held, judged, near,
 
 from dagengine.judges import Recording
 from dagengine.metrics.dag import BaseNode
-from dagengine.reliability.statistics import classification, majority, win_rate
+from dagengine.reliability.statistics import majority
 from dagengine.results import MetricResult
 
 # WikiEval: the statements of an answer, and a verdict on each.
@@ -107,16 +109,12 @@ def _win_figures(name: str, done: Run, rows: Sequence[Json]) -> dict[str, float 
     found = done.results("preference")
     scores = [found[row["item"]].score for row in rows]
     wins = [score for score in scores if score is not None]
-    rate, plain = win_rate(wins), win_rate(wins, discrete=True)
+    plain = [0.5 if win == 0.5 else float(win > 0.5) for win in wins]
     return {
-        f"{name}/win_rate": _per_cent(rate.value if rate else None),
-        f"{name}/standard_error": _per_cent(rate.standard_error if rate else None),
-        f"{name}/discrete_win_rate": _per_cent(plain.value if plain else None),
+        f"{name}/win_rate": 100 * statistics.fmean(wins),
+        f"{name}/standard_error": 100 * statistics.stdev(wins) / math.sqrt(len(wins)),
+        f"{name}/discrete_win_rate": 100 * statistics.fmean(plain),
     }
-
-
-def _per_cent(part: float | None) -> float | None:
-    return None if part is None else 100 * part
 
 
 def _preferences(done: Run, rows: Sequence[Json]) -> Check:
@@ -148,6 +146,10 @@ def _verdict(result: MetricResult) -> str:
 def _class_figures(
     judge: str, people: Sequence[str | None], verdicts: Sequence[str]
 ) -> dict[str, float | None]:
-    found = classification(people, verdicts)
-    measures = ("accuracy", "macro_precision", "macro_recall", "macro_f1")
-    return {f"pandalm/{judge}/{m}": _per_cent(getattr(found, m, None)) for m in measures}
+    from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+
+    sides = list(map(str, people)), verdicts
+    means = precision_recall_fscore_support(*sides, average="macro", zero_division=0)[:3]
+    values = zip(("accuracy", "macro_precision", "macro_recall", "macro_f1"),
+                 (accuracy_score(*sides), *means), strict=True)  # fmt: skip
+    return {f"pandalm/{judge}/{measure}": 100 * float(value) for measure, value in values}

@@ -21,7 +21,6 @@ from rich.table import Table
 
 from dagengine.reliability.statistics import (
     accuracy,
-    balanced_accuracy,
     bootstrap,
     brier_score,
     cohen_kappa,
@@ -71,7 +70,6 @@ def noisy_judge() -> list[Simulation]:
         Simulation("ICC(1,1)", icc, _scores, 0.8),
         Simulation("Cohen's kappa", cohen_kappa, _labelled, 1 - 0.2 / 0.5),
         Simulation("accuracy", accuracy, _labelled, 0.8),
-        Simulation("balanced accuracy", balanced_accuracy, _labelled, 0.8),
         Simulation("position consistency", position_consistency, _ordered, 0.75),
         Simulation("first wins", first_wins, _ordered, 0.5 + 0.4 * 0.25),
         Simulation("longer wins", longer_wins, _compared, 0.6),

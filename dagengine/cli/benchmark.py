@@ -325,9 +325,10 @@ def _called(path: Path) -> str:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
-    from dagengine.reliability.card.comparison import COMPARED, between_cards
+    from dagengine.reliability.card.comparison import between_cards
     from dagengine.reliability.card.conditions import worse
     from dagengine.reliability.card.files import read_card
+    from dagengine.reliability.card.measures import COMPARED
     from dagengine.reliability.card.table import print_contrasts
     from dagengine.reliability.fingerprint import changes
 

@@ -13,6 +13,7 @@ from hash_seeds import printed
 from hostile import no_hanging
 from hypothesis import given
 from hypothesis import strategies as st
+from label_agreement import agreement
 from pydantic import BaseModel
 from recordings import data_directory
 
@@ -515,7 +516,7 @@ def test_a_summary_of_its_source_is_better_than_another_text() -> None:
 
 
 def test_always_the_same_answer_is_worth_nothing() -> None:
-    found = benchmark.agreement([True, True, True, False], [True] * 4)
+    found = agreement([(True, True)] * 3 + [(False, True)])
     assert (found.accuracy, found.baseline) == (0.75, 0.75)
     assert (found.balanced_accuracy, found.kappa) == (0.5, 0.0)
 

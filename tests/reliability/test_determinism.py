@@ -13,12 +13,12 @@ from determinism_figures import (
     REFERENCE,
     Position,
     Repeatability,
-    agreement,
     llmbar_reference,
     position,
     repeatability,
 )
 from determinism_sources import CHOICES, pairwise, recorded_judge, repeat_pairs, rubric_rating
+from label_agreement import agreement
 from recordings import DATA_VARIABLE, Folder, data_directory, how_to_get, key
 
 from dagengine import compile_metrics

@@ -26,9 +26,9 @@ from dagengine.reliability.statistics import (
     label_kappa,
     score_spread,
     spearman,
-    unanimity,
+    total_agreement,
 )
-from dagengine.reliability.statistics.sums import Measure, mean
+from dagengine.reliability.statistics.sums import SummedMeasure, mean
 
 pytest.importorskip("numpy")
 pytest.importorskip("scipy")
@@ -65,7 +65,7 @@ def test_equal_seeds_give_equal_intervals() -> None:
 
 
 @pytest.mark.parametrize("measure", [entropy, fleiss_kappa, krippendorff_alpha])
-def test_totals_and_items_give_the_same_interval(measure: Measure[Any, ...]) -> None:
+def test_totals_and_items_give_the_same_interval(measure: SummedMeasure[Any, ...]) -> None:
     by_items = bootstrap(TABLE, lambda rows: measure(rows), resamples=300)
     assert ends(bootstrap(TABLE, measure, resamples=300)) == pytest.approx(ends(by_items))
 
@@ -114,7 +114,9 @@ def test_a_share_that_never_varies_still_has_an_interval() -> None:
     assert (found.value, found.low, found.method) == (0, 0, "Wilson")
     # t of 29; of five answers with two verdicts at most six of ten pairs differ
     assert found.high == pytest.approx(0.6 * 2.045230**2 / (30 + 2.045230**2))
-    assert ends(bootstrap([[True] * 5] * 30, unanimity)) == pytest.approx((1 - found.high / 0.6, 1))
+    assert ends(bootstrap([[True] * 5] * 30, total_agreement)) == pytest.approx(
+        (1 - found.high / 0.6, 1)
+    )
 
 
 def test_what_has_no_interval() -> None:
@@ -134,7 +136,7 @@ def test_what_has_no_interval() -> None:
 )
 @settings(deadline=None)
 def test_an_interval_holds_its_value_or_there_is_none(
-    table: list[list[float | None]], measure: Measure[Any, ...]
+    table: list[list[float | None]], measure: SummedMeasure[Any, ...]
 ) -> None:
     found = bootstrap(table, measure, resamples=20)
     assert found is None or found.low <= found.value <= found.high

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
 from itertools import combinations
 from typing import Any
 
@@ -14,15 +13,11 @@ from hypothesis import strategies as st
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics import (
-    classification,
     kendall,
     majority,
     pearson,
-    rmse,
     spearman,
-    win_rate,
 )
-from dagengine.reliability.statistics.correlations import Classification, Estimate
 
 Measure = Callable[[Sequence[float], Sequence[float]], float | None]
 Pairs = list[tuple[float, float]]
@@ -48,10 +43,6 @@ per_correlation = pytest.mark.parametrize("measure", CORRELATIONS)
 
 def sides(pairs: Pairs) -> tuple[list[float], list[float]]:
     return [x for x, _ in pairs], [y for _, y in pairs]
-
-
-def parts(found: Estimate | Classification | None) -> tuple[Any, ...]:
-    return () if found is None else astuple(found)
 
 
 def sign(number: float) -> int:
@@ -134,15 +125,7 @@ def test_ties_in_both_lists() -> None:
     assert spearman([1, 1, 2, 3], [1, 2, 2, 3]) == pytest.approx(5 / 6)
 
 
-@given(any_pairs)
-def test_rmse_is_what_its_definition_says(pairs: Pairs) -> None:
-    x, y = ([value % 1000 for value in side] for side in sides(pairs))
-    squares = [(a - b) ** 2 for a, b in zip(x, y, strict=True)]
-    wanted = math.sqrt(sum(squares) / len(squares)) if squares else None
-    assert rmse(x, y) == pytest.approx(wanted, abs=1e-9)
-
-
-@pytest.mark.parametrize("measure", [rmse, *CORRELATIONS])
+@pytest.mark.parametrize("measure", CORRELATIONS)
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_no_finite_number_is_refused(measure: Measure, bad: float) -> None:
     with pytest.raises(InputError, match="finite"):
@@ -151,54 +134,10 @@ def test_what_is_no_finite_number_is_refused(measure: Measure, bad: float) -> No
         measure([1, 2], [1, bad])
 
 
-@pytest.mark.parametrize("measure", [rmse, *CORRELATIONS])
+@pytest.mark.parametrize("measure", CORRELATIONS)
 def test_lists_of_different_lengths_are_refused(measure: Measure) -> None:
     with pytest.raises(InputError, match="1 values cannot be compared with 2"):
         measure([1], [1, 2])
-
-
-def test_win_rates() -> None:
-    assert win_rate([]) is None
-    assert win_rate([0.25]) == Estimate(0.25, None)
-    assert parts(win_rate([0, 1, 0, 1])) == pytest.approx((0.5, math.sqrt(1 / 3) / 2))
-    assert win_rate([0.5, 0.5]) == Estimate(0.5, 0)
-    assert win_rate([0.4, 0.6, 0.5, 0.9], discrete=True) == win_rate([0, 1, 0.5, 1])
-
-
-@given(st.lists(st.floats(0, 1), min_size=2))
-def test_a_win_rate_and_its_mirror_image_add_up_to_one(scores: list[float]) -> None:
-    won, lost = win_rate(scores), win_rate([1 - score for score in scores])
-    assert won is not None
-    assert lost is not None
-    assert won.value + lost.value == pytest.approx(1)
-    assert won.standard_error == pytest.approx(lost.standard_error, abs=1e-12)
-
-
-@pytest.mark.parametrize("bad", [-0.1, 1.5, math.nan])
-def test_a_win_outside_its_range_is_refused(bad: float) -> None:
-    with pytest.raises(InputError, match="between 0 and 1"):
-        win_rate([0.5, bad])
-
-
-def test_classification() -> None:
-    assert classification([], []) is None
-    assert classification(["A", "B"], ["A", "B"]) == Classification(1, 1, 1, 1)
-    # A: precision 1/2, recall 1, F1 2/3; B: all 0; tie: predicted once, never expected.
-    found = classification(["A", "B", "B"], ["A", "A", "tie"])
-    assert parts(found) == pytest.approx((1 / 3, 1 / 6, 1 / 3, 2 / 9))
-    with pytest.raises(InputError, match="1 labels were predicted, 2 expected"):
-        classification(["A", "B"], ["A"])
-
-
-@given(st.lists(st.tuples(labels, labels), min_size=1))
-def test_exchanging_sides_exchanges_precision_and_recall(pairs: list[tuple[str, str]]) -> None:
-    expected, predicted = [e for e, _ in pairs], [p for _, p in pairs]
-    one, other = classification(expected, predicted), classification(predicted, expected)
-    assert one is not None
-    assert other is not None
-    assert one.macro_precision == pytest.approx(other.macro_recall)
-    assert one.macro_f1 == pytest.approx(other.macro_f1)
-    assert one.accuracy == other.accuracy
 
 
 def test_votes() -> None:

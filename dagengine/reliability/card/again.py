@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from dagengine.reliability.card.figures import figure, reaching, shown
+from dagengine.reliability.card.measures import mean_score, measure_of
 from dagengine.reliability.card.values import CaseSpread, Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
-    effect_of_missing,
     entropy,
     entropy_interval,
     flip_rate,
@@ -56,48 +56,36 @@ def why_not_twice(runs: Runs) -> str:
 
 def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     """The figures of the first question."""
-    pairs, scores, groups = "pairs of runs of one case", runs.table(score), runs.rows
+    scores, groups = runs.table(score), runs.rows
     why = why_not_twice(runs)
 
     def over(
-        name: str, of: Callable[..., Sums], level: str, why: str = why,
+        name: str, of: Callable[..., Sums], why: str = why,
         table: Sequence[Sequence[Any]] = scores, bounds: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> Figure:  # fmt: skip
-        ends = [figure(name, end, of, level, why, groups) for end in bounds]
-        return reaching(figure(name, table, of, level, why, groups), ends)
+        ends = [figure(name, end, of, why, groups) for end in bounds]
+        return reaching(figure(name, table, of, why, groups), ends)
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"
-        yield Figure("flip-rate", None, level=f"pass or fail, {pairs}", note=undefined)
+        yield shown("flip-rate", None, note=undefined)
     else:
         table = runs.table(lambda run: run.passed(threshold))
-        yield over("flip-rate", flip_rate.sums, f"pass or fail, {pairs}", table=table,
-                   bounds=_unrepeated(table))  # fmt: skip
-        yield over("pass-rate", _mean_of_runs, "runs, averaged over cases", table=table,
-                   bounds=_filled(table))  # fmt: skip
-    yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}", bounds=_unrepeated(scores))
-    yield over("mean-score", _mean_of_runs, "runs, averaged over cases", "no run has a score",
-               bounds=_filled(scores))  # fmt: skip
-    spread_of = partial(score_spread.sums, scale=_SCALE)
-    yield over("score-spread", spread_of, "runs of one case, averaged over cases")
+        yield over("flip-rate", flip_rate.sums, table=table, bounds=_unrepeated(table))
+        yield over("pass-rate", _mean_of_runs, table=table, bounds=_filled(table))
+    yield over("score-flip-rate", flip_rate.sums, bounds=_unrepeated(scores))
+    yield over("mean-score", _mean_of_runs, "no run has a score", bounds=_filled(scores))
+    yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
     clusters = groups if len(set(groups)) < len(groups) else None
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
-    yield shown(
-        "test-retest",
-        reliability,
-        "single scores: share of the variance that is between cases",
-        _no_icc(runs, why),
-    )
+    yield shown("test-retest", reliability, note=_no_icc(runs, why))
     moved = drift(scores, groups=clusters)
-    yield shown(
-        "drift", moved, "slope of a line through the runs of a case, first to last",
-        _no_drift(runs, moved),
-    )  # fmt: skip
-    yield over("unscored", missing_rate.sums, "all runs", "nothing ran")
+    yield shown("drift", moved, note=_no_drift(runs, moved))
+    yield over("unscored", missing_rate.sums, "nothing ran")
 
 
 def _mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
-    return mean(_fmean(row) for row in table)
+    return mean(map(mean_score, table))
 
 
 def _filled(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:
@@ -118,11 +106,6 @@ def _unrepeated(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Se
          zip(rows, table, strict=True)]
         for ends in ((0.0, 0.0), _SCALE)
     ]  # fmt: skip
-
-
-def _fmean(row: Sequence[float | bool | None]) -> float | None:
-    values = [float(value) for value in row if value is not None]
-    return statistics.fmean(values) if values else None
 
 
 def _no_icc(runs: Runs, why: str) -> str:
@@ -178,15 +161,11 @@ class Unlike:
 
     def without(self, measure: Figure) -> Figure:
         """The figure without the interval that only holds for repeats."""
-        named = _OF_FLIPS if not self.shown else _OF_FLIPS | _OF_REPEATS
-        why = self.first or self.suspected
-        if not why or measure.name not in named or measure.value is None:
+        rests = measure_of(measure.name).repeats
+        why = self.first or (self.suspected if rests == "suspected" else "")
+        if not why or not rests or measure.value is None:
             return measure
         return replace(measure, low=None, high=None, note=f"no interval: {why}")
-
-
-_OF_FLIPS = {"flip-rate", "score-flip-rate"}
-_OF_REPEATS = {"score-spread", "test-retest", "drift"}
 
 
 def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
@@ -205,52 +184,49 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     """How far the runs of one case agree in scores, texts and paths."""
     groups, why = runs.rows, why_not_twice(runs)
 
-    def over(name: str, of: Callable[..., Sums], read: Outcome, level: str) -> Figure:
-        return figure(name, runs.table(read), of, level, why, groups)
+    def over(name: str, of: Callable[..., Sums], read: Outcome) -> Figure:
+        return figure(name, runs.table(read), of, why, groups)
 
-    def in_all(name: str, read: Outcome, shared: str) -> Figure:
-        level = f"cases: all runs, {shared}"
+    def in_all(name: str, read: Outcome) -> Figure:
         if len(runs.sizes) > 1:
             note = f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs; equal numbers are needed"
-            return Figure(name, None, level=level, note=note)
-        return over(name, total_agreement.sums, read, level)
+            return shown(name, None, note=note)
+        return over(name, total_agreement.sums, read)
 
     def scored(read: Outcome) -> Outcome:
         return lambda run: None if run.score is None else read(run)
 
     if any(run.score is not None for run in runs.every()):
-        yield in_all("total-agreement", score, "the same score")
+        yield in_all("total-agreement", score)
     if any(run.raw is not None for run in runs.every()):
-        yield in_all("raw-agreement", lambda run: run.raw, "the same text")
+        yield in_all("raw-agreement", lambda run: run.raw)
     path = scored(lambda run: run.path)
     if any(path(run) is not None for run in runs.every()):
-        yield in_all("path-agreement", path, "the same path")
-    yield over("path-flip-rate", flip_rate.sums, path, "paths, pairs of runs of one case")
-    yield over("majority-share", majority_share.sums, score, "scores, runs of one case")
+        yield in_all("path-agreement", path)
+    yield over("path-flip-rate", flip_rate.sums, path)
+    yield over("majority-share", majority_share.sums, score)
     yield _entropy(runs, why)
     table = runs.table(outcome(threshold))
     if missing_rate(table):
-        level = (
-            "flip rate with runs without a score as an outcome, minus the flip rate without them"
-        )
-        yield figure("unscored-effect", table, missing_effect.sums, level, why, groups)
+        yield figure("unscored-effect", table, missing_effect.sums, why, groups)
 
 
 def _entropy(runs: Runs, why: str) -> Figure:
     """Its interval reaches over what so few runs cannot show."""
-    table, level = runs.table(score), "scores in bits, runs of one case"
-    plain = figure("entropy", table, entropy.sums, level, why, runs.rows)
+    table = runs.table(score)
+    plain = figure("entropy", table, entropy.sums, why, runs.rows)
     interval = entropy_interval(table, groups=runs.rows)
     return plain if interval is None else replace(plain, low=interval.low, high=interval.high)
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
     """How the rule for runs without a score changes the flip rate, if there are any."""
-    effect = effect_of_missing(runs.table(outcome(threshold)), flip_rate)
-    if effect.missing and effect.dropped is not None and effect.own_category is not None:
+    table = runs.table(outcome(threshold))
+    without, among = flip_rate(table), flip_rate(table, missing="own category")
+    if missing_rate(table) and without is not None and among is not None:
         yield (
-            f"Without the runs that have no score, the flip rate is {100 * effect.dropped:.1f} %. "
-            f"With “no score” as an outcome, it is {100 * effect.own_category:.1f} %."
+            f"Without the runs that have no score, the flip rate is {100 * without:.1f} %. "
+            f"With “no score” as an outcome, it is {100 * among:.1f} %."
         )
 
 

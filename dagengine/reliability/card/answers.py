@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from dagengine.reliability.card.values import Figure, NodeCard, SettingCard, VoteCost
 from dagengine.reliability.card.words import (
-    SIGNED,
     bounded,
     formatted,
     full,
     number,
     runs_of_cases,
+    signed,
     votes_of,
 )
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
@@ -49,7 +49,7 @@ def weakness(measure: Figure) -> str:
         return f"no interval, n = {measure.items}"
     low = measure.value if measure.low is None else measure.low
     high = measure.value if measure.high is None else measure.high
-    wide = _WIDE_SIGNED if measure.name in SIGNED else _WIDE
+    wide = _WIDE_SIGNED if signed(measure) else _WIDE
     return f"a wide interval, n = {measure.items}" if high - low > wide else ""
 
 

@@ -78,7 +78,7 @@ def _of_pairs(
         ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
     )
     for name, of, why in measures:
-        yield figure(f"{name}{suffix}", pairs, of, level, why, groups)
+        yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
 
 
 def _options(replay: Counterfactual) -> dict[str, Names]:
@@ -138,7 +138,7 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     if lists:
         nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why = "no list has two items with different verdicts"
-        yield figure("list-bias", lists, list_bias.sums, f"place in a list, {nodes}", why, groups)
+        yield figure("list-bias", lists, list_bias.sums, why, groups, f"place in a list, {nodes}")
 
 
 def bias_by_length(
@@ -154,12 +154,11 @@ def bias_by_length(
         why = "all answers have the same length, or all scores or labels are equal"
         by_case: list[Hashable] = [runs.group(case) for case in answers]
         measured = list(answers.values())
-        yield figure("length-bias", measured, length_bias.sums, level, why, by_case)
+        yield figure("length-bias", measured, length_bias.sums, why, by_case, level)
     compared, groups = _comparisons(runs, cases)
     if compared:
-        level = "comparisons of two contestants that have a winner"
         why = "no comparison of answers of different length has a winner"
-        yield figure("longer-wins", compared, longer_wins.sums, level, why, groups)
+        yield figure("longer-wins", compared, longer_wins.sums, why, groups)
 
 
 def _answers(
@@ -208,9 +207,8 @@ def changed(runs: Runs) -> Iterator[Figure]:
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue
         items = [_crossed(settings, field) for settings in runs.cases.values()]
-        level = f"scores, pairs of runs of one case that differ in {field}"
         groups = [runs.group(case) for case in runs.cases]
-        yield figure(f"{name}-flip-rate", items, mean, level, "no case has such a pair", groups)
+        yield figure(f"{name}-flip-rate", items, mean, "no case has such a pair", groups)
 
 
 def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
@@ -238,16 +236,16 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
         return
     why = "only one outcome occurs, so chance alone always agrees"
 
-    def over(name: str, of: Callable[..., Sums], read: Outcome, level: str) -> Figure:
+    def over(name: str, of: Callable[..., Sums], read: Outcome, level: str = "") -> Figure:
         table, cases = _by_judge(runs, judges, read)
-        return figure(name, table, of, level, why, [runs.group(case) for case in cases])
+        return figure(name, table, of, why, [runs.group(case) for case in cases], level)
 
     basis = f"{'scores' if threshold is None else 'pass or fail'}, single runs of {len(judges)}"
     name, kappa = ("cohen-kappa", cohen_kappa) if len(judges) == 2 else _FLEISS
     yield over(name, kappa.sums, outcome(threshold), f"{basis} judges")
     yield over("alpha", krippendorff_alpha.sums, outcome(threshold), f"{basis} judges")
     distances = partial(krippendorff_alpha.sums, level="interval")
-    yield over("score-alpha", distances, lambda run: run.score, "distances of scores, single runs")
+    yield over("score-alpha", distances, lambda run: run.score)
 
 
 _FLEISS = ("fleiss-kappa", fleiss_kappa)

@@ -29,9 +29,9 @@ class Stated:
     def figures(self) -> Iterator[Figure]:
         """Brier score and calibration error, with their intervals."""
         brier = brier_score.sums
-        yield figure(f"{self.name}-brier", self.answers, brier, self.event, "", self.groups)
+        yield figure(f"{self.name}-brier", self.answers, brier, "", self.groups)
         error = debiased_calibration_error(self.answers, cases=self.groups)
-        yield shown(f"{self.name}-calibration-error", error, self.event)
+        yield shown(f"{self.name}-calibration-error", error)
 
     def calibration(self) -> Calibration:
         """The reliability table, bins without an answer left out."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from dagengine.errors import InputError
 from dagengine.question import judge_name
 from dagengine.reliability.card.figures import shown
+from dagengine.reliability.card.measures import COMPARED, MEASURES, CaseResults, mean_score
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -33,12 +33,7 @@ from dagengine.reliability.statistics.comparisons import (
 )
 from dagengine.reliability.statistics.corrected import corrected_difference
 from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown
-from dagengine.reliability.statistics.labels import label_kappa
-from dagengine.reliability.statistics.spread import icc
 from dagengine.reliability.statistics.sums import Sums
-
-Row = Sequence[float | None]
-"""The scores of a case, run by run."""
 
 
 @dataclass(frozen=True)
@@ -73,76 +68,18 @@ class Side:
         """What the values of a case are averaged within: its group, or the case itself."""
         return self.cases[number].group or number
 
-    def scores(self, number: int) -> Row:
-        """The scores of a case."""
-        texts = self.outcomes.scores[number].split()
-        return [None if text == "-" else float(text) for text in texts]
-
-    def passes(self, number: int) -> Sequence[float | None]:
-        """Whether the runs of a case pass, as 1 or 0."""
-        if self.threshold is None:
-            return []
-        scores, limit = self.scores(number), self.threshold
-        return [None if score is None else float(score >= limit) for score in scores]
-
-
-def _flips(row: Row) -> float | None:
-    scores = [score for score in row if score is not None]
-    pairs = math.comb(len(scores), 2)
-    same = sum(math.comb(count, 2) for count in Counter(scores).values())
-    return 1 - same / pairs if pairs else None
-
-
-def _mean(row: Row) -> float | None:
-    values = [value for value in row if value is not None]
-    return statistics.fmean(values) if values else None
-
-
-def _missing(row: Row) -> float | None:
-    return row.count(None) / len(row) if row else None
-
-
-def _hit(side: Side, number: int) -> float | None:
-    hits = side.outcomes.hits
-    return float(hits[number]) if hits and hits[number] != "-" else None
-
-
-def _right(side: Side, number: int) -> float | None:
-    """Over the runs with a score; a case without any counts as a miss."""
-    right = side.outcomes.right
-    if not right or not right[number]:
-        return None
-    marks = [int(mark) for mark in right[number] if mark != "-"]
-    return statistics.fmean(marks) if marks else 0.0
-
-
-MEASURES: Mapping[str, Callable[[Side, int], float | None]] = {
-    "flip-rate": lambda side, number: _flips(side.passes(number)),
-    "pass-rate": lambda side, number: _mean(side.passes(number)),
-    "score-flip-rate": lambda side, number: _flips(side.scores(number)),
-    "mean-score": lambda side, number: _mean(side.scores(number)),
-    "accuracy": _hit,
-    "single-run-accuracy": _right,
-    "unscored": lambda side, number: _missing(side.scores(number)),
-}
-"""Measures that are compared: the mean over cases of what each is for one case."""
-
-
-RATIOS: Mapping[str, Callable[[Side, Sequence[int]], Sums]] = {
-    "kappa": lambda side, numbers: label_kappa.sums([_pair(side, case) for case in numbers]),
-    "test-retest": lambda side, numbers: icc.sums([side.scores(case) for case in numbers]),
-}
-"""Measures that are not means over cases: functions of what the cases given add up to."""
-
-COMPARED = (*MEASURES, *RATIOS, "variance-share", "corrected-pass-rate", "corrected-mean-score")
-"""Everything that can be compared."""
-
-
-def _pair(side: Side, number: int) -> tuple[str | None, str | None]:
-    outcomes = side.outcomes
-    if not outcomes.said or not outcomes.labels[number]:
-        return None, None
-    return outcomes.labels[number], outcomes.said[number]
+    def case(self, number: int) -> CaseResults:
+        """What the runs and people said of a case."""
+        seen, limit = self.outcomes, self.threshold
+        texts = seen.scores[number].split()
+        scores = [None if text == "-" else float(text) for text in texts]
+        passes = [None if score is None else float(score >= limit) for score in scores
+                  if limit is not None]  # fmt: skip
+        return CaseResults(
+            scores, passes, seen.right[number] if seen.right else "",
+            seen.hits[number] if seen.hits else "-", seen.labels[number] if seen.said else "",
+            seen.said[number] if seen.said else "",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -182,34 +119,28 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> I
 
 
 def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
-    for name in (name for name in MEASURES if name in measures):
-        of = MEASURES[name]
-        pairs = [(of(left, a), of(right, b), right.group(b)) for a, b in shared.pairs]
-        rows = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
-        if rows:
-            yield _paired(name, rows, shared.by)
-        else:
-            values = [[of(side, k) for k in range(len(side.cases))] for side in (left, right)]
-            sides = [[value for value in row if value is not None] for row in values]
-            if all(sides):
-                yield _unpaired(name, *sides)
+    before, after = ([side.case(k) for k in range(len(side.cases))] for side in (left, right))
+    same = [(before[a], after[b], right.group(b)) for a, b in shared.pairs]
+    for measure in (MEASURES[name] for name in COMPARED if name in measures):
+        if (of := measure.each) is not None:
+            pairs = [(of(old), of(new), group) for old, new, group in same]
+            rows = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
+            values = [[x for case in side if (x := of(case)) is not None]
+                      for side in (before, after)]  # fmt: skip
+            if rows:
+                yield _paired(measure.name, rows, shared.by)
+            elif all(values):
+                yield _unpaired(measure.name, *values)
+        elif measure.ratio is not None and same:
+            olds, news, groups = zip(*same, strict=True)
+            first, second = measure.ratio(olds), measure.ratio(news)
+            if first.value() is not None and second.value() is not None:
+                comparison = compare_measures(first, second, groups=groups)
+                used = sum(bool(a and b) for a, b in zip(first.items, second.items, strict=True))
+                yield _contrast(measure.name, comparison, _level(shared.by, used))
     if shared.pairs:
-        yield from _ratios(left, right, shared, measures)
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
         yield from _corrected(left, right, shared, measures)
-
-
-def _ratios(
-    left: Side, right: Side, shared: Common, measures: Collection[str]
-) -> Iterator[Contrast]:
-    groups = [right.group(number) for _, number in shared.pairs]
-    for name in (name for name in RATIOS if name in measures):
-        first = RATIOS[name](left, [a for a, _ in shared.pairs])
-        second = RATIOS[name](right, [b for _, b in shared.pairs])
-        if first.value() is not None and second.value() is not None:
-            comparison = compare_measures(first, second, groups=groups)
-            used = sum(bool(a and b) for a, b in zip(first.items, second.items, strict=True))
-            yield _contrast(name, comparison, _level(shared.by, used))
 
 
 def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
@@ -279,7 +210,7 @@ def _by_people(
     shares = [None if label is None else (label - low) / (high - low) for label in labels]
     if side.outcomes.said:
         return [_AS_NUMBER.get(side.outcomes.said[place]) for place in places], shares
-    return [_mean(side.scores(place)) for place in places], shares
+    return [mean_score(side.case(place).scores) for place in places], shares
 
 
 def _number(label: str) -> float | None:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from dagengine.errors import InputError
+from dagengine.reliability.card.measures import MEASURES
 from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every_setting
 from dagengine.reliability.card.verdict import verdict
-from dagengine.reliability.card.words import TITLES, difference, full, place, title
+from dagengine.reliability.card.words import difference, full, place, title
 from dagengine.results.conditions import Condition, parse_condition
 
 
@@ -95,16 +96,12 @@ def condition(text: str) -> FailIf | FailUnlessUse:
 def parse(text: str) -> FailIf:
     """The condition that a text states; raises InputError if it states none."""
     condition = parse_condition(text, "flip-rate>0.05")
-    if condition.of or condition.measure not in TITLES:
+    if condition.of or condition.measure not in MEASURES:
         name = f"{condition.of}.{condition.measure}" if condition.of else condition.measure
         raise InputError(
-            f"--fail-if {text!r}: there is no measure {name!r}; use one of {_measures()}"
+            f"--fail-if {text!r}: there is no measure {name!r}; use one of {', '.join(MEASURES)}"
         )
     return FailIf(**asdict(condition))
-
-
-def _measures() -> str:
-    return ", ".join(TITLES)
 
 
 def _named(card: JudgeCard) -> Iterator[tuple[str, Figure]]:

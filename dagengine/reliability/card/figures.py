@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.sums import Sums
@@ -17,16 +18,17 @@ def figure(
     name: str,
     items: Sequence[T],
     statistic: Callable[[Sequence[T]], Sums | float | None],
-    level: str,
     note: str,
     groups: Sequence[Hashable] | None = None,
+    level: str = "",
 ) -> Figure:
     """A statistic of items with its interval; `note` says why it may be undefined.
 
-    Items of equal `groups`, which are the cases or the groups that they form, stay together when
-    resampling. `items` of the figure are the groups that add to the value, none without one.
+    `level` says what it is computed from, where that is not always the same. Items of equal
+    `groups`, which are the cases or the groups that they form, stay together when resampling.
+    `items` of the figure are the groups that add to the value, none without one.
     """
-    result = statistic(items)
+    result, level = statistic(items), level or measure_of(name).level
     value = result.value() if isinstance(result, Sums) else result
     count = _adding(result, items, groups)
     if value is None:
@@ -71,8 +73,9 @@ _REASONS = {
 }
 
 
-def shown(name: str, found: Interval | Unknown | None, level: str, note: str = "") -> Figure:
+def shown(name: str, found: Interval | Unknown | None, level: str = "", note: str = "") -> Figure:
     """An interval as a figure; if it is not known, the figure says why (by `note`, if given)."""
+    level = level or measure_of(name).level
     if isinstance(found, Interval):
         bounds = found.low, found.high, found.level
         return Figure(name, found.value, *bounds, items=found.items, level=level)

@@ -136,7 +136,7 @@ def card_page(card: JudgeCard) -> str:
 
 def _at(value: float | None, measure: Figure | None = None) -> str:
     """Where a value is on its axis, in per cent of the width, with a margin of 2."""
-    low = -1.0 if measure is not None and measure.name in card_words.SIGNED else 0.0
+    low = -1.0 if measure is not None and card_words.signed(measure) else 0.0
     share = ((value or 0.0) - low) / (1 - low)
     return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"
 

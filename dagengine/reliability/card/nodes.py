@@ -16,13 +16,14 @@ from dagengine.reliability.attribution import (
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import Blame, blame
 from dagengine.reliability.card.figures import figure, shown
+from dagengine.reliability.card.measures import MEASURES
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
 from dagengine.reliability.labels import Given, NodeAnswers, Vote
 from dagengine.reliability.runs import Runs
+from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
-from dagengine.reliability.statistics.labels import accuracy
 from dagengine.reliability.statistics.sums import Sums
 from dagengine.reliability.statistics.votes import steady_votes
 from dagengine.test_case import TestCase
@@ -50,7 +51,7 @@ def node_cards(
     `unlike` says how runs are not repeats of each other; neither blame nor votes follow then.
     """
     if unlike:
-        withheld = Figure("variance-share", None, level=_SHARED, note=unlike)
+        withheld = shown("variance-share", None, note=unlike)
         single = (_node_card(speaker, runs, noise, target) for speaker in speakers)
         return tuple(replace(card, share=withheld, votes=None) for card in single)
     cards = [
@@ -64,16 +65,15 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
     node = speaker.node
     groups = [runs.group(case.case) for case in noise]
 
-    def over(name: str, of: Callable[..., Sums], level: str, why: str) -> Figure:
-        return figure(name, noise, partial(of, node=node), level, why, groups)
+    def over(name: str, of: Callable[..., Sums], why: str) -> Figure:
+        return figure(name, noise, partial(of, node=node), why, groups)
 
-    asked, part = "pairs of answers to one question", "pairs of runs that first differ here"
     return NodeCard(
         node,
         speaker.kind,
         speaker.reads,
-        over("node-flip-rate", node_flips.sums, asked, "never asked twice"),
-        over("flip-effect", flip_effect.sums, part, "no two runs first differ here"),
+        over("node-flip-rate", node_flips.sums, "never asked twice"),
+        over("flip-effect", flip_effect.sums, "no two runs first differ here"),
         _share(blame(noise, node, runs.groups)),
         _votes(node, runs, target),
     )
@@ -88,7 +88,6 @@ def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]
     return tuple(parts)
 
 
-_SHARED = "variance within cases"
 WIDE = 0.5
 """An interval of a share that is wider than this is no answer: the figure is not known."""
 
@@ -96,7 +95,7 @@ WIDE = 0.5
 def _share(cause: Blame) -> Figure:
     whole = Figure(
         "variance-share", cause.share, cause.low, cause.high,
-        items=cause.cases, level=_SHARED, note=cause.why,
+        items=cause.cases, level=MEASURES["variance-share"].level, note=cause.why,
     )  # fmt: skip
     if cause.low is None or cause.high is None or cause.high - cause.low <= WIDE:
         return whole
@@ -122,9 +121,9 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
         return None
     asked, count = sum(map(len, asking)), sum(1 for _ in runs.every())
     floor = shown("node-flip-rate", steady.floor, f"majorities of {steady.seen} votes")
-    level, groups = "answers to one question in several runs", clusters or range(len(rows))
+    groups = clusters or range(len(rows))
     agreement = figure(
-        "repeat-alpha", rows, krippendorff_alpha.sums, level, "every answer is the same", groups
+        "repeat-alpha", rows, krippendorff_alpha.sums, "every answer is the same", groups
     )
     return VoteCost(
         target, steady.kind, steady.least, steady.most, steady.runs, steady.seen, floor,
@@ -157,8 +156,6 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
 
 # Does a node answer as people do, who walked the tree?
 
-_LEVEL = "majority of a case's runs, cases that people and judge answered"
-
 
 def beside_people(
     nodes: Sequence[NodeCard], runs: Runs, replay: Counterfactual, told: NodeAnswers
@@ -187,7 +184,7 @@ def _agreement(
     if not rows:
         return None
     pairs, groups = [pair for _, pair in rows], [group for group, _ in rows]
-    return figure("node-accuracy", pairs, accuracy.sums, _LEVEL, "", groups)
+    return figure("node-accuracy", pairs, accuracy.sums, "", groups)
 
 
 def _pairs(

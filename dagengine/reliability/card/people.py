@@ -13,6 +13,7 @@ from typing import Any
 
 from dagengine.reliability.card.again import Unlike, outcome
 from dagengine.reliability.card.figures import figure, reaching, shown
+from dagengine.reliability.card.measures import mean_score
 from dagengine.reliability.card.values import (
     ConfusionTable,
     CorrectedFigure,
@@ -27,12 +28,14 @@ from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.comparisons import holm
 from dagengine.reliability.statistics.confusion import (
     ac1_interval,
+    accuracy,
     balanced_accuracy_interval,
     baseline_interval,
     confusion_table,
     kappa_interval,
     label_ceiling,
     label_rates,
+    majority_baseline,
     people_agreement,
 )
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
@@ -44,7 +47,6 @@ from dagengine.reliability.statistics.correlations import (
     spearman,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
-from dagengine.reliability.statistics.labels import accuracy, majority_baseline, scored_pairs
 from dagengine.reliability.statistics.sums import mean
 from dagengine.reliability.statistics.votes import flips_of_votes
 from dagengine.test_case import TestCase, case_label
@@ -214,13 +216,13 @@ def _verdicts(
     groups, clusters = judged.groups, judged.clusters
 
     def hits(pairs: Labelled) -> Figure:
-        return figure("accuracy", pairs, accuracy.sums, level, _NONE, groups)
+        return figure("accuracy", pairs, accuracy.sums, _NONE, groups, level)
 
     yield judged.over(hits)
     single = f"{subject}: single runs, cases with a label"
-    once = figure("single-run-accuracy", judged.singly, mean, single, _NONE, groups)
+    once = figure("single-run-accuracy", judged.singly, mean, _NONE, groups, single)
     yield reaching(
-        once, [figure(once.name, end, mean, single, _NONE, groups) for end in judged.ends if end]
+        once, [figure(once.name, end, mean, _NONE, groups, single) for end in judged.ends if end]
     )
     yield _kappa(judged, kinds, level)
 
@@ -269,7 +271,7 @@ def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
 
 def _baseline(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
     pairs = [(label, None) for label, _ in judged.pairs]
-    base = figure("baseline", pairs, majority_baseline.sums, level, _NONE, judged.groups)
+    base = figure("baseline", pairs, majority_baseline.sums, _NONE, judged.groups, level)
     ends = baseline_interval(pairs, kinds=kinds, groups=judged.clusters)
     return (
         replace(base, low=ends.low, high=ends.high) if ends else replace(base, low=None, high=None)
@@ -316,15 +318,13 @@ def people_among_themselves(
     if labels.kind == "number" or not several:
         return
     rows, groups = [*map(list, several.values())], [*map(runs.group, several)]
-    level = "cases with labels of several people"
-    agree = figure("people-agreement", rows, people_agreement.sums, level, "too few cases", groups)
-    yield agree
-    yield shown("ceiling", label_ceiling(rows, groups=groups), f"{level}; one person's label")
+    yield figure("people-agreement", rows, people_agreement.sums, "too few cases", groups)
+    yield shown("ceiling", label_ceiling(rows, groups=groups))
     if read is not None:
         shares = [_shared(read, runs.cases[case], several[case]) for case in several
                   if case in runs.cases]  # fmt: skip
         names = [runs.group(case) for case in several if case in runs.cases]
-        yield figure("person-accuracy", shares, mean, f"{level}; one person's label", "", names)
+        yield figure("person-accuracy", shares, mean, "", names)
 
 
 def _shared(
@@ -337,34 +337,33 @@ def _shared(
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
-    rows = [(number, float(label), scored) for number, label, scored in _labelled(runs, labels)]
-    table = [[run.score for run in scored] for _, _, scored in rows]
-    pairs = scored_pairs(table, [label for _, label, _ in rows])
-    groups = [runs.group(number) for number, _, scored in rows if scored]
-    level = "mean scores of cases with a label"
+    rows = [row for row in _labelled(runs, labels) if row[2]]
+    pairs = [(_mean_of(scored), float(label)) for _, label, scored in rows]
+    groups = [runs.group(number) for number, _, _ in rows]
 
     def over(name: str, of: Callable[[Sequence[float], Sequence[float]], float | None]) -> Figure:
         def statistic(items: Sequence[tuple[float, float]]) -> float | None:
             return of([score for score, _ in items], [label for _, label in items])
 
-        return figure(name, pairs, statistic, level, "labels or scores are all equal", groups)
+        return figure(name, pairs, statistic, "labels or scores are all equal", groups)
 
     yield from (over("pearson", pearson), over("spearman", spearman), over("kendall", kendall))
+
+
+def _mean_of(scored: Sequence[Run]) -> float:
+    return statistics.fmean(run.score for run in scored if run.score is not None)
 
 
 def _within_groups(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
     """Whether the judge orders the cases of one document or dialogue as people do."""
     groups: dict[Hashable, list[tuple[float | None, float | None]]] = {}
     for number, label, scored in _labelled(runs, labels):
-        scores = [run.score for run in scored if run.score is not None]
-        if scores:
-            pair = statistics.fmean(scores), float(label)
-            groups.setdefault(runs.group(number), []).append(pair)
-    level = "mean scores, averaged over groups of cases"
+        if scored:
+            groups.setdefault(runs.group(number), []).append((_mean_of(scored), float(label)))
     why = "no group has two cases that differ in score and in label"
     for name, of in (("spearman", spearman), ("kendall", kendall)):
         measure = partial(group_correlation.sums, of=of)
-        yield figure(f"within-group-{name}", list(groups.values()), measure, level, why)
+        yield figure(f"within-group-{name}", list(groups.values()), measure, why)
 
 
 def corrected_figures(
@@ -418,25 +417,20 @@ def _corrected_mean(
         why = "the scale of the labels is not stated: --label-scale 1,5"
         return CorrectedFigure(Figure(name, None, note=why))
     least, most = scale
-    means = [_mean([run.score for run in row if run.score is not None]) for row in rows]
+    means = [mean_score([run.score for run in row]) for row in rows]
     scaled = [None if value is None else least + value * (most - least) for value in means]
     stated = [None if label is None else float(label) for label in marks]
     estimate = corrected_mean(scaled, stated, limits=scale, **sample)
     return _corrected(name, estimate, sample["random"])
 
 
-def _mean(scores: Sequence[float]) -> float | None:
-    return statistics.fmean(scores) if scores else None
-
-
 def _corrected(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
-    level = "all cases, from labels of a random sample"
     if isinstance(result, Unknown):
         return CorrectedFigure(
-            shown(name, result, level, _refusal(result, random)), labelled=result.items
+            shown(name, result, note=_refusal(result, random)), labelled=result.items
         )
     return CorrectedFigure(
-        shown(name, result.estimate, level), result.judge, shown(name, result.labels_alone, level),
+        shown(name, result.estimate), result.judge, shown(name, result.labels_alone),
         result.labelled, result.judged, result.worth, result.telling,
     )  # fmt: skip
 
@@ -535,7 +529,7 @@ def _agreement(judged: _Judged, votes: int, level: str) -> Figure:
     of: Any = accuracy.sums
     if votes == 1:
         sides, of = (judged.singly, *judged.ends), mean
-    answered, *bounds = [figure("accuracy", side, of, level, _NONE, judged.groups)
+    answered, *bounds = [figure("accuracy", side, of, _NONE, judged.groups, level)
                          for place, side in enumerate(sides) if side or not place]  # fmt: skip
     return reaching(answered, bounds)
 

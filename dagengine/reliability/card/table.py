@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dagengine.reliability.card.answers import QUESTIONS, answers
+from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import (
     Contrast,
     Figure,
@@ -24,7 +25,6 @@ from dagengine.reliability.card.verdict import (
     verdict,
 )
 from dagengine.reliability.card.words import (
-    PER_LABEL,
     bounded_or_why,
     corrected_said,
     difference,
@@ -211,7 +211,7 @@ def _measures(measures: Sequence[Figure]) -> Table:
     table = _grid("measure", "value", "95 % interval", "n")
     for measure in measures:
         bounds = f"undefined: {measure.note}" if measure.value is None else interval(measure)
-        about = f" ({measure.level})" if measure.name in PER_LABEL else ""
+        about = f" ({measure.level})" if measure_of(measure.name).per_label else ""
         table.add_row(
             _text(title(measure) + about), number(measure), _text(bounds), str(measure.items)
         )

@@ -28,8 +28,8 @@ from dagengine.reliability.statistics.comparisons import (
     labels_to_decide,
     labels_within,
 )
+from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
-from dagengine.reliability.statistics.labels import accuracy
 
 State = Literal["met", "missed", "open"]
 Kind = Literal["stop", "no", "use", "use_with", "open"]

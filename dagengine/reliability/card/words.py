@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from dagengine.question import judge_name
+from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import (
     Contrast,
     CorrectedFigure,
@@ -20,108 +21,24 @@ from dagengine.reliability.card.values import (
     every_setting,
 )
 
-TITLES = {
-    "flip-rate": "flip rate (pass or fail)",
-    "pass-rate": "pass rate",
-    "score-flip-rate": "flip rate (score)",
-    "mean-score": "mean score",
-    "score-spread": "standard deviation of the score",
-    "test-retest": "test-retest reliability, ICC(1,1)",
-    "drift": "drift: slope of the score over the runs",
-    "within-group-spearman": "Spearman correlation within groups",
-    "within-group-kendall": "Kendall correlation within groups",
-    "unscored": "runs without a score",
-    "position-flip-rate": "flip rate (score) between orders",
-    "judge-flip-rate": "flip rate (score) between judges",
-    "temperature-flip-rate": "flip rate (score) between temperatures",
-    "seed-flip-rate": "flip rate (score) between seeds",
-    "paraphrase-flip-rate": "flip rate (score) between wordings",
-    "total-agreement": "all runs give the same score (TARa)",
-    "raw-agreement": "all runs give the same text (TARr)",
-    "path-agreement": "all runs take the same path",
-    "path-flip-rate": "flip rate (path)",
-    "majority-share": "share of the most common score",
-    "entropy": "entropy of the score",
-    "unscored-effect": "flip rate added by runs without a score",
-    "cohen-kappa": "agreement of two judges, Cohen's kappa",
-    "fleiss-kappa": "agreement of judges, Fleiss' kappa",
-    "alpha": "agreement of judges, Krippendorff's alpha",
-    "score-alpha": "agreement of judges' scores, Krippendorff's alpha",
-    "position-consistency": "same verdict in both orders",
-    "position-preference": "preference for the first place, if the orders disagree",
-    "first-wins": "the input shown first wins",
-    "position-consistency-of-options": "same verdict with options reversed",
-    "position-preference-of-options": "preference for the first option, if the orders disagree",
-    "first-wins-of-options": "the first option wins",
-    "length-bias": "correlation of score and length",
-    "list-bias": "correlation of verdict and place in the list",
-    "longer-wins": "the longer answer wins",
-    "repeat-brier": "Brier score against the next run",
-    "repeat-calibration-error": "calibration error against the next run",
-    "label-brier": "Brier score against human labels",
-    "label-calibration-error": "calibration error against human labels",
-    "accuracy": "accuracy of the majority of runs",
-    "single-run-accuracy": "accuracy of a single run",
-    "kappa": "kappa (agreement beyond chance)",
-    "ac1": "Gwet's AC1 (agreement beyond chance)",
-    "sensitivity": "sensitivity: correct among cases with the label",
-    "specificity": "specificity: correct among all other cases",
-    "corrected-pass-rate": "pass rate by the human standard",
-    "corrected-mean-score": "mean score by the human standard",
-    "ceiling": "agreement with one person that no judge exceeds",
-    "person-accuracy": "agreement of the judge with one person",
-    "people-agreement": "agreement of a person with the other people",
-    "balanced-accuracy": "balanced accuracy",
-    "baseline": "baseline: always the most common label",
-    "pearson": "Pearson correlation",
-    "spearman": "Spearman rank correlation",
-    "kendall": "Kendall rank correlation",
-    "node-flip-rate": "flip rate of a node's answers",
-    "flip-effect": "score change per flip",
-    "variance-share": "share of the noise",
-    "node-accuracy": "accuracy of a node's answers",
-    "repeat-alpha": "agreement of a node's answers in several runs, Krippendorff's alpha",
-}
-PER_LABEL = {"sensitivity", "specificity"}
-"""Measures that are on the card once for every label."""
-
-# Not shares of something, so not written as percentages.
-SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias", "list-bias"}
-SIGNED |= {
-    "drift",
-    "within-group-spearman",
-    "within-group-kendall",
-    "ac1",
-    "cohen-kappa",
-    "fleiss-kappa",
-    "alpha",
-    "score-alpha",
-    "repeat-alpha",
-}
-_PLAIN = {
-    "score-spread",
-    "mean-score",
-    "corrected-mean-score",
-    "flip-effect",
-    "entropy",
-    "repeat-brier",
-    "label-brier",
-    *SIGNED,
-}
-
 
 def title(measure: Figure) -> str:
     """The name of a measure on the card."""
-    return TITLES.get(measure.name, measure.name)
+    return measure_of(measure.name).title
+
+
+def signed(measure: Figure) -> bool:
+    """Whether a measure goes from -1 to 1."""
+    return measure_of(measure.name).unit == "coefficient"
 
 
 def formatted(measure: Figure, value: float) -> str:
     """A value of a measure, in per cent where it is a share, without the sign."""
-    return f"{value:.3f}" if measure.name in _PLAIN else f"{100 * value:.1f}"
+    return f"{100 * value:.1f}" if _unit(measure) else f"{value:.3f}"
 
 
 def _unit(measure: Figure) -> str:
-    return "" if measure.name in _PLAIN else " %"
+    return " %" if measure_of(measure.name).unit == "share" else ""
 
 
 def number(measure: Figure) -> str:

@@ -29,11 +29,14 @@ from dagengine.reliability.statistics.confusion import (
     Confusion,
     LabelRates,
     ac1_interval,
+    accuracy,
     balanced_accuracy_interval,
     confusion_table,
     kappa_interval,
     label_ceiling,
+    label_kappa,
     label_rates,
+    majority_baseline,
     people_agreement,
 )
 from dagengine.reliability.statistics.consistency import (
@@ -44,7 +47,6 @@ from dagengine.reliability.statistics.consistency import (
     missing_effect,
     missing_rate,
     total_agreement,
-    unanimity,
 )
 from dagengine.reliability.statistics.corrected import (
     Corrected,
@@ -53,14 +55,11 @@ from dagengine.reliability.statistics.corrected import (
     corrected_rate,
 )
 from dagengine.reliability.statistics.correlations import (
-    classification,
     group_correlation,
     kendall,
     majority,
     pearson,
-    rmse,
     spearman,
-    win_rate,
 )
 from dagengine.reliability.statistics.exchange import Departure, departures
 from dagengine.reliability.statistics.inter_rater import (
@@ -69,13 +68,6 @@ from dagengine.reliability.statistics.inter_rater import (
     krippendorff_alpha,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
-from dagengine.reliability.statistics.labels import (
-    accuracy,
-    balanced_accuracy,
-    label_agreement,
-    label_kappa,
-    majority_baseline,
-)
 from dagengine.reliability.statistics.spread import (
     drift,
     icc,
@@ -99,12 +91,10 @@ __all__ = [
     "Unknown",
     "ac1_interval",
     "accuracy",
-    "balanced_accuracy",
     "balanced_accuracy_interval",
     "bootstrap",
     "brier_score",
     "cases_needed",
-    "classification",
     "cohen_kappa",
     "compare_means",
     "compare_measures",
@@ -130,7 +120,6 @@ __all__ = [
     "kappa_interval",
     "kendall",
     "krippendorff_alpha",
-    "label_agreement",
     "label_ceiling",
     "label_kappa",
     "label_rates",
@@ -149,12 +138,9 @@ __all__ = [
     "position_consistency",
     "position_preference",
     "reliability",
-    "rmse",
     "score_spread",
     "spearman",
     "steady_votes",
     "total_agreement",
-    "unanimity",
     "visible_difference",
-    "win_rate",
 ]

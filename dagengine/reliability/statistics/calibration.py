@@ -1,4 +1,4 @@
-"""Calibration of stated probabilities: Brier score, log loss, calibration error.
+"""Calibration of stated probabilities: Brier score, calibration error.
 
 All take stated answers, (probability, happened): the probability that was given to an event, and
 whether it happened. For instance, the event is that the verdict is right. The measures are computed
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,12 +149,6 @@ def _checked(stated: Stated) -> Stated:
     return stated
 
 
-def _surprise(p: float, happened: bool) -> float:
-    chance = p if happened else 1 - p
-    epsilon = sys.float_info.epsilon
-    return -math.log(min(max(chance, epsilon), 1 - epsilon))
-
-
 def _binned(stated: Stated, bins: int) -> list[Totals]:
     return [
         {(k, "answers"): 1.0, (k, "stated"): p, (k, "happened"): float(happened)}
@@ -168,9 +161,3 @@ def _places(stated: Stated, bins: int) -> list[int]:
     if bins < 1:
         raise InputError(f"bins must be at least 1, got {bins}")
     return [max(math.ceil(p * bins) - 1, 0) for p, _ in _checked(stated)]
-
-
-def _expected_error(all_: Totals) -> float:
-    places = {place for place, _ in all_}
-    gaps = [abs(all_[k, "stated"] - all_[k, "happened"]) for k in places]
-    return sum(gaps) / sum(all_[k, "answers"] for k in places)

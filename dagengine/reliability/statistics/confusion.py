@@ -1,8 +1,10 @@
-"""Confusion tables of labels and verdicts, and intervals of the measures of such tables.
+"""Does the judge agree with people? Verdicts against labels, and intervals of such measures.
 
-All take pairs of a human label and the judge's verdict, one per case or per run, and treat
-missing ones as `labels` does. `groups` names what does not depend on each other, one per pair:
-the case where pairs are runs, or the document where cases share one.
+All take pairs of a human label and the judge's verdict, one per case or per run. An item without a
+label is left out. A labelled item without a parseable answer counts as a miss: what was not
+answered was not right, and dropping it would make a judge better by failing on hard items. `groups`
+names what does not depend on each other, one per pair: the case where pairs are runs, or the
+document where cases share one.
 
 Balanced accuracy, kappa and AC1 are not means of items, and few cases of a rare label make their
 bootstrap far too short. Their intervals are those of posteriors: plausible tables are drawn
@@ -24,6 +26,7 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.consistency import flip_rate
+from dagengine.reliability.statistics.inter_rater import cohen_kappa
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     Interval,
@@ -32,24 +35,58 @@ from dagengine.reliability.statistics.intervals import (
     needs,
     quantile_of_t,
 )
-from dagengine.reliability.statistics.labels import Labelled
-from dagengine.reliability.statistics.sums import Missing, Sums, Table, Vote, counted, mean, measure
+from dagengine.reliability.statistics.sums import Sums, Table, Totals, Vote, mean, measure
 
 __all__ = [
     "Confusion",
     "LabelRates",
     "ac1_interval",
+    "accuracy",
     "balanced_accuracy_interval",
     "baseline_interval",
     "confusion_table",
     "kappa_interval",
     "label_ceiling",
+    "label_kappa",
     "label_rates",
+    "majority_baseline",
     "people_agreement",
 ]
 
 _DRAWS = 4000
 Groups = Sequence[Hashable]
+Labelled = Sequence[tuple[Vote | None, Vote | None]]
+"""Pairs of a human label and the judge's verdict."""
+
+
+@measure
+def accuracy(pairs: Labelled) -> Sums:
+    """The share of verdicts equal to the label, from 0 to 1, over the pooled pairs.
+
+    Do not show it alone: kappa and the baseline say what it is worth.
+    """
+    items = [{} if label is None else {"items": 1.0, "right": float(label == verdict)}
+             for label, verdict in pairs]  # fmt: skip
+    return Sums(items, lambda all_: all_["right"] / all_["items"], most=1.0)
+
+
+@measure
+def majority_baseline(pairs: Labelled) -> Sums:
+    """The accuracy of always giving the most common label, from 0 to 1."""
+    items = [{} if label is None else {label: 1.0} for label, _ in pairs]
+
+    def commonest(all_: Totals) -> float:
+        return max(all_.values(), default=0.0) / sum(all_.values())
+
+    return Sums(items, commonest)
+
+
+@measure
+def label_kappa(pairs: Labelled) -> Sums:
+    """Cohen's kappa of the judge with the labels, from -1 to 1; 0 for a constant judge."""
+    rated = cohen_kappa.sums(pairs, missing="own category")
+    labelled = zip(pairs, rated.items, strict=True)
+    return Sums([totals if pair[0] is not None else {} for pair, totals in labelled], rated.formula)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +102,13 @@ class Confusion:
         return sum(map(sum, self.counts))
 
 
-def confusion_table(
-    pairs: Labelled, *, kinds: Sequence[Vote] = (), missing: Missing = "own category"
-) -> Confusion:
+def confusion_table(pairs: Labelled, *, kinds: Sequence[Vote] = ()) -> Confusion:
     """The table of labels and verdicts; `kinds` are those that are possible, in their order.
 
     What occurs beside `kinds` follows as it occurs, and a missing verdict comes last. A pair
     without a label is left out.
     """
-    used = _used(pairs, missing)
+    used = [pair for pair in pairs if pair[0] is not None]
     seen = dict.fromkeys([*kinds, *(vote for pair in used for vote in pair)])
     order = [kind for kind in seen if kind is not None] + ([None] if None in seen else [])
     counts = Counter(used)
@@ -91,11 +126,9 @@ class LabelRates:
     specificity: Interval | Unknown
 
 
-def label_rates(
-    pairs: Labelled, *, missing: Missing = "own category", groups: Groups | None = None
-) -> list[LabelRates]:
+def label_rates(pairs: Labelled, *, groups: Groups | None = None) -> list[LabelRates]:
     """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval."""
-    used, names = _with_groups(pairs, missing, groups)
+    used, names = _with_groups(pairs, groups)
     labels = dict.fromkeys(label for label, _ in used)
     named = list(zip(used, names, strict=True))
     return [
@@ -120,7 +153,6 @@ def baseline_interval(
     pairs: Labelled,
     *,
     kinds: Sequence[Vote] = (),
-    missing: Missing = "own category",
     groups: Groups | None = None,
 ) -> Interval | None:
     """The accuracy of always giving the most common label, from 0 to 1, by Wilson's intervals.
@@ -130,7 +162,7 @@ def baseline_interval(
     labels, and the upper end the largest upper end. Of K possible `kinds` one has 1/K at least.
     None if a share has no interval.
     """
-    used, names = _with_groups(pairs, missing, groups)
+    used, names = _with_groups(pairs, groups)
     counts = Counter(label for label, _ in used)
     shares = [
         _share([(label == kind, g) for (label, _), g in zip(used, names, strict=True)])
@@ -155,7 +187,6 @@ def balanced_accuracy_interval(
     pairs: Labelled,
     *,
     kinds: Sequence[Vote] = (),
-    missing: Missing = "own category",
     groups: Groups | None = None,
     level: float = 0.95,
 ) -> Interval | Unknown:
@@ -166,7 +197,7 @@ def balanced_accuracy_interval(
     posteriors: of many labels with few cases each, all posteriors are pulled the same way. Unknown
     if a label of `kinds` has no case, or fewer than two labels occur.
     """
-    table = confusion_table(pairs, kinds=kinds, missing=missing)
+    table = confusion_table(pairs, kinds=kinds)
     rows = dict(zip(table.kinds, table.counts, strict=True))
     if not all(sum(rows[kind]) for kind in kinds):
         return Unknown("undefined", table.items)
@@ -175,7 +206,7 @@ def balanced_accuracy_interval(
     value = float(_balanced(counts))
     if math.isnan(value):
         return Unknown("undefined", table.items)
-    effect = _effect(pairs, missing, groups, table, _balanced)
+    effect = _effect(pairs, groups, table, _balanced)
     if isinstance(effect, Unknown):
         return effect
     below, above = _jeffreys_distances(counts / effect, level)
@@ -200,7 +231,6 @@ def kappa_interval(
     pairs: Labelled,
     *,
     kinds: Sequence[Vote] = (),
-    missing: Missing = "own category",
     groups: Groups | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -211,8 +241,8 @@ def kappa_interval(
     one case or two, whatever the number of kinds. With half a case per cell it would be far off for
     five kinds.
     """
-    table = confusion_table(pairs, kinds=kinds, missing=missing)
-    effect = _effect(pairs, missing, groups, table, _kappa)
+    table = confusion_table(pairs, kinds=kinds)
+    effect = _effect(pairs, groups, table, _kappa)
     return _posterior(table, _kappa, effect, level, seed)
 
 
@@ -220,7 +250,6 @@ def ac1_interval(
     pairs: Labelled,
     *,
     kinds: Sequence[Vote] = (),
-    missing: Missing = "own category",
     groups: Groups | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -232,28 +261,22 @@ def ac1_interval(
     https://doi.org/10.1348/000711006X126600). `kinds` are the K possible ones; without them K are
     those that occur.
     """
-    table = confusion_table(pairs, kinds=kinds, missing=missing)
-    effect = _effect(pairs, missing, groups, table, _ac1)
+    table = confusion_table(pairs, kinds=kinds)
+    effect = _effect(pairs, groups, table, _ac1)
     return _posterior(table, _ac1, effect, level, seed)
 
 
-def _used(pairs: Labelled, missing: Missing) -> list[tuple[Vote | None, Vote | None]]:
-    return [pair for pair in pairs if pair[0] is not None and counted(pair[1:], missing)]
-
-
 def _with_groups(
-    pairs: Labelled, missing: Missing, groups: Groups | None
+    pairs: Labelled, groups: Groups | None
 ) -> tuple[list[tuple[Vote | None, Vote | None]], list[Hashable]]:
     names = list(range(len(pairs)) if groups is None else groups)
     if len(names) != len(pairs):
         raise InputError(f"{len(pairs)} pairs need as many groups, got {len(names)}")
-    kept = [(pair, name) for pair, name in zip(pairs, names, strict=True) if _used([pair], missing)]
+    kept = [(pair, name) for pair, name in zip(pairs, names, strict=True) if pair[0] is not None]
     return [pair for pair, _ in kept], [name for _, name in kept]
 
 
-def _effect(
-    pairs: Labelled, missing: Missing, groups: Groups | None, seen: Confusion, of: Tables
-) -> float | Unknown:
+def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables) -> float | Unknown:
     """How many dependent cases say as much as one that is independent, for this measure.
 
     The variance of the measure by leaving out one group at a time, over that by leaving out one
@@ -262,7 +285,7 @@ def _effect(
     """
     if groups is None:
         return 1.0
-    used, names = _with_groups(pairs, missing, groups)
+    used, names = _with_groups(pairs, groups)
     members: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
         members.setdefault(name, []).append(place)

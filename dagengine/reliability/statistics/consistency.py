@@ -7,7 +7,7 @@ judge: compare them at equal N only.
 
 Missing answers are dropped by default, so that a measure says how verdicts vary; how often
 there is none is another question. Total agreement counts them as their own verdict, as
-its authors do. `effect_of_missing` shows what the rule changes.
+its authors do.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate
-from typing import Any
 
 from dagengine.reliability.statistics.intervals import Interval, bootstrap
 from dagengine.reliability.statistics.sums import (
-    Measure,
     Missing,
     Sums,
     Table,
@@ -35,8 +33,6 @@ from dagengine.reliability.statistics.sums import (
 )
 
 __all__ = [
-    "RuleEffect",
-    "effect_of_missing",
     "entropy",
     "entropy_interval",
     "flip_rate",
@@ -44,7 +40,6 @@ __all__ = [
     "missing_effect",
     "missing_rate",
     "total_agreement",
-    "unanimity",
 ]
 
 Votes = list[Vote | None]
@@ -75,25 +70,16 @@ def _unseen_kinds(rows: Sequence[Votes]) -> bool:
 
 
 @measure
-def unanimity(table: Table, *, missing: Missing = "drop") -> Sums:
-    """The share of items all of whose answers are equal, from 0 to 1; depends on N.
-
-    Items with fewer than two answers have nothing to agree and are left out.
-    """
-    return mean(_unanimous(counted(row, missing)) for row in table)
-
-
-@measure
 def total_agreement(table: Table) -> Sums:
     """Total agreement rate over N answers, from 0 to 1; depends on N.
 
-    The share of items whose N answers are all equal. It is TARr@N on a table of raw texts, and
-    TARa@N on one of parsed answers (Atil et al. 2024, https://arxiv.org/abs/2408.04667), path
-    agreement on one of paths. A missing answer equals only another one. Raises InputError when rows
-    differ in length.
+    The share of items with two answers or more that are all equal. It is TARr@N on a table of raw
+    texts, and TARa@N on one of parsed answers (Atil et al. 2024, https://arxiv.org/abs/2408.04667),
+    path agreement on one of paths. A missing answer equals only another one. Raises InputError when
+    rows differ in length.
     """
     rectangular(table)
-    return unanimity.sums(table, missing="own category")
+    return mean(float(len(set(row)) == 1) if len(row) > 1 else None for row in table)
 
 
 @measure
@@ -148,31 +134,6 @@ def missing_effect(table: Table) -> Sums:
     return difference(flip_rate.sums(table, missing="own category"), flip_rate.sums(table))
 
 
-@dataclass(frozen=True, slots=True)
-class RuleEffect:
-    """One measure under both rules for missing answers, and the share of missing answers."""
-
-    missing: float | None
-    dropped: float | None
-    own_category: float | None
-
-    @property
-    def difference(self) -> float | None:
-        """How much higher the measure is when missing answers count as a verdict."""
-        if self.dropped is None or self.own_category is None:
-            return None
-        return self.own_category - self.dropped
-
-
-def effect_of_missing(table: Table, of: Measure[Any, ...]) -> RuleEffect:
-    """How much the rule for missing answers changes a measure that takes one."""
-    return RuleEffect(
-        missing=missing_rate(table),
-        dropped=of(table, missing="drop"),
-        own_category=of(table, missing="own category"),
-    )
-
-
 def _differing(votes: Votes) -> float | None:
     pairs = math.comb(len(votes), 2)
     return 1 - sum(math.comb(n, 2) for n in Counter(votes).values()) / pairs if pairs else None
@@ -187,10 +148,6 @@ def _most_differing(size: int, kinds: int) -> float:
 
 def _commonest(votes: Votes) -> float | None:
     return max(Counter(votes).values()) / len(votes) if votes else None
-
-
-def _unanimous(votes: Votes) -> float | None:
-    return float(len(set(votes)) == 1) if len(votes) > 1 else None
 
 
 def _entropy(votes: Votes) -> float | None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dagengine.errors import InputError
@@ -21,26 +19,15 @@ from dagengine.reliability.statistics.sums import Sums, mean, measure
 H = TypeVar("H", bound=Hashable)
 
 __all__ = [
-    "Classification",
-    "Estimate",
-    "classification",
     "group_correlation",
     "kendall",
     "majority",
     "pearson",
-    "rmse",
     "spearman",
-    "win_rate",
 ]
 
 
 # Scores against scores.
-
-
-def rmse(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Root of the mean squared difference: sqrt(Σ (a - b)² / n)."""
-    _check_pairs(first, second)
-    return math.dist(first, second) / math.sqrt(len(first)) if first else None
 
 
 def pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -124,76 +111,6 @@ def _deviations(values: Sequence[float]) -> Any:
     scaled = numpy.ldexp(numpy.asarray(values, dtype=float), -exponent)
     off = scaled - scaled.mean()
     return off / numpy.abs(off).max()
-
-
-# Wins.
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean and its standard error, which a single value does not have."""
-
-    value: float
-    standard_error: float | None
-
-
-def win_rate(scores: Sequence[float], *, discrete: bool = False) -> Estimate | None:
-    """The mean share of wins, from 0 to 1, with its standard error s/√n.
-
-    `scores` says how far each comparison was won: 0 lost, 1 won, 0.5 undecided. With
-    `discrete` everything above 0.5 is one win and everything below none, as in AlpacaEval
-    (Dubois et al. 2024, https://arxiv.org/abs/2404.04475).
-    """
-    if outside := [score for score in scores if not 0 <= score <= 1]:
-        raise InputError(f"a win lies between 0 and 1, got {outside[0]}")
-    if not scores:
-        return None
-    wins = [_decided(score) for score in scores] if discrete else list(scores)
-    several = len(wins) > 1
-    error = statistics.stdev(wins) / math.sqrt(len(wins)) if several else None
-    return Estimate(statistics.fmean(wins), error)
-
-
-def _decided(score: float) -> float:
-    return 0.5 if score == 0.5 else float(score > 0.5)
-
-
-# Verdicts against verdicts.
-
-
-@dataclass(frozen=True, slots=True)
-class Classification:
-    """How well predicted labels meet the expected ones, each measure from 0 to 1."""
-
-    accuracy: float
-    macro_precision: float
-    macro_recall: float
-    macro_f1: float
-
-
-def classification(expected: Sequence[H], predicted: Sequence[H]) -> Classification | None:
-    """Accuracy, and precision, recall and F1 as plain means over all labels that occur.
-
-    Per label: precision = hits / predicted, recall = hits / expected, F1 = 2 · hits /
-    (expected + predicted); a share of nothing is 0.
-    """
-    if len(expected) != len(predicted):
-        raise InputError(f"{len(predicted)} labels were predicted, {len(expected)} expected")
-    if not expected:
-        return None
-    hits = Counter(e for e, p in zip(expected, predicted, strict=True) if e == p)
-    wanted, guesses = Counter(expected), Counter(predicted)
-    labels = {**wanted, **guesses}
-    return Classification(
-        accuracy=hits.total() / len(expected),
-        macro_precision=statistics.fmean(_share(hits[x], guesses[x]) for x in labels),
-        macro_recall=statistics.fmean(_share(hits[x], wanted[x]) for x in labels),
-        macro_f1=statistics.fmean(_share(2 * hits[x], guesses[x] + wanted[x]) for x in labels),
-    )
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
 
 
 # Votes on one question.

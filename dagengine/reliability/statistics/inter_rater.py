@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from collections.abc import Hashable, Sequence
 from itertools import product
 from typing import Literal
 
@@ -31,39 +30,24 @@ from dagengine.reliability.statistics.sums import (
 
 __all__ = ["cohen_kappa", "fleiss_kappa", "krippendorff_alpha"]
 
-Weights = Literal["none", "linear", "quadratic"]
-Level = Literal["nominal", "ordinal", "interval"]
-_POWERS: dict[str, int] = {"none": 0, "linear": 1, "quadratic": 2}
+Level = Literal["nominal", "interval"]
 
 
 @measure
-def cohen_kappa(
-    pairs: Table,
-    *,
-    weights: Weights = "none",
-    order: Sequence[Vote] | None = None,
-    missing: Missing = "drop",
-) -> Sums:
+def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     """Cohen's kappa of two raters, from -1 to 1, over rows of two answers.
 
-    1 - Σ w·observed / Σ w·expected, where w is 0 for equal verdicts and otherwise 1. For ordered
-    verdicts, w is the distance of their places or its square. (Cohen 1960,
-    https://doi.org/10.1177/001316446002000104; 1968, https://doi.org/10.1037/h0026256.) `order`
-    lists the verdicts from low to high; without it those that occur are sorted. An item that one of
-    the two did not answer is dropped by default. Raises InputError when a weight has no place for
-    an answer, and for rows that are not pairs.
+    1 - observed / expected disagreement (Cohen 1960, https://doi.org/10.1177/001316446002000104).
+    An item that one of the two did not answer is dropped by default. Raises InputError for rows
+    that are not pairs.
     """
     rectangular(pairs, 2)
-    if weights not in _POWERS:
-        raise InputError(f"weights={weights!r}: choose one of {', '.join(_POWERS)}")
     rows = [counted(row, missing) for row in pairs]
-    weight = _weight(weights, [vote for row in rows if len(row) == 2 for vote in row], order)
-    items = [_rated(*row) if len(row) == 2 else {} for row in rows]
-    return Sums(items, partial(_cohen, weight))
+    return Sums([_rated(*row) if len(row) == 2 else {} for row in rows], _cohen)
 
 
 @measure
-def fleiss_kappa(table: Table, *, missing: Missing = "drop") -> Sums:
+def fleiss_kappa(table: Table) -> Sums:
     """Fleiss' kappa of any raters, from -1/(raters - 1) to 1.
 
     (agreement - chance) / (1 - chance). Agreement is the mean, over items with two answers or more,
@@ -71,52 +55,25 @@ def fleiss_kappa(table: Table, *, missing: Missing = "drop") -> Sums:
     1971, https://doi.org/10.1037/h0031619). Where items have unequal numbers of answers every
     answered item weighs the same (Gwet 2014, Handbook of Inter-Rater Reliability, chapter 2).
     """
-    return Sums([_shares(counted(row, missing)) for row in table], _fleiss)
+    return Sums([_shares(counted(row, "drop")) for row in table], _fleiss)
 
 
 @measure
-def krippendorff_alpha(
-    table: Table, *, level: Level = "nominal", missing: Missing = "drop"
-) -> Sums:
+def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     """Krippendorff's alpha of any raters with any answers missing, at most 1.
 
     1 - (n - 1) · observed / expected (Krippendorff 2011, "Computing Krippendorff's
     Alpha-Reliability"). These are the squared distances of pairs of answers within items, and over
     all n answers of items that have two or more. `level` is the distance: "nominal" equal or not,
-    "ordinal" by the number of answers in between, "interval" the difference of the numbers. Ordered
-    answers are numbers; a missing one can be a category only at the nominal level.
+    "interval" the difference of the answers, which are numbers.
     """
     if level not in _LEVELS:
         raise InputError(f"level={level!r}: choose one of {', '.join(_LEVELS)}")
-    if level != "nominal" and missing != "drop":
-        raise InputError(f"level={level!r} has no place for missing answers: drop them")
-    rows = [counted(row, missing) for row in table]
+    rows = [counted(row, "drop") for row in table]
     return _LEVELS[level]([row if len(row) > 1 else [] for row in rows])
 
 
 # Cohen.
-
-
-def _weight(
-    weights: Weights, votes: Sequence[Vote | None], order: Sequence[Vote] | None
-) -> Callable[[Vote | None, Vote | None], float]:
-    if weights == "none":
-        return lambda a, b: float(a != b)
-    if None in votes:
-        raise InputError("a missing answer has no place in an order: drop it")
-    places = {vote: place for place, vote in enumerate(_ordered(votes, order))}
-    if stray := [vote for vote in votes if vote not in places]:
-        raise InputError(f"{stray[0]!r} is not in the order of verdicts {list(places)}")
-    return lambda a, b: float(abs(places[a] - places[b]) ** _POWERS[weights])
-
-
-def _ordered(votes: Sequence[Vote | None], order: Sequence[Vote] | None) -> Sequence[Vote | None]:
-    if order is not None:
-        return order
-    try:
-        return sorted(set(votes))  # type: ignore[type-var]
-    except TypeError:
-        raise InputError("verdicts of several types have no order: give `order`") from None
 
 
 def _rated(first: Vote | None, second: Vote | None) -> Totals:
@@ -125,12 +82,12 @@ def _rated(first: Vote | None, second: Vote | None) -> Totals:
     )
 
 
-def _cohen(weight: Callable[[Vote | None, Vote | None], float], all_: Totals) -> float:
+def _cohen(all_: Totals) -> float:
     keys = [key for key in all_ if isinstance(key, tuple)]
-    observed = sum(weight(key[1], key[2]) * all_[key] for key in keys if key[0] == "both")
+    observed = sum(all_[key] for key in keys if key[0] == "both" and key[1] != key[2])
     firsts = [key for key in keys if key[0] == "first"]
     seconds = [key for key in keys if key[0] == "second"]
-    expected = sum(weight(a[1], b[1]) * all_[a] * all_[b] for a, b in product(firsts, seconds))
+    expected = sum(all_[a] * all_[b] for a, b in product(firsts, seconds) if a[1] != b[1])
     return 1 - all_["items"] * observed / expected
 
 
@@ -181,35 +138,6 @@ def _nominal_alpha(all_: Totals) -> float:
     return 1 - (size - 1) * all_["observed"] / expected
 
 
-def _ordinal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-    return Sums([_coincidences(row) for row in _as_numbers(rows)], _ordinal_alpha)
-
-
-def _coincidences(row: Sequence[float]) -> Totals:
-    counts = Counter(row)
-    totals: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
-    for low, high in product(counts, counts):
-        if low < high:
-            totals["both", low, high] = 2 * counts[low] * counts[high] / (len(row) - 1)
-    return totals
-
-
-def _ordinal_alpha(all_: Totals) -> float:
-    """The distance of two values is that of their mean ranks."""
-    keys = [key for key in all_ if isinstance(key, tuple)]
-    counts = {key[1]: all_[key] for key in keys if key[0] == "votes"}
-    ranks, below = {}, 0.0
-    for value in sorted(counts):
-        ranks[value] = below + counts[value] / 2
-        below += counts[value]
-    observed = sum(
-        all_[key] * (ranks[key[1]] - ranks[key[2]]) ** 2 for key in keys if key[0] == "both"
-    )
-    # Σ nₐ·n_b·(rankₐ - rank_b)², in which the mean rank is half the number of answers.
-    spread = sum(n * (ranks[value] - below / 2) ** 2 for value, n in counts.items())
-    return 1 - (below - 1) * observed / (2 * below * spread)
-
-
 def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
     scores = _as_numbers(rows)
     # Moved to one of the values: distances stay, and a constant table is exactly zero.
@@ -242,4 +170,4 @@ def _as_numbers(rows: Sequence[Sequence[Vote | None]]) -> list[list[float]]:
     return [numbers(row) for row in rows]  # type: ignore[arg-type]
 
 
-_LEVELS = {"nominal": _nominal, "ordinal": _ordinal, "interval": _interval}
+_LEVELS = {"nominal": _nominal, "interval": _interval}

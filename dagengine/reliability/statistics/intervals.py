@@ -20,7 +20,7 @@ from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.reliability.statistics.sums import Measure, Sums, Totals, total
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, total
 
 __all__ = ["Interval", "Unknown", "bootstrap"]
 
@@ -91,7 +91,7 @@ class Unknown:
 
 def bootstrap(
     items: Sequence[T],
-    statistic: Statistic[T] | Measure[T, ...],
+    statistic: Statistic[T] | SummedMeasure[T, ...],
     *,
     level: float = 0.95,
     resamples: int = 2000,
@@ -125,7 +125,7 @@ def bootstrap(
         raise InputError(f"level={level} must lie between 0 and 1, resamples={resamples} above 0")
     if groups is not None and len(groups) != len(items):
         raise InputError(f"{len(items)} items need as many groups, got {len(groups)}")
-    function = statistic.sums if isinstance(statistic, Measure) else statistic
+    function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
     sample = _sample(items, function, range(len(items)) if groups is None else groups)
     if sample.value is None or sample.size < 2:
         return None
@@ -151,7 +151,7 @@ def jackknife(
     variance that is added, `telling` how many groups the variance rests on where those are fewer
     than all. None if the statistic is undefined, of all or with one left out.
     """
-    function = statistic.sums if isinstance(statistic, Measure) else statistic
+    function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
     sample = _sample(items, function, range(len(items)) if groups is None else groups)
     if sample.value is None or sample.size < 2:
         return None

@@ -63,7 +63,7 @@ class Sums:
             return None
 
 
-class Measure(Generic[Item, P]):
+class SummedMeasure(Generic[Item, P]):
     """A function of items whose value is a number, and whose `sums` can be resampled."""
 
     def __init__(self, sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> None:
@@ -74,9 +74,9 @@ class Measure(Generic[Item, P]):
         return self.sums(items, *args, **kwargs).value()
 
 
-def measure(sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> Measure[Item, P]:
+def measure(sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> SummedMeasure[Item, P]:
     """Turn a function that makes `Sums` into a measure of the same name."""
-    return Measure(sums)
+    return SummedMeasure(sums)
 
 
 def total(items: Iterable[Totals]) -> Totals:

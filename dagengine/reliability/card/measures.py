@@ -1,0 +1,202 @@
+"""Every measure of a judge card, once: name, title, unit, level, and how two sides compare by it.
+
+Sections of the card compute measures by name. Words, conditions (`--fail-if`), comparisons and both
+faces of the card read all else about a measure here.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dagengine.reliability.statistics.confusion import label_kappa
+from dagengine.reliability.statistics.spread import icc
+from dagengine.reliability.statistics.sums import Sums
+
+Unit = Literal["share", "number", "coefficient"]
+"""From 0 to 1 and shown in per cent; any number; from -1 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResults:
+    """What the runs and people said of one case, as two sides are compared by it.
+
+    `passes` is empty if the metric has no threshold. `right` says which runs meet the label (1 or
+    0, `-` without a score), `hit` whether their majority does; both are empty, or `-`, without a
+    label. `label` and `verdict` are what people and the majority say, in the same words.
+    """
+
+    scores: Sequence[float | None]
+    passes: Sequence[float | None]
+    right: str = ""
+    hit: str = "-"
+    label: str = ""
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of the card.
+
+    `level` is what it is computed from, where that is always the same. `repeats` says when it loses
+    its interval: if it is shown, or only suspected, that runs are not repeats of each other. A
+    measure that is `per_label` is on the card once for every label.
+
+    Sides are compared by the mean of `each` over cases, or by a `ratio` of sums over cases, which
+    is no such mean. A measure that has neither is not compared, or is by a method of its own.
+    """
+
+    name: str
+    title: str
+    unit: Unit = "share"
+    level: str = ""
+    repeats: Literal["", "shown", "suspected"] = ""
+    per_label: bool = False
+    each: Callable[[CaseResults], float | None] | None = None
+    ratio: Callable[[Sequence[CaseResults]], Sums] | None = None
+
+
+def _flips(row: Sequence[float | None]) -> float | None:
+    scores = [score for score in row if score is not None]
+    pairs = math.comb(len(scores), 2)
+    same = sum(math.comb(count, 2) for count in Counter(scores).values())
+    return 1 - same / pairs if pairs else None
+
+
+def mean_score(row: Sequence[float | None]) -> float | None:
+    """The mean of the scores that there are; None without any."""
+    scores = [score for score in row if score is not None]
+    return statistics.fmean(scores) if scores else None
+
+
+def _missing(case: CaseResults) -> float | None:
+    return case.scores.count(None) / len(case.scores) if case.scores else None
+
+
+def _right(case: CaseResults) -> float | None:
+    """Over the runs with a score; a case without any counts as a miss."""
+    marks = [int(mark) for mark in case.right if mark != "-"]
+    if not case.right:
+        return None
+    return statistics.fmean(marks) if marks else 0.0
+
+
+def _kappa(cases: Sequence[CaseResults]) -> Sums:
+    return label_kappa.sums(
+        [(case.label, case.verdict) if case.label else (None, None) for case in cases]
+    )
+
+
+_PAIRS = "pairs of runs of one case"
+_RUNS = "runs, averaged over cases"
+_ALL = "all cases, from labels of a random sample"
+_PEOPLE = "cases with labels of several people"
+_LABELLED = "mean scores of cases with a label"
+_GROUPS = "mean scores, averaged over groups of cases"
+_NEXT, _AGREES = "the next run takes the same path", "the human label agrees"
+
+# Two settings, or two cards, are compared by these.
+_COMPARED = (
+    Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
+            repeats="suspected", each=lambda case: _flips(case.passes)),
+    Measure("pass-rate", "pass rate", level=_RUNS, each=lambda case: mean_score(case.passes)),
+    Measure("score-flip-rate", "flip rate (score)", level=f"scores, {_PAIRS}",
+            repeats="suspected", each=lambda case: _flips(case.scores)),
+    Measure("mean-score", "mean score", "number", _RUNS,
+            each=lambda case: mean_score(case.scores)),
+    Measure("accuracy", "accuracy of the majority of runs",
+            each=lambda case: None if case.hit == "-" else float(case.hit)),
+    Measure("single-run-accuracy", "accuracy of a single run", each=_right),
+    Measure("unscored", "runs without a score", level="all runs", each=_missing),
+    Measure("kappa", "kappa (agreement beyond chance)", "coefficient", ratio=_kappa),
+    Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",
+            "single scores: share of the variance that is between cases", "shown",
+            ratio=lambda cases: icc.sums([case.scores for case in cases])),
+    Measure("variance-share", "share of the noise", level="variance within cases"),
+    Measure("corrected-pass-rate", "pass rate by the human standard", level=_ALL),
+    Measure("corrected-mean-score", "mean score by the human standard", "number", _ALL),
+)  # fmt: skip
+_OTHERS = (
+    # Would I get this score again?
+    Measure("score-spread", "standard deviation of the score", "number",
+            "runs of one case, averaged over cases", "shown"),
+    Measure("drift", "drift: slope of the score over the runs", "coefficient",
+            "slope of a line through the runs of a case, first to last", "shown"),
+    Measure("total-agreement", "all runs give the same score (TARa)",
+            level="cases: all runs, the same score"),
+    Measure("raw-agreement", "all runs give the same text (TARr)",
+            level="cases: all runs, the same text"),
+    Measure("path-agreement", "all runs take the same path",
+            level="cases: all runs, the same path"),
+    Measure("path-flip-rate", "flip rate (path)", level=f"paths, {_PAIRS}"),
+    Measure("majority-share", "share of the most common score", level="scores, runs of one case"),
+    Measure("entropy", "entropy of the score", "number", "scores in bits, runs of one case"),
+    Measure("unscored-effect", "flip rate added by runs without a score",
+            level="flip rate with runs without a score as an outcome, minus the flip rate without "
+            "them"),
+    # Which node is to blame, and what would it cost to be sure?
+    Measure("node-flip-rate", "flip rate of a node's answers",
+            level="pairs of answers to one question"),
+    Measure("flip-effect", "score change per flip", "number",
+            "pairs of runs that first differ here"),
+    Measure("repeat-alpha", "agreement of a node's answers in several runs, Krippendorff's alpha",
+            "coefficient", "answers to one question in several runs"),
+    # Does the judge agree with people?
+    Measure("ac1", "Gwet's AC1 (agreement beyond chance)", "coefficient"),
+    Measure("balanced-accuracy", "balanced accuracy"),
+    Measure("baseline", "baseline: always the most common label"),
+    Measure("sensitivity", "sensitivity: correct among cases with the label", per_label=True),
+    Measure("specificity", "specificity: correct among all other cases", per_label=True),
+    Measure("ceiling", "agreement with one person that no judge exceeds",
+            level=f"{_PEOPLE}; one person's label"),
+    Measure("person-accuracy", "agreement of the judge with one person",
+            level=f"{_PEOPLE}; one person's label"),
+    Measure("people-agreement", "agreement of a person with the other people", level=_PEOPLE),
+    Measure("node-accuracy", "accuracy of a node's answers",
+            level="majority of a case's runs, cases that people and judge answered"),
+    Measure("pearson", "Pearson correlation", "coefficient", _LABELLED),
+    Measure("spearman", "Spearman rank correlation", "coefficient", _LABELLED),
+    Measure("kendall", "Kendall rank correlation", "coefficient", _LABELLED),
+    Measure("within-group-spearman", "Spearman correlation within groups", "coefficient", _GROUPS),
+    Measure("within-group-kendall", "Kendall correlation within groups", "coefficient", _GROUPS),
+    Measure("repeat-brier", "Brier score against the next run", "number", _NEXT),
+    Measure("repeat-calibration-error", "calibration error against the next run", level=_NEXT),
+    Measure("label-brier", "Brier score against human labels", "number", _AGREES),
+    Measure("label-calibration-error", "calibration error against human labels", level=_AGREES),
+    # Several settings together, and what should not change a score.
+    *(Measure(f"{name}-flip-rate", f"flip rate (score) between {several}",
+              level=f"scores, {_PAIRS} that differ in {field}")
+      for name, several, field in (
+          ("position", "orders", "order"), ("judge", "judges", "judge"),
+          ("temperature", "temperatures", "temperature"), ("seed", "seeds", "seed"),
+          ("paraphrase", "wordings", "paraphrase"))),
+    Measure("cohen-kappa", "agreement of two judges, Cohen's kappa", "coefficient"),
+    Measure("fleiss-kappa", "agreement of judges, Fleiss' kappa", "coefficient"),
+    Measure("alpha", "agreement of judges, Krippendorff's alpha", "coefficient"),
+    Measure("score-alpha", "agreement of judges' scores, Krippendorff's alpha", "coefficient",
+            "distances of scores, single runs"),
+    Measure("position-consistency", "same verdict in both orders"),
+    Measure("position-preference", "preference for the first place, if the orders disagree"),
+    Measure("first-wins", "the input shown first wins"),
+    Measure("position-consistency-of-options", "same verdict with options reversed"),
+    Measure("position-preference-of-options",
+            "preference for the first option, if the orders disagree"),
+    Measure("first-wins-of-options", "the first option wins"),
+    Measure("length-bias", "correlation of score and length", "coefficient"),
+    Measure("list-bias", "correlation of verdict and place in the list", "coefficient"),
+    Measure("longer-wins", "the longer answer wins",
+            level="comparisons of two contestants that have a winner"),
+)  # fmt: skip
+
+MEASURES = {measure.name: measure for measure in (*_COMPARED, *_OTHERS)}
+COMPARED = tuple(measure.name for measure in _COMPARED)
+"""The names of the measures that two settings, or two cards, are compared by."""
+
+
+def measure_of(name: str) -> Measure:
+    """The measure of that name; one without a title if a card of another version has it."""
+    return MEASURES.get(name) or Measure(name, name)

@@ -31,16 +31,7 @@ class Resampling:
     top_logprobs: int = 0
 
     def __call__(self, node: BaseNode) -> None:
-        def wrap(work: Work) -> Work:
-            async def resampled(given: Given, ask: Ask) -> NodeValue:
-                asking = _Resampled(ask, self.options)
-                with asking_with(asking.changed):
-                    value = await work(given, asking)
-                return replace(value, question=asking.digest) if asking.digest else value
-
-            return resampled
-
-        node.around = (*node.around, wrap)
+        _ask_with(self.options, node)
 
     def options(self, options: Options) -> Options:
         """The options of a question under the condition."""
@@ -60,20 +51,27 @@ class Resampling:
 def later(node: BaseNode, repetitions: int) -> BaseNode:
     """A copy of a resampled node that asks what it would ask so many repetitions later."""
 
-    def wrap(work: Work) -> Work:
-        async def resampled(given: Given, ask: Ask) -> NodeValue:
-            asking = _Resampled(ask, postponed)
-            with asking_with(asking.changed):
-                return await work(given, asking)
-
-        return resampled
-
     def postponed(options: Options) -> Options:
         return replace(options, sample=options.sample + repetitions)
 
     twin = copy.copy(node)
-    twin.around = (*node.around, wrap)
+    _ask_with(postponed, twin)
     return twin
+
+
+def _ask_with(options: Callable[[Options], Options], node: BaseNode) -> None:
+    """Have a node ask with other options; its value says by a digest what it asked."""
+
+    def wrap(work: Work) -> Work:
+        async def resampled(given: Given, ask: Ask) -> NodeValue:
+            asking = _Resampled(ask, options)
+            with asking_with(asking.changed):  # also where its own code measures other metrics
+                value = await work(given, asking)
+            return replace(value, question=asking.digest) if asking.digest else value
+
+        return resampled
+
+    node.around = (*node.around, wrap)
 
 
 def _space(condition: Condition) -> int:

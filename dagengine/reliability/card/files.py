@@ -24,11 +24,11 @@ from dagengine.reliability.card.values import (
     shown_as,
 )
 from dagengine.reliability.card.verdict import (
+    DEMANDS,
     MARKS,
     SIGNS,
     budget,
     errors,
-    states_of,
     verdict,
 )
 from dagengine.reliability.card.words import (
@@ -126,7 +126,7 @@ def card_page(card: JudgeCard) -> str:
         ],
         signs=SIGNS,
         marks=MARKS,
-        states_of=states_of,
+        demands=DEMANDS,
         errors=errors,
         budget=budget,
         seen_from=seen_from,

@@ -16,12 +16,12 @@ from dagengine.reliability.card.values import (
     every_setting,
 )
 from dagengine.reliability.card.verdict import (
+    DEMANDS,
     MARKS,
     SIGNS,
     Verdict,
     budget,
     errors,
-    states_of,
     verdict,
 )
 from dagengine.reliability.card.words import (
@@ -93,16 +93,12 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
 def _demands(card: JudgeCard, made: Verdict, under: SettingCard) -> Table:
     """Every number of votes that was seen, with the state of each demand."""
     needs = card.needs
-    lines = {
-        "flips": f"flips (need ≤ {100 * needs.flips:g} %)",
-        "agreement": f"agrees (need ≥ {100 * needs.agreement:g} %)",
-        "kappa": f"kappa (need ≥ {needs.kappa:g})",
-    }
-    table = _grid("", "votes", *lines.values())
+    heads = (f"{demand.title.split()[0]} (need {'≤' if demand.most else '≥'} {demand.line(needs)})"
+             for demand in DEMANDS)  # fmt: skip
+    table = _grid("", "votes", *heads)
     for voted in under.voted:
-        states = states_of(voted, needs)
-        cells = [f"{bounded_or_why(getattr(voted, name))} {MARKS[states[name]]}"
-                 for name in lines]  # fmt: skip
+        cells = [f"{bounded_or_why(demand.figure(voted))} {MARKS[demand.state(voted, needs)]}"
+                 for demand in DEMANDS]  # fmt: skip
         chosen = voted.votes == made.votes and made.kind in ("use", "use_with")
         table.add_row(">" if chosen else "", str(voted.votes), *map(_text, cells))
     return table
@@ -110,11 +106,11 @@ def _demands(card: JudgeCard, made: Verdict, under: SettingCard) -> Table:
 
 def _compared(card: JudgeCard) -> Table:
     """Metrics and settings beside each other, with one vote."""
-    table = _grid("setting", "flips", "agrees", "kappa", "questions per case", "verdict")
+    heads = (demand.title.split()[0] for demand in DEMANDS)
+    table = _grid("setting", *heads, "questions per case", "verdict")
     for metric, under in every_setting(card):
         first = under.voted[0] if under.voted else None
-        cells = [bounded_or_why(getattr(first, name)) if first else "" for name in
-                 ("flips", "agreement", "kappa")]  # fmt: skip
+        cells = [bounded_or_why(demand.figure(first)) if first else "" for demand in DEMANDS]
         made = verdict(card, metric, under)
         table.add_row(_text(place(card, metric, under)), *map(_text, cells),
                       f"{under.calls:.2g}", _text(f"{SIGNS[made.kind]} {made.kind}"))  # fmt: skip

@@ -36,7 +36,50 @@ Kind = Literal["stop", "no", "use", "use_with", "open"]
 
 SIGNS: dict[Kind, str] = {"stop": "⊘", "no": "✕", "use": "✓", "use_with": "✓", "open": "○"}
 MARKS: dict[State, str] = {"met": "✓", "missed": "✕", "open": "○"}
-DEMANDS = ("flips", "agreement", "kappa")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One of the needs: a line that a figure must not exceed, or else must reach.
+
+    `name` is that of the line in `Needs`, of the figure in `Voted`, and in `--need`.
+    """
+
+    name: str
+    title: str
+    most: bool = False
+    percent: bool = True
+
+    @property
+    def side(self) -> str:
+        """On which side of the line the figure has to be."""
+        return "at most" if self.most else "at least"
+
+    def line(self, needs: Needs) -> str:
+        """The line in words."""
+        line = getattr(needs, self.name)
+        return f"{100 * line:g} %" if self.percent else f"{line:g}"
+
+    def figure(self, voted: Voted) -> Figure:
+        """What is held against the line."""
+        measure: Figure = getattr(voted, self.name)
+        return measure
+
+    def state(self, voted: Voted, needs: Needs) -> State:
+        """Whether the interval meets the line, misses it, or leaves it open."""
+        line, measure = getattr(needs, self.name), self.figure(voted)
+        if measure.value is None or measure.low is None or measure.high is None:
+            return "open"
+        if self.most:
+            return "met" if measure.high <= line else "missed" if measure.low > line else "open"
+        return "met" if measure.low >= line else "missed" if measure.high < line else "open"
+
+
+DEMANDS = (
+    Demand("flips", "flips", most=True),
+    Demand("agreement", "agrees with people"),
+    Demand("kappa", "kappa", percent=False),
+)
 
 # A judge that flips this often, or tells cases apart this little, is close to a coin.
 _COIN_FLIPS, _COIN_RELIABILITY = 0.4, 0.2
@@ -90,21 +133,6 @@ def parse_needs(text: str | None, flips: float = 0.05) -> Needs:
     return Needs(values["agreement"] / 100, values["kappa"], values["flips"] / 100)
 
 
-def state_of(measure: Figure, demand: str, needs: Needs) -> State:
-    """Whether the interval of a figure meets a demand, misses it, or leaves it open."""
-    line = getattr(needs, demand)
-    if measure.value is None or measure.low is None or measure.high is None:
-        return "open"
-    if demand == "flips":
-        return "met" if measure.high <= line else "missed" if measure.low > line else "open"
-    return "met" if measure.low >= line else "missed" if measure.high < line else "open"
-
-
-def states_of(voted: Voted, needs: Needs) -> dict[str, State]:
-    """The state of every demand with so many votes."""
-    return {name: state_of(getattr(voted, name), name, needs) for name in DEMANDS}
-
-
 def verdict(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Verdict:
     """What to do with the judge of a metric under one setting."""
     return _Table(card, metric, under).verdict()
@@ -115,7 +143,9 @@ class _Table:
 
     def __init__(self, card: JudgeCard, metric: MetricCard, under: SettingCard) -> None:
         self.card, self.metric, self.under, self.needs = card, metric, under, card.needs
-        self.states = [states_of(voted, card.needs) for voted in under.voted]
+        # The state of each demand by its name, with every number of votes.
+        self.states = [{demand.name: demand.state(voted, card.needs) for demand in DEMANDS}
+                       for voted in under.voted]  # fmt: skip
         self.cases = sum(1 for line in under.outcomes.scores if line)
         self.runs = max(runs_of_cases(under), default=0)
 
@@ -390,11 +420,11 @@ class _Table:
         """What is not met with so many votes: what is missed comes before what is open."""
         voted = self.under.voted[place]
         parts: dict[State, list[str]] = {"missed": [], "open": []}
-        for name, state in self.states[place].items():
-            if state in parts:
-                side = "at most" if name == "flips" else "at least"
-                measured = bounded_or_why(getattr(voted, name))
-                parts[state].append(f"{name} {measured}, needed {side} {_line(name, self.needs)}")
+        for demand in DEMANDS:
+            if (state := self.states[place][demand.name]) in parts:
+                measured = bounded_or_why(demand.figure(voted))
+                line = f"{demand.side} {demand.line(self.needs)}"
+                parts[state].append(f"{demand.name} {measured}, needed {line}")
         return " ".join(f"{state.capitalize()}: {'; '.join(lines)}."
                         for state, lines in parts.items() if lines)  # fmt: skip
 
@@ -458,11 +488,6 @@ _OTHER_JUDGE = "Try another judge, or another question, on the same cases and la
 
 def _votes(votes: int) -> str:
     return "1 vote" if votes == 1 else f"{votes} votes"
-
-
-def _line(demand: str, needs: Needs) -> str:
-    line = getattr(needs, demand)
-    return f"{line:g}" if demand == "kappa" else f"{100 * line:g} %"
 
 
 def budget(under: SettingCard) -> Iterator[tuple[int, int]]:

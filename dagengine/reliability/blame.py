@@ -16,13 +16,13 @@ from enum import StrEnum
 
 from dagengine.reliability.attribution import CaseNoise
 from dagengine.reliability.statistics.intervals import quantile_of_t
+from dagengine.terminal import counted
 
 LEAST_REACHED = 10
 """Cases that must have reached a node before its share is stated."""
 
 MOST_ONCE = 0.2
 """The most cases, as a share, that may have only one answer of a node they reached."""
-
 
 _LEVEL = 0.95
 # What is nearer to 0, or to 1, is so except for rounding.
@@ -70,8 +70,8 @@ class Blame:
         """A sentence that says why the share is not known; empty if it is."""
         if self.unknown is Unknown.REACHED_IN_FEW:
             return (
-                f"{self.reached} of {self.cases} cases reached it in {self.runs} runs; "
-                f"{self._needed()}"
+                f"{self.reached} of {counted(self.cases, 'case')} reached it in "
+                f"{counted(self.runs, 'run')}; {self._needed()}"
             )
         if self.unknown is Unknown.ASKED_ONCE:
             return (

@@ -10,6 +10,7 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.graph.graph import Metric
 from dagengine.question import judge_name
+from dagengine.terminal import counted
 from dagengine.test_case import TestCase
 
 
@@ -75,7 +76,7 @@ def _other_changes(old: Binding, new: Binding) -> Iterator[str]:
     if old.judges != new.judges:
         yield f"judge: {_judges(old.judges, new.judges)}"
     if old.data != new.data:
-        yield f"data: {old.cases} cases → {new.cases} cases, not the same"
+        yield f"data: {counted(old.cases, 'case')} → {counted(new.cases, 'case')}, not the same"
     if old.version != new.version:
         yield f"dagengine: {old.version} → {new.version}"
 

@@ -15,6 +15,7 @@ from dagengine.data.records import Record, table_of
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.terminal import counted
 from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
 
 Vote = str | bool | int | float
@@ -331,8 +332,8 @@ def left_out(path: Path, replays: Sequence[Counterfactual]) -> Iterator[str]:
         stale = sum(label.definition != _hash(replay) for label in ends)
         if stale:
             yield (
-                f"{stale} of {len(ends)} labels were given to another definition of "
-                f"{replay.spec.name!r} and are left out"
+                f"{stale} of {counted(len(ends), 'label')} left out: given to another definition "
+                f"of {replay.spec.name!r}"
             )
 
 

@@ -106,7 +106,7 @@ def test_labels_given_to_another_tree_are_left_out_and_said(labels: Path) -> Non
     changed = support_metric("Is there a concrete step?")
     assert check_labels([support_metric()], cases(4), labels) == []
     (line,) = check_labels([changed], cases(4), labels)
-    assert line.startswith("5 of 5 labels were given to another definition")
+    assert line.startswith("5 of 5 labels left out: given to another definition")
     with pytest.raises(InputError, match="no finished walk on a case of this data set"):
         check_labels([support_metric()], cases(9)[5:], labels)
 

@@ -27,6 +27,7 @@ from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, mean
 from dagengine.results import OutcomeKind
+from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
 
 _SCALE = (0.0, 1.0)
@@ -236,7 +237,8 @@ def without_score(runs: Runs) -> Iterator[str]:
     missing = Counter(_missing(run.outcome) for run in every if run.score is None)
     if missing:
         why = ", ".join(f"{count:,} {kind}" for kind, count in missing.items())
-        yield f"{missing.total():,} of {len(every):,} runs have no score: {why}."
+        lost, has = missing.total(), "has" if missing.total() == 1 else "have"
+        yield f"{lost:,} of {counted(len(every), 'run')} {has} no score: {why}."
 
 
 def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
@@ -254,7 +256,7 @@ def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
         most = sum(n > 0 for n in lost)
         yield (
             f"Runs without a score are not spread by chance: {sum(lost)} of them are in {most} of "
-            f"{len(rows)} cases. Figures that leave them out are of the other cases."
+            f"{counted(len(rows), 'case')}. Figures that leave them out are of the other cases."
         )
 
 

@@ -18,6 +18,7 @@ from dagengine.reliability.card.words import (
     votes_of,
 )
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
+from dagengine.terminal import counted
 
 QUESTIONS = (
     "Would I get this score again?",
@@ -70,8 +71,10 @@ def _again(under: SettingCard) -> Answer:
         how = f"Two runs of a case give a different {outcome} {bounded(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
     bound = f"; the flip rate is at most {formatted(flips, flips.high)} %" if flips.high else ""
-    cases = "1 case" if flips.items == 1 else f"{flips.items} cases"
-    return Answer(f"Yes: no two runs of a case differed ({cases}){bound}{lost}.", weakness(flips))
+    return Answer(
+        f"Yes: no two runs of a case differed ({counted(flips.items, 'case')}){bound}{lost}.",
+        weakness(flips),
+    )
 
 
 def _unscored(under: SettingCard) -> str:
@@ -124,7 +127,7 @@ def _price(under: SettingCard) -> Answer:
     tell = next(
         (f"; {votes.runs_to_tell} runs may be enough" for votes in unsure if votes.runs_to_tell), ""
     )
-    weak = f"no upper limit from {unsure[0].runs} runs{tell}" if unsure else ""
+    weak = f"no upper limit from {counted(unsure[0].runs, 'run')}{tell}" if unsure else ""
     node, worst = max(needing, key=_costly)
     count = len(needing) - 1
     more = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
@@ -161,7 +164,7 @@ def _ratings_for(share: float) -> int | None:
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
     """What a coin costs: no number of votes makes its answers tell the cases apart."""
-    rest = f" The same holds for {more} more {'node' if more == 1 else 'nodes'}." if more else ""
+    rest = f" The same holds for {counted(more, 'more node')}." if more else ""
     assert votes.agreement is not None
     return Answer(
         f"Votes cannot help: the answers of “{node.node}” to the same question agree no more than "
@@ -174,7 +177,7 @@ def _needed(node: NodeCard, votes: VoteCost, target: str) -> str:
         return f"No number of votes up to 99 brings “{node.node}” to {target} flips"
     if votes.kind == "not known":
         return (
-            f"Not known from {votes.runs} runs: the votes that “{node.node}” needs for "
+            f"Not known from {counted(votes.runs, 'run')}: the votes that “{node.node}” needs for "
             f"{target} flips"
         )
     return f"“{node.node}” needs {votes_of(votes)} for {target} flips"
@@ -274,10 +277,9 @@ def could_be_seen(
         for points, (once, several) in needed.items()
     )
     return (
-        f"{cases:,} {'case' if cases == 1 else 'cases'} with {times} "
-        f"{'run' if times == 1 else 'runs'} each can detect a difference of about "
-        f"{100 * least:.1f} points between two judges. This assumes that the judges differ on "
-        f"{100 * _OTHERWISE:.0f} % of the cases and that the flip rate is {100 * flipping:.1f} %. "
+        f"{counted(cases, 'case')} with {counted(times, 'run')} each can detect a difference of "
+        f"about {100 * least:.1f} points between two judges. This assumes that the judges differ "
+        f"on {100 * _OTHERWISE:.0f} % of the cases and that the flip rate is {100 * flipping:.1f} %. "
         f"To detect {sizes}."
     )
 

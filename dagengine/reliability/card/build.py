@@ -71,6 +71,7 @@ from dagengine.reliability.labels import (
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
+from dagengine.terminal import counted
 from dagengine.test_case import LLMTestCase, TestCase, case_label
 
 RULES = (
@@ -246,8 +247,8 @@ def _on_groups(together: Mapping[int, Hashable], cases: int) -> Iterator[str]:
     if together:
         independent = cases - len(together) + len(set(together.values()))
         yield (
-            f"{len(together)} of {cases} cases share a question or a group with other cases. "
-            f"So intervals and n count {independent} independent cases and groups."
+            f"{len(together)} of {counted(cases, 'case')} share a question or a group with other "
+            f"cases. So intervals and n count {independent} independent cases and groups."
         )
 
 

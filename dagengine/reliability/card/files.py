@@ -43,6 +43,7 @@ from dagengine.reliability.card.words import (
     understood,
     visible,
 )
+from dagengine.terminal import counted
 
 # Rows of the strip plot; the cases with the greatest spread come first.
 SHOWN_CASES = 20
@@ -114,6 +115,7 @@ def card_page(card: JudgeCard) -> str:
         "at": _at,
         "tied": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
         "clipped": _clipped,
+        "counted": counted,
         "dot": _radius,
     }
     return environment.get_template("card.html").render(

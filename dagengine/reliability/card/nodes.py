@@ -26,6 +26,7 @@ from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
 from dagengine.reliability.statistics.sums import Sums
 from dagengine.reliability.statistics.votes import steady_votes
+from dagengine.terminal import counted
 from dagengine.test_case import TestCase
 
 
@@ -120,7 +121,7 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     if steady is None:
         return None
     asked, count = sum(map(len, asking)), sum(1 for _ in runs.every())
-    floor = shown("node-flip-rate", steady.floor, f"majorities of {steady.seen} votes")
+    floor = shown("node-flip-rate", steady.floor, f"majorities of {counted(steady.seen, 'vote')}")
     groups = clusters or range(len(rows))
     agreement = figure(
         "repeat-alpha", rows, krippendorff_alpha.sums, "every answer is the same", groups
@@ -146,8 +147,8 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
     asked = sum(1 for case in lacked if case.weight)
     if asked < len(lacked):
         yield (
-            f"{len(lacked)} cases reached a node once. A random sample of {asked} of them has "
-            "second answers, and counts for all of them in flips and shares."
+            f"{counted(len(lacked), 'case')} reached a node once. A random sample of {asked} of "
+            "them has second answers, and counts for all of them in flips and shares."
         )
     fixed = sorted({node for case in noise for node in case.fixed})
     if fixed:

@@ -42,7 +42,7 @@ from dagengine.reliability.card.words import (
     visible,
     what_n_is,
 )
-from dagengine.terminal import plain
+from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -126,7 +126,7 @@ def _below(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Iterator[
     for bias in position_biases(metric):
         yield _text(bias)
     if under.disagreements:
-        yield _text(f"\nPeople and judge disagree in {len(under.disagreements)} cases; "
+        yield _text(f"\nPeople and judge disagree in {counted(len(under.disagreements), 'case')}; "
                     "surest first", style="bold")  # fmt: skip
         for differs in under.disagreements[:SHOWN]:
             yield _text(f"  {disagreement(differs)}")

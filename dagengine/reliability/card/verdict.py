@@ -30,6 +30,7 @@ from dagengine.reliability.statistics.comparisons import (
 )
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
+from dagengine.terminal import counted
 
 State = Literal["met", "missed", "open"]
 Kind = Literal["stop", "no", "use", "use_with", "open"]
@@ -168,7 +169,7 @@ class _Table:
 
     def _price(self, questions: float) -> str:
         """So many questions, and what they cost."""
-        asked = f"{math.ceil(questions):,} questions"
+        asked = counted(math.ceil(questions), "question")
         if self.card.price is None:
             return f"{asked}, no price known"
         return f"{asked}, ${questions * self.card.price:,.2f}"
@@ -341,7 +342,7 @@ class _Table:
         missed = [name for name, state in self.states[fewest].items() if state == "missed"]
         return self._made(
             "no", "7", "No number of votes is both right and steady",
-            f"{_votes(self.under.voted[fewest].votes)}: {' and '.join(missed)} missed.",
+            f"{counted(self.under.voted[fewest].votes, 'vote')}: {' and '.join(missed)} missed.",
             _OTHER_JUDGE, fewest,
         )  # fmt: skip
 
@@ -376,8 +377,8 @@ class _Table:
         settle = self._run_step() if states["flips"] == "open" else self._label_step(place)
         return self._made(
             "open", "10",
-            f"Not known yet whether {_votes(votes)} {'is' if votes == 1 else 'are'} enough; "
-            f"{enough.votes} are", self._reason(place), f"{settle} Or pay: {buy}", place,
+            f"Not known yet whether {counted(votes, 'vote')} {'is' if votes == 1 else 'are'} "
+            f"enough; {enough.votes} are", self._reason(place), f"{settle} Or pay: {buy}", place,
         )  # fmt: skip
 
     def _where_votes(self) -> str:
@@ -449,7 +450,7 @@ class _Table:
         agreement = self.under.voted[place].agreement
         if agreement.value is None or not agreement.items:
             first = max(_LABELS, labels_within(0.8, 0.1))
-            return f"Label {first} cases drawn at random (±10 points)."
+            return f"Label {counted(first, 'case')} drawn at random (±10 points)."
         more = labels_to_decide(agreement.value, agreement.items, self.needs.agreement)
         if more is None:
             return (
@@ -484,10 +485,6 @@ class _Table:
 
 
 _OTHER_JUDGE = "Try another judge, or another question, on the same cases and labels."
-
-
-def _votes(votes: int) -> str:
-    return "1 vote" if votes == 1 else f"{votes} votes"
 
 
 def budget(under: SettingCard) -> Iterator[tuple[int, int]]:

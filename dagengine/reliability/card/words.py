@@ -20,6 +20,7 @@ from dagengine.reliability.card.values import (
     VoteCost,
     every_setting,
 )
+from dagengine.terminal import counted
 
 
 def title(measure: Figure) -> str:
@@ -94,9 +95,9 @@ def corrected_said(one: CorrectedFigure) -> str:
         )
     judge = number(replace(one.estimate, value=one.judge))
     worth = (
-        f"With the judge, {one.labelled} labels are worth {one.worth or 0:.0f}"
+        f"With the judge, {counted(one.labelled, 'label')} are worth {one.worth or 0:.0f}"
         if one.telling
-        else f"The judge adds nothing to the {one.labelled} labels"
+        else f"The judge adds nothing to the {counted(one.labelled, 'label')}"
     )
     rate = "{} of all cases pass" if passing else "the mean score of all cases is {}"
     result = rate.format(bounded(one.estimate))
@@ -109,7 +110,7 @@ def corrected_said(one: CorrectedFigure) -> str:
 def headline(card: JudgeCard) -> str:
     """What was asked, of whom, how often."""
     settings = f" under each of {len(card.settings)} settings" if len(card.settings) > 1 else ""
-    cases = "1 case" if card.binding.cases == 1 else f"{card.binding.cases} cases"
+    cases = counted(card.binding.cases, "case")
     unders = [under for _, under in every_setting(card)]
     ran = {case for under in unders for case, line in enumerate(under.outcomes.scores) if line}
     if 0 < len(ran) < card.binding.cases:
@@ -166,12 +167,11 @@ def votes_of(votes: VoteCost) -> str:
     if votes.kind == "none":
         return "no number of votes up to 99"
     if votes.kind == "not known":
-        return f"not known from {votes.runs} runs"
+        return f"not known from {counted(votes.runs, 'run')}"
     if votes.kind == "more than":
-        fewer = (votes.least or 3) - 2
-        return f"more than {fewer} vote{'' if fewer == 1 else 's'}"
-    if votes.least == votes.most:
-        return "1 vote" if votes.most == 1 else f"{votes.most} votes"
+        return f"more than {counted((votes.least or 3) - 2, 'vote')}"
+    if votes.least == votes.most and votes.most is not None:
+        return counted(votes.most, "vote")
     between = "between {} and {} votes" if votes.kind == "range" else "{} to {} votes"
     return between.format(votes.least, votes.most)
 
@@ -228,9 +228,14 @@ def what_n_is(card: JudgeCard, under: SettingCard) -> str:
     """What is counted, in a sentence or two."""
     runs = runs_of_cases(under)
     labelled = sum(1 for label in under.outcomes.labels if label)
-    ran = f"{len(runs)} cases; each counts once, however often it ran"
+    ran = f"{counted(len(runs), 'case')}; each counts once, however often it ran"
     drawn = " drawn at random" if card.labels_random else ""
-    people = f"{labelled} have a label{drawn}" if labelled else "none has a label"
+    people = (
+        f"{labelled} {'has' if labelled == 1 else 'have'} a label{drawn}"
+        if labelled
+        else "none has a label"
+    )
     missing = sum(line.split().count("-") for line in under.outcomes.scores)
-    lost = f" {missing} of {sum(runs)} runs have no score: counted both ways." if missing else ""
-    return f"n: {ran}; {people}.{lost}"
+    has = "has" if missing == 1 else "have"
+    lost = f" {missing} of {counted(sum(runs), 'run')} {has} no score: counted both ways."
+    return f"n: {ran}; {people}.{lost if missing else ''}"

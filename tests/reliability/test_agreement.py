@@ -256,14 +256,16 @@ def test_kappa_reliability_and_shares_are_compared_on_the_same_cases() -> None:
         between_cards(old, new, ["entropy"])
 
 
-def of_system(name: str, rate: float, random: bool = True) -> JudgeCard:
+def of_system(
+    name: str, rate: float, random: bool = True, labelled: Sequence[int] = range(0, 200, 2)
+) -> JudgeCard:
     """200 answers to the same inputs, half of them labelled; the judge is wrong in a tenth."""
     draws = Random(name)
     good = [draws.random() < rate for _ in range(200)]
     said = [truth ^ (draws.random() < 0.1) for truth in good]
     cases = [LLMTestCase(input=str(n), actual_output=name) for n in range(200)]
     seen = observed(lambda case, _: said[case], Condition(), 1, 200)
-    labels = dict(enumerate(good[:100]))
+    labels = {case: good[case] for case in labelled}
     return make_card(seen, [metric()], cases, ["j"], labels=labels, labels_random=random)
 
 
@@ -279,3 +281,13 @@ def test_two_systems_are_compared_by_their_inputs_and_corrected_by_labels() -> N
     assert by_people.corrected < 0.05
     unstated = between_cards(of_system("weak", 0.6, random=False), of_system("good", 0.9))
     assert all(one.difference.name != "corrected-pass-rate" for one in unstated)
+
+
+def test_labels_that_a_card_does_not_believe_to_be_random_correct_no_difference() -> None:
+    cards = of_system("weak", 0.6, labelled=range(100)), of_system("good", 0.9)
+    (first,) = cards[0].metrics[0].settings[0].corrected
+    assert "place in the file" in first.estimate.note
+    for old, new in (cards, cards[::-1]):
+        by_people = named(between_cards(old, new), "corrected-pass-rate")
+        assert by_people.difference.value is by_people.p is None
+        assert "place in the file" in by_people.difference.note

@@ -37,8 +37,9 @@ def metric() -> DAGMetric:
 
 
 def card_of(
-    table: Sequence[Sequence[bool | None]], labels: Any = None, **settings: Any
-) -> JudgeCard:
+    table: Sequence[Sequence[bool | None]], labels: Any = None,
+    texts: Sequence[Sequence[str]] | None = None, **settings: Any,
+) -> JudgeCard:  # fmt: skip
     """The card of verdicts by case and run; None could not be parsed."""
     seen: list[Observation] = []
     for case, row in enumerate(table):
@@ -48,7 +49,8 @@ def card_of(
                 seen.append(Observation(case, "good", "", at, outcome=OutcomeKind.UNPARSEABLE))
             else:
                 path = (("good", said),)
-                seen.append(Observation(case, "good", "", at, None, float(said), path=path))
+                raw = None if texts is None else texts[case][run]
+                seen.append(Observation(case, "good", "", at, None, float(said), raw, path=path))
                 seen.append(Observation(case, "good", "good", at, said))
     cases = [LLMTestCase(input=str(case)) for case in range(len(table))]
     return make_card(seen, [metric()], cases, ["drawn"], labels=labels, **settings)
@@ -238,6 +240,58 @@ def test_copied_answers_stop_the_card() -> None:
     assert flips.high is None
 
 
+def noise_like_copies() -> tuple[list[list[bool | None]], dict[int, bool]]:
+    """Repeats of which each happens to agree with the run before more often than with others."""
+    for seed in range(200):
+        table = noisy(Random(seed), 40)
+        if [departure.sure for departure in departures(table)] == [False]:
+            return table, dict.fromkeys(range(40), True)
+    raise AssertionError("no such luck in 200 seeds")
+
+
+def test_copies_that_are_only_suspected_are_said_to_be_chance_or_copies() -> None:
+    table, truth = noise_like_copies()
+    flips = under(card_of(table, truth)).voted[0].flips
+    assert (flips.low, under(card_of(table, truth)).departures) == (None, ())
+    assert "chance (1 of 10 benchmarks), or copies of a cache" in flips.note
+
+
+def test_texts_that_differ_where_results_are_equal_show_that_nothing_was_copied() -> None:
+    table, truth = noise_like_copies()
+    reasons = [[f"{said}, {case} {run}" for run, said in enumerate(row)]
+               for case, row in enumerate(table)]  # fmt: skip
+    card = card_of(table, truth, texts=reasons)
+    assert under(card).voted[0].flips.low is not None
+    assert under(card).departures == ()
+
+
+def test_copied_texts_stop_the_card_also_where_results_hardly_vary() -> None:
+    """Results of 12 cases are too few to show copies; their reasons are not."""
+    random = Random(2)
+    table, reasons = (
+        noisy(random, 12),
+        [[f"{case} {run}" for run in range(6)] for case in range(12)],
+    )
+    for row, written in zip(table, reasons, strict=True):
+        for run in range(1, 6):
+            if random.random() < 0.6:
+                row[run], written[run] = row[run - 1], written[run - 1]
+    truth = dict.fromkeys(range(12), True)
+    assert not any(departure.sure for departure in departures(table))
+    made = said_of(card_of(table, truth, texts=reasons))
+    assert (made.kind, made.row) == ("stop", "2")
+    assert "answers repeat the run before" in made.headline
+
+
+def test_a_judge_that_always_answers_alike_is_no_cache() -> None:
+    table: list[list[bool | None]] = [[case % 3 > 0] * 8 for case in range(40)]
+    reasons = [[f"the same reason of case {case}"] * 8 for case in range(40)]
+    for texts in (None, reasons):
+        setting = under(card_of(table, {case: case % 3 > 0 for case in range(40)}, texts=texts))
+        assert setting.departures == ()
+        assert setting.voted[0].flips.high is not None
+
+
 def test_a_run_that_stands_apart_is_named_and_asked_again() -> None:
     random = Random(4)
     table = noisy(random)
@@ -277,7 +331,7 @@ def test_cases_that_ran_differently_often_count_with_as_many_runs() -> None:
         table.append([random.random() >= (0.4 if hard else 0.0) for _ in range(9 if hard else 2)])
     accuracy = under(card_of(table, dict.fromkeys(range(200), True))).figure("accuracy")
     assert accuracy is not None
-    assert "majority of a case's first 1 runs" in accuracy.level
+    assert "majority of a case's first 1 run," in accuracy.level
     assert accuracy.value == pytest.approx(0.8, abs=0.07)
 
 

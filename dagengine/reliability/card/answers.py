@@ -279,8 +279,8 @@ def could_be_seen(
     return (
         f"{counted(cases, 'case')} with {counted(times, 'run')} each can detect a difference of "
         f"about {100 * least:.1f} points between two judges. This assumes that the judges differ "
-        f"on {100 * _OTHERWISE:.0f} % of the cases and that the flip rate is {100 * flipping:.1f} %. "
-        f"To detect {sizes}."
+        f"on {100 * _OTHERWISE:.0f} % of the cases and that the flip rate is "
+        f"{100 * flipping:.1f} %. To detect {sizes}."
     )
 
 

@@ -41,8 +41,8 @@ class Side:
     """One metric under one setting of one card, as it is compared.
 
     `nodes` are the parts of the variance by node and case, of nodes whose share is known. `random`
-    says that labels are on a random sample of the cases; `scale` has the ends of labels that are
-    numbers.
+    says that labels are on a random sample of the cases, and `refused` why the card does not believe
+    it; `scale` has the ends of labels that are numbers.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Side:
     outcomes: Outcomes
     nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     random: bool = False
+    refused: str = ""
     scale: tuple[float, float] | None = None
 
     def places(self, of: Callable[[CaseKey], str]) -> dict[tuple[str, int], int]:
@@ -177,6 +178,10 @@ def _corrected(
     scales = {(0.0, 1.0) if name == "corrected-pass-rate" else side.scale for side in sides}
     if len(scales) > 1 or (scale := scales.pop()) is None:
         return
+    level = f"{_level(shared.by, len(shared.pairs))}, from labels of a random sample"
+    if refused := left.refused or right.refused:
+        yield Contrast("", "", Figure(name, None, level=level, note=refused))
+        return
     low, high = scale
     first, second = (
         _by_people(side, places, low, high)
@@ -185,7 +190,6 @@ def _corrected(
     groups = [right.group(number) for _, number in shared.pairs]
     clusters = groups if len(set(groups)) < len(groups) else None
     result = corrected_difference(first, second, random=True, groups=clusters)
-    level = f"{_level(shared.by, len(shared.pairs))}, from labels of a random sample"
     if isinstance(result, Unknown):
         yield Contrast("", "", shown(name, result, level))
         return
@@ -359,6 +363,7 @@ def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
         under.setting: Side(
             f"{metric.metric if single else f'{metric.metric}: {under.setting}'} ({called})",
             metric.threshold, card.cases, under.outcomes, _parts(under), card.labels_random,
+            next((c.estimate.note for c in under.corrected if c.estimate.value is None), ""),
             card.label_scale,
         )
         for under in metric.settings

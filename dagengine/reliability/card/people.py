@@ -49,6 +49,7 @@ from dagengine.reliability.statistics.correlations import (
 from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
 from dagengine.reliability.statistics.sums import mean
 from dagengine.reliability.statistics.votes import flips_of_votes
+from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
 
 Pair = tuple[Vote | None, Vote | None]
@@ -185,9 +186,9 @@ class _Tally:
     def of(
         cls, label: Vote, row: Sequence[Run], often: int | None, read: Callable[[Run], Vote]
     ) -> _Tally:
-        counted = row[:often]
-        answers: list[Vote | None] = [read(run) for run in counted if run.score is not None]
-        missing = len(counted) - len(answers)
+        considered = row[:often]
+        answers: list[Vote | None] = [read(run) for run in considered if run.score is not None]
+        missing = len(considered) - len(answers)
         # A wrong answer to pass or fail is the other one; of several verdicts it is none of them.
         miss: Vote = not label if isinstance(label, bool) else _WRONG
         worst = majority([*answers, *[miss] * missing])
@@ -211,8 +212,8 @@ def _verdicts(
 ) -> Iterator[Figure]:
     judged = _judged(runs, labels.by_case, read)
     kinds = labels.kinds
-    counted = "runs" if judged.often is None else f"first {judged.often} runs"
-    level = f"{subject}: majority of a case's {counted}, cases with a label"
+    runs_counted = "runs" if judged.often is None else f"first {counted(judged.often, 'run')}"
+    level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
     groups, clusters = judged.groups, judged.clusters
 
     def hits(pairs: Labelled) -> Figure:

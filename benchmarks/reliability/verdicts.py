@@ -121,6 +121,8 @@ JUDGES: dict[str, Judge] = {
     "flipping node": Judge((Node(0.85, {0.01: 1.0}), Node(0.7, {0.15: 1.0})), "polite"),
     "noise that votes mend": Judge((Node(0.7, {0.06: 1.0}),)),
     "flips just above the line": Judge((Node(0.7, {0.03: 1.0}),)),
+    "a ninth coins, flips just above the line": Judge((Node(0.7, {0.0: 0.89, 0.5: 0.11}),)),
+    "agreement just above the line": Judge((Node(0.6, {0.0: 0.82, 1.0: 0.18}),)),
     "agreement at the line": Judge((Node(0.6, {0.0: 0.8, 1.0: 0.2}),)),
     "agreement just below the line": Judge((Node(0.6, {0.0: 0.78, 1.0: 0.22}),)),
     "a fifth coins": Judge((Node(0.7, {0.0: 0.8, 0.5: 0.2}),)),

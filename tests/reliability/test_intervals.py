@@ -112,11 +112,24 @@ def test_a_share_that_never_varies_still_has_an_interval() -> None:
     found = bootstrap([[True] * 5] * 30, flip_rate)
     assert found is not None
     assert (found.value, found.low, found.method) == (0, 0, "Wilson")
-    # t of 29; of five answers with two verdicts at most six of ten pairs differ
-    assert found.high == pytest.approx(0.6 * 2.045230**2 / (30 + 2.045230**2))
-    assert ends(bootstrap([[True] * 5] * 30, total_agreement)) == pytest.approx(
-        (1 - found.high / 0.6, 1)
-    )
+    # t of 29; a coin flips in half of its pairs, and its five answers differ in 15 of 16 cases
+    most, share = 0.5 / (15 / 16), 2.045230**2 / (30 + 2.045230**2)
+    assert found.high == pytest.approx(most * share)
+    alike = bootstrap([[True] * 5] * 30, total_agreement)
+    assert ends(alike) == pytest.approx((1 - share, 1))
+
+
+@pytest.mark.parametrize("cases", [10, 40, 300])
+@pytest.mark.parametrize("runs", [2, 3, 5, 8, 20])
+def test_no_noise_above_the_bound_hides_from_all_runs(cases: int, runs: int) -> None:
+    """Enumerated: a share of the cases has odds p, as many that flips are just above the bound."""
+    found = bootstrap([[True] * runs] * cases, flip_rate)
+    assert found is not None
+    for p in (place / 100 for place in range(1, 51)):
+        share = found.high / (2 * p * (1 - p))
+        hidden = p**runs + (1 - p) ** runs
+        if share <= 1:
+            assert (1 - share + share * hidden) ** cases <= 0.025
 
 
 def test_what_has_no_interval() -> None:

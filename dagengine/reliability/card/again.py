@@ -172,8 +172,8 @@ class Unlike:
 def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
     """Whether and how the runs of a case are not repeats of each other.
 
-    Honest repeats agree with the run before by chance, too; a copy also has its text. So where texts
-    differ although results are equal, only texts tell copies.
+    Honest repeats agree with the run before by chance, too; a copy also has its text. So where
+    texts differ although results are equal, only texts tell copies.
     """
     results, texts = runs.table(outcome(threshold)), runs.table(lambda run: run.raw)
     ways = departures(results, groups=runs.rows)
@@ -201,7 +201,7 @@ def _texts_differ(results: Sequence[Sequence[Any]], texts: Sequence[Sequence[str
     kinds = [(len({*zip(row, written, strict=True)}), len({*row}))
              for row, written in zip(results, texts, strict=True)
              if None not in row and None not in written and len({*row}) < len(row)]  # fmt: skip
-    return bool(kinds) and 2 * sum(told > equal for told, equal in kinds) >= len(kinds)
+    return bool(kinds) and 2 * sum(pairs > alone for pairs, alone in kinds) >= len(kinds)
 
 
 def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:

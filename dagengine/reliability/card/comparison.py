@@ -41,8 +41,8 @@ class Side:
     """One metric under one setting of one card, as it is compared.
 
     `nodes` are the parts of the variance by node and case, of nodes whose share is known. `random`
-    says that labels are on a random sample of the cases, and `refused` why the card does not believe
-    it; `scale` has the ends of labels that are numbers.
+    says that labels are on a random sample of the cases, and `refused` why the card does not
+    believe it; `scale` has the ends of labels that are numbers.
     """
 
     name: str

@@ -61,7 +61,9 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     kinds = max(len({vote for row in rows for vote in row}), 2)
     most = max((_most_differing(size, kinds) for size in {len(row) for row in rows}), default=0.0)
     limit = None if kinds > _FEW_KINDS and _unseen_kinds(rows) else 1 - 1 / kinds
-    return mean((_differing(row) for row in rows), most=most, limit=limit)
+    repeated = [len(row) for row in rows if len(row) > 1]
+    unseen = hidden_flips(min(repeated)) if repeated and kinds == 2 else None
+    return mean((_differing(row) for row in rows), most=most, limit=limit, unseen=unseen)
 
 
 def _unseen_kinds(rows: Sequence[Votes]) -> bool:
@@ -137,6 +139,17 @@ def missing_effect(table: Table) -> Sums:
 def _differing(votes: Votes) -> float | None:
     pairs = math.comb(len(votes), 2)
     return 1 - sum(math.comb(n, 2) for n in Counter(votes).values()) / pairs if pairs else None
+
+
+@cache
+def hidden_flips(runs: int) -> float:
+    """Of two verdicts: the highest flip rate of an item, over the chance that its runs show it.
+
+    2p(1 - p) / (1 - pᵀ - (1 - p)ᵀ) at its highest: 1 for two runs, which hide as much as they show,
+    and near 1/2 for many, of which a coin cannot hide.
+    """
+    grid = [place / 400 for place in range(1, 201)]
+    return max(2 * p * (1 - p) / (1 - p**runs - (1 - p) ** runs) for p in grid)
 
 
 def _most_differing(size: int, kinds: int) -> float:

@@ -218,10 +218,12 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
         return None
     t = quantile_of_t(level, len(left_out))
     if sample.most is not None:
-        low, high = _wilson(value, left_out, t, sample.most, level)
+        # If all items are 0, none adds more than can hide behind a 0.
+        most = sample.most if value or sample.unseen is None else sample.unseen
+        low, high = _wilson(value, left_out, t, most, level)
         more = -math.log(1 - level)
         more /= len(left_out) + more
-        low, high = min(low, value - more * value), max(high, value + more * (sample.most - value))
+        low, high = min(low, value - more * value), max(high, value + more * (most - value))
         if sample.limit is not None:
             low, high = min(low, sample.limit), max(min(high, sample.limit), value)
         return Interval(value, low, high, level, "Wilson", sample.size)
@@ -250,6 +252,7 @@ class _Sample:
     parts: int
     most: float | None = None
     limit: float | None = None
+    unseen: float | None = None
 
 
 def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashable]) -> _Sample:
@@ -299,6 +302,7 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
     return _Sample(
         len(clusters), sums.value(), lambda counts: each(counts @ matrix), left_out,
         len(clusters), sums.most, sums.limit,
+        sums.unseen if len(clusters) == sum(map(bool, sums.items)) else None,
     )  # fmt: skip
 
 

@@ -40,15 +40,17 @@ class Sums:
     `formula` returns None if the measure is not defined; a quotient of zero by zero is
     undefined by itself. `most` says that the measure is a mean over items of shares that lie
     between 0 and this; None, that it is something else. `limit` is what such a mean is expected
-    to be at most, where that is less. `arrays` is the formula of many totals together, each a numpy
-    array. It gives not a number where the measure is undefined. It is there if the formula would
-    take long for every resample.
+    to be at most, where that is less. `unseen` is the most that an item can add on average, over
+    the chance that it does not add 0: behind a 0 of many repetitions little is hidden. `arrays` is
+    the formula of many totals together, each a numpy array. It gives not a number where the measure
+    is undefined. It is there if the formula would take long for every resample.
     """
 
     items: Sequence[Totals]
     formula: Callable[[Totals], float | None]
     most: float | None = None
     limit: float | None = None
+    unseen: float | None = None
     arrays: Callable[[Totals], Any] | None = None
 
     def value(self) -> float | None:
@@ -89,15 +91,16 @@ def total(items: Iterable[Totals]) -> Totals:
 
 
 def mean(
-    values: Iterable[float | None], *, most: float | None = 1.0, limit: float | None = None
-) -> Sums:
+    values: Iterable[float | None], *, most: float | None = 1.0, limit: float | None = None,
+    unseen: float | None = None,
+) -> Sums:  # fmt: skip
     """The mean of one value per item; items without one (None) are left out.
 
     `most` is the highest value that an item can have, None if it is not a share; `limit` is what
-    its expectation cannot exceed.
+    its expectation cannot exceed; `unseen` is that of `Sums`.
     """
     items = [{} if value is None else {"items": 1.0, "value": value} for value in values]
-    return Sums(items, lambda all_: all_["value"] / all_["items"], most, limit)
+    return Sums(items, lambda all_: all_["value"] / all_["items"], most, limit, unseen)
 
 
 def difference(one: Sums, other: Sums) -> Sums:

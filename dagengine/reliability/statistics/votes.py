@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from dagengine.errors import InputError
+from dagengine.reliability.statistics.consistency import hidden_flips
 from dagengine.reliability.statistics.intervals import (
     Interval,
     Unknown,
@@ -164,7 +165,8 @@ class _Curve:
         flips = (_flips(_counts(row), votes) for row in rows)
         if outcomes == 2:
             most = max((_most_flips(size, votes) for size in set(map(len, rows))), default=1.0)
-            return mean(flips, most=most, limit=1 / 2)
+            unseen = hidden_flips(min(map(len, rows))) if rows and votes == 1 else None
+            return mean(flips, most=most, limit=1 / 2, unseen=unseen)
         tied = votes > 1  # a tie is one more outcome
         return mean(flips, most=1.0, limit=1 - 1 / (outcomes + tied))
 

@@ -149,16 +149,18 @@ _DEPARTURES = {
 class Unlike:
     """How the runs of a case are not repeats of each other, in words.
 
-    `shown` withholds what follows from repeats, `suspected` only the intervals of flips.
+    `shown` withholds what follows from repeats, and so does a suspected `shock`. Copies that are
+    only `suspected` withhold no more than the intervals of flips.
     """
 
     shown: tuple[str, ...] = ()
+    shock: str = ""
     suspected: str = ""
 
     @property
     def first(self) -> str:
-        """The clearest way; empty if the runs may be repeats."""
-        return self.shown[0] if self.shown else ""
+        """Why neither votes nor blame follow; empty if the runs may be repeats."""
+        return self.shown[0] if self.shown else self.shock
 
     def without(self, measure: Figure) -> Figure:
         """The figure without the interval that only holds for repeats."""
@@ -186,13 +188,17 @@ def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
         for departure in ways
     ]
     if ways and not ways[0].sure:
+        shocks = [text for way, text in zip(ways, words, strict=True)
+                  if not way.way.startswith("copied")]  # fmt: skip
+        if shocks:
+            return Unlike(shock=f"perhaps {shocks[0]}; more runs would tell")
         return Unlike(suspected=_SUSPECTED)
     return Unlike(tuple(words))
 
 
 _SUSPECTED = (
-    "each run agrees with the run before more often than with others: chance (1 of 10 benchmarks), "
-    "or copies of a cache; more runs would tell"
+    "runs agree most with the run before: by chance (in 1 of 10 benchmarks) or as copies of a "
+    "cache; more runs would tell"
 )
 
 

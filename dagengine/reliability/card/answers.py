@@ -191,8 +191,8 @@ def _costly(pair: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
 
 
 def _why_no_votes(under: SettingCard) -> str:
-    if under.departures:
-        return under.departures[0]
+    if apart := [*under.departures, *(text for text in under.warnings if "perhaps" in text)]:
+        return apart[0]
     again = under.figure("score-flip-rate")
     if again is not None and again.value is None:
         return again.note

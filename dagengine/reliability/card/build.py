@@ -368,7 +368,7 @@ class _Maker:
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),
             departures=unlike.shown,
-            warnings=tuple(lost_together(runs, threshold)),
+            warnings=(*lost_together(runs, threshold), *filter(None, (unlike.shock,))),
             voted=tuple(voted(runs, threshold, labels, unlike)),
             segments=tuple(segments(runs, threshold, labels, self.cases)),
             disagreements=tuple(disagreements(runs, threshold, labels, self.cases)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
-from dagengine.reliability.card.figures import shown
+from dagengine.reliability.card.figures import NOT_RANDOM, shown
 from dagengine.reliability.card.measures import COMPARED, MEASURES, CaseResults, mean_score
 from dagengine.reliability.card.values import (
     CaseKey,
@@ -363,7 +363,8 @@ def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
         under.setting: Side(
             f"{metric.metric if single else f'{metric.metric}: {under.setting}'} ({called})",
             metric.threshold, card.cases, under.outcomes, _parts(under), card.labels_random,
-            next((c.estimate.note for c in under.corrected if c.estimate.value is None), ""),
+            next((figure.estimate.note for figure in under.corrected
+                  if figure.estimate.note.endswith(NOT_RANDOM)), ""),
             card.label_scale,
         )
         for under in metric.settings

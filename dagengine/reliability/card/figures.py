@@ -13,6 +13,9 @@ from dagengine.reliability.statistics.sums import Sums
 
 T = TypeVar("T")
 
+NOT_RANDOM = "so they are not a random sample"
+"""How a note ends that refuses labels which are said to be a random sample."""
+
 
 def figure(
     name: str,

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from dagengine.reliability.card.again import Unlike, outcome
-from dagengine.reliability.card.figures import figure, reaching, shown
+from dagengine.reliability.card.figures import NOT_RANDOM, figure, reaching, shown
 from dagengine.reliability.card.measures import mean_score
 from dagengine.reliability.card.values import (
     ConfusionTable,
@@ -442,7 +442,7 @@ def _refusal(unknown: Unknown, random: bool) -> str:
     if random:
         return (
             f"the labelled cases differ from the others in their {unknown.detail} by more than "
-            "chance, so they are not a random sample"
+            f"chance, {NOT_RANDOM}"
         )
     return "labels must be on a random sample of the cases; if they are, state --labels-random"
 
@@ -505,7 +505,7 @@ def voted(
     read = None if labels is None else reading(labels.kind, threshold)
     if labels is not None and labels.kind == "verdict":
         table = runs.table(lambda run: None if run.score is None else _last_verdict(run))
-    most = 1 if unlike.shown or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
+    most = 1 if unlike.first or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
     for votes in range(1, most + 1, 2):
         level = f"majorities of {votes}" if votes > 1 else "single runs"
         rate = flips_of_votes(table, votes, groups=groups) if seen > 1 else None

@@ -24,8 +24,9 @@ FALSE_ALARMS = 0.02
 """How many of 100 benchmarks of repeats are said not to be repeats, all tests together."""
 
 _SHUFFLES = 999
-# Copies that are not shown, but likelier than this by chance, still shorten intervals of flips.
-_SUSPECTED = 0.1
+# What is not shown, but is rarer than this by chance when it is looked at alone, may be there:
+# copies shorten intervals of flips, and shocks move votes and blame.
+_COPIES, _SHOCK = 0.1, 0.02
 # Numbers held at once while shuffling.
 _CELLS = 8_000_000
 # Copies make neighbours alike in few cases; below this many that vary, nothing can be seen.
@@ -45,7 +46,7 @@ class Departure:
     """One way in which runs are not repeats.
 
     `p` is corrected for all ways that were tested. `run` counts from 0: the run that stands apart,
-    or the first one after the results moved. Copies that are only suspected are not `sure`.
+    or the first one after the results moved. What is only suspected is not `sure`.
     """
 
     way: Way
@@ -103,6 +104,12 @@ def _telling(table: Table, groups: Sequence[Hashable]) -> tuple[Table, Sequence[
 
 
 _SHOCKS = ("stands apart", "differs from run to run")
+_SUSPECTED: dict[Way, float] = {
+    "copied from the run before": _COPIES,
+    "moved": _SHOCK,
+    "stands apart": _SHOCK,
+    "differs from run to run": _SHOCK,
+}
 
 
 def _tested(
@@ -128,7 +135,7 @@ def _tested(
     shown = [
         Departure(way, p, sure=p <= level, **_details(way, coded, numbers))
         for way, p in zip(counts, holm([*single.values()]), strict=True)
-        if p <= level or (way == "copied from the run before" and single[way] <= _SUSPECTED)
+        if p <= level or single[way] <= _SUSPECTED.get(way, 0)
     ]
     return sorted(shown, key=lambda departure: departure.p)
 

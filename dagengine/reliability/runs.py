@@ -129,11 +129,15 @@ class Runs:
         }
 
     def alone(self, setting: Condition) -> dict[int, Sequence[tuple[str, Reply]]]:
-        """What nodes said outside of runs under one setting, as attribution takes it."""
+        """What nodes said outside of runs under one setting, as attribution takes it.
+
+        Seeds may be pooled in the setting: then what was asked under any of them belongs to it.
+        """
         return {
-            case: [reply for under, row in rows.items() if _pooled(under, setting) for reply in row]
+            case: [reply for under, row in rows.items()
+                   if setting in (under, replace(under, seed=None)) for reply in row]
             for case, rows in self.asked_alone.items()
-        }
+        }  # fmt: skip
 
 
 def runs_of(
@@ -149,14 +153,12 @@ def runs_of(
             collected.take(seen)
     collected.complete()
     cases = {
-        case: _seeds_as_repeats({setting: _in_order(row) for setting, row in settings.items()})
+        case: _seeds_as_repeats(
+            {at: [row[sample] for sample in sorted(row)] for at, row in settings.items()}
+        )
         for case, settings in sorted(collected.runs.items())
     }
     return Runs(name, cases, groups or {}, collected.alone)
-
-
-def _in_order(samples: Mapping[int, Run]) -> list[Run]:
-    return [samples[sample] for sample in sorted(samples)]
 
 
 class _Collected:
@@ -256,11 +258,6 @@ class _Collected:
                 f"{verdict!r}; it has {', '.join(map(repr, verdicts))}"
             )
         return meant
-
-
-def _pooled(under: Condition, setting: Condition) -> bool:
-    """Whether what was asked under a condition belongs to a setting, of whatever seeds it is."""
-    return setting in (under, replace(under, seed=None))
 
 
 def _seeds_as_repeats(settings: Mapping[Condition, list[Run]]) -> Mapping[Condition, list[Run]]:

@@ -235,18 +235,13 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         yield in_all("path-agreement", path)
     yield over("path-flip-rate", flip_rate.sums, path)
     yield over("majority-share", majority_share.sums, score)
-    yield _entropy(runs, why)
+    bits = over("entropy", entropy.sums, score)
+    # Its interval reaches over what so few runs cannot show.
+    ends = entropy_interval(runs.table(score), groups=groups)
+    yield bits if ends is None else replace(bits, low=ends.low, high=ends.high)
     table = runs.table(outcome(threshold))
     if missing_rate(table):
         yield figure("unscored-effect", table, missing_effect.sums, why, groups)
-
-
-def _entropy(runs: Runs, why: str) -> Figure:
-    """Its interval reaches over what so few runs cannot show."""
-    table = runs.table(score)
-    plain = figure("entropy", table, entropy.sums, why, runs.rows)
-    interval = entropy_interval(table, groups=runs.rows)
-    return plain if interval is None else replace(plain, low=interval.low, high=interval.high)
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:

@@ -66,7 +66,8 @@ def _again(under: SettingCard) -> Answer:
         flips, outcome = scores, "score"
     if flips is None or flips.value is None:
         return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
-    lost = _unscored(under)
+    missing = under.figure("unscored")
+    lost = f"; {number(missing)} of the runs have no score" if missing and missing.value else ""
     if flips.value:
         how = f"Two runs of a case give a different {outcome} {bounded(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
@@ -75,11 +76,6 @@ def _again(under: SettingCard) -> Answer:
         f"Yes: no two runs of a case differed ({counted(flips.items, 'case')}){bound}{lost}.",
         weakness(flips),
     )
-
-
-def _unscored(under: SettingCard) -> str:
-    missing = under.figure("unscored")
-    return f"; {number(missing)} of the runs have no score" if missing and missing.value else ""
 
 
 def noisiest(under: SettingCard) -> NodeCard | None:
@@ -131,7 +127,10 @@ def _price(under: SettingCard) -> Answer:
     node, worst = max(needing, key=_costly)
     count = len(needing) - 1
     more = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
-    sentence = f"{_needed(node, worst, target)}{_left(worst)}.{more}{_calls(voting)}"
+    left = ""  # the flips of many votes, if they were seen and are above the target
+    if worst.seen > 1 and (worst.seen_flips.value or 0.0) > worst.target:
+        left = f" (with {worst.seen}: {bounded(worst.seen_flips)})"
+    sentence = f"{_needed(node, worst, target)}{left}.{more}{_calls(voting)}"
     return Answer(sentence, weak)
 
 
@@ -209,13 +208,6 @@ def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
         return ""
     once = sum(votes.calls for _, votes in voting)
     return f" This takes at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases."
-
-
-def _left(votes: VoteCost) -> str:
-    """The flip rate of many votes, if it was seen and is above the target."""
-    if votes.seen < 2 or (votes.seen_flips.value or 0.0) <= votes.target:
-        return ""
-    return f" (with {votes.seen}: {bounded(votes.seen_flips)})"
 
 
 def _people(under: SettingCard) -> Answer:

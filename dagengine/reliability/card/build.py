@@ -231,15 +231,12 @@ def _meant(
 
 def _keys(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:
     for number, case in enumerate(cases):
+        about = ""  # a dialogue has no input that two systems could have been asked
+        if isinstance(case, LLMTestCase):
+            asked = case.input.encode(errors="surrogatepass")
+            about = hashlib.sha256(asked).hexdigest()[:16]
         name, key = case_label(case, number), case.content_hash()[:16]
-        yield CaseKey(name, key, str(together.get(number, "")), _about(case))
-
-
-def _about(case: TestCase) -> str:
-    """The start of the SHA-256 of what the application was asked; nothing for a dialogue."""
-    if not isinstance(case, LLMTestCase):
-        return ""
-    return hashlib.sha256(case.input.encode(errors="surrogatepass")).hexdigest()[:16]
+        yield CaseKey(name, key, str(together.get(number, "")), about)
 
 
 def _on_groups(together: Mapping[int, Hashable], cases: int) -> Iterator[str]:
@@ -310,6 +307,8 @@ def _in_words(name: str, value: object) -> str:
 
 # One metric.
 
+_NO_LABEL = "no label is a possible outcome of this metric"
+
 
 @dataclass(frozen=True)
 class _Maker:
@@ -339,7 +338,12 @@ class _Maker:
                 for setting in self.settings
             ),
             across=tuple(self._across()),
-            labels=tuple(_meanings(self.labels)),
+            labels=tuple(
+                LabelMeaning(
+                    read.label, "" if read.means is None else outcome_name(read.means), read.cases
+                )
+                for read in (() if self.labels is None else self.labels.meanings)
+            ),
         )
 
     def _under(self, name: str, runs: Runs, target: float) -> SettingCard:
@@ -388,7 +392,10 @@ class _Maker:
         if self.labels is not None:
             yield from compare_with_labels(runs, self.threshold, self.labels, self.grouped)
         elif self.labelled:
-            yield Figure("accuracy", None, note=_no_labels(self.walked))
+            # People may have walked a tree of which only some nodes are as they were.
+            stale = "no finished walk fits the current definition of the metric"
+            why = stale if any(self.walked.values()) else _NO_LABEL
+            yield Figure("accuracy", None, note=why)
 
     def _corrected(self, runs: Runs) -> Iterator[CorrectedFigure]:
         if self.labels is not None:
@@ -415,16 +422,3 @@ def _traits(cases: Sequence[TestCase]) -> Iterator[tuple[str, Sequence[float]]]:
         if any(isinstance(text, str) for text in texts):
             yield f"length of `{field}`", [len(text) if isinstance(text, str) else 0
                                            for text in texts]  # fmt: skip
-
-
-def _no_labels(answers: NodeAnswers) -> str:
-    """Why there are none; people may have walked a tree of which some nodes are as they were."""
-    if any(answers.values()):
-        return "no finished walk fits the current definition of the metric"
-    return "no label is a possible outcome of this metric"
-
-
-def _meanings(labels: Labels | None) -> Iterator[LabelMeaning]:
-    for meaning in () if labels is None else labels.meanings:
-        means = "" if meaning.means is None else outcome_name(meaning.means)
-        yield LabelMeaning(meaning.label, means, meaning.cases)

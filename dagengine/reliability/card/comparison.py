@@ -131,7 +131,8 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
             if rows:
                 yield _paired(measure.name, rows, shared.by)
             elif all(values):
-                yield _unpaired(measure.name, *values)
+                contrast = _contrast(measure.name, compare_unpaired(*values), _UNPAIRED)
+                yield replace(contrast, paired=False)
         elif measure.ratio is not None and same:
             olds, news, groups = zip(*same, strict=True)
             first, second = measure.ratio(olds), measure.ratio(news)
@@ -156,6 +157,9 @@ def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
         comparison = compare_measures(first, second, groups=groups)
         made = _contrast("variance-share", comparison, _level(shared.by, len(shared.pairs)))
         yield replace(made, one=f"{left.name}, node {node}", other=f"{right.name}, node {node}")
+
+
+_UNPAIRED = "unpaired: no case is on both sides"
 
 
 def share_of(parts: Sequence[str]) -> Sums:
@@ -254,12 +258,6 @@ def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) 
     return _contrast(name, compare_means(sums), f"{level} in {len(groups)} independent groups")
 
 
-def _unpaired(name: str, before: Sequence[float], after: Sequence[float]) -> Contrast:
-    """Welch's t, where no case is on both sides."""
-    comparison = compare_unpaired(before, after)
-    return replace(_contrast(name, comparison, "unpaired: no case is on both sides"), paired=False)
-
-
 def _contrast(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
     if isinstance(comparison, Unknown):
         return Contrast("", "", shown(name, comparison, level))
@@ -293,17 +291,16 @@ def between_settings(
         for under in metric.settings
     ]
     places = itertools.combinations(range(len(settings)), 2)
-    near = [(i, k) for i, k in places if _apart(settings[i].condition, settings[k].condition) == 1]
+    near = [
+        (i, k) for i, k in places
+        if sum(getattr(settings[i].condition, f.name) != getattr(settings[k].condition, f.name)
+               for f in fields(Condition)) == 1
+    ]  # fmt: skip
     return corrected([contrast for i, k in near for contrast in contrasts(sides[i], sides[k])])
 
 
 def _parts(under: SettingCard) -> dict[str, Sequence[str]]:
     return {node.node: node.parts for node in under.nodes if node.share.value is not None}
-
-
-def _apart(first: Condition, second: Condition) -> int:
-    """In how many circumstances two settings differ."""
-    return sum(getattr(first, f.name) != getattr(second, f.name) for f in fields(Condition))
 
 
 # Two cards.

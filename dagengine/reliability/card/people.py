@@ -450,7 +450,12 @@ def _refusal(unknown: Unknown, random: bool) -> str:
 def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: int) -> Outcomes:
     """The result of every case under one setting, in the order of the cases."""
     rows = {case: row for case, settings in runs.cases.items() for row in settings.values()}
-    scores = tuple(" ".join(map(_score, rows.get(case, ()))) for case in range(cases))
+    # All digits, as flips and passing are compared by them.
+    scores = tuple(
+        " ".join("-" if run.score is None else repr(float(run.score)).removesuffix(".0")
+                 for run in rows.get(case, ()))
+        for case in range(cases)
+    )  # fmt: skip
     if labels is None:
         return Outcomes(scores)
     labelled = tuple(
@@ -481,11 +486,6 @@ def _against(
     return "".join(right), str(int(most == label)) if scored else "-", outcome_name(most)
 
 
-def _score(run: Run) -> str:
-    """All digits, as flips and passing are compared by them."""
-    return "-" if run.score is None else repr(float(run.score)).removesuffix(".0")
-
-
 # What the first screen shows.
 
 MOST_VOTES = 7
@@ -500,7 +500,9 @@ def voted(
     More than half was not seen. `unlike` says how runs are not repeats: no majority follows then.
     """
     table = runs.table(outcome(threshold))
-    seen = _votes_seen(table)
+    # How many results most cases have at least.
+    sizes = [sum(vote is not None for vote in row) for row in table]
+    seen = statistics.median_low(sizes) if sizes else 0
     groups = runs.rows if runs.groups else None
     read = None if labels is None else reading(labels.kind, threshold)
     if labels is not None and labels.kind == "verdict":
@@ -516,12 +518,6 @@ def voted(
             judged = _judged(runs, labels.by_case, read, votes)
             right = [_agreement(judged, votes, level), _kappa(judged, labels.kinds, level)]
         yield Voted(votes, unlike.without(flips), *right)
-
-
-def _votes_seen(table: Sequence[Sequence[Hashable]]) -> int:
-    """How many results most cases have at least."""
-    sizes = [sum(vote is not None for vote in row) for row in table]
-    return statistics.median_low(sizes) if sizes else 0
 
 
 def _agreement(judged: _Judged, votes: int, level: str) -> Figure:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dagengine.errors import InputError
 from dagengine.record.changes.run_comparison import MetricComparison
 from dagengine.record.changes.tree_changes import every_node
-from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
+from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import (
     compare_means,
     compare_shares,
@@ -124,7 +124,8 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
     if metric is None:
         names = ", ".join(measured.metric for measured in card.metrics)
         raise InputError(f"the card has no metric {found.name!r}; it has {names}")
-    rate = _flip_rate(metric)
+    rates = (under.figure("flip-rate") for under in metric.settings)
+    rate = next((figure for figure in rates if figure is not None), None)
     if rate is None or rate.value is None:
         why = "the metric has no threshold" if rate is None else rate.note
         raise InputError(f"the card has no flip rate of {found.name!r}: {why}")
@@ -140,11 +141,6 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
         int(binom.ppf(0.975, found.cases, high)),
         _stale(card, found),
     )
-
-
-def _flip_rate(metric: MetricCard) -> Figure | None:
-    settings = (under.figure("flip-rate") for under in metric.settings)
-    return next((figure for figure in settings if figure is not None), None)
 
 
 def _stale(card: JudgeCard, comparison: MetricComparison) -> str:

@@ -26,22 +26,15 @@ from dagengine.reliability.statistics.comparisons import (
     visible_difference,
 )
 from dagengine.reliability.statistics.confusion import (
-    Confusion,
-    LabelRates,
     ac1_interval,
     accuracy,
     balanced_accuracy_interval,
-    confusion_table,
     kappa_interval,
-    label_ceiling,
     label_kappa,
-    label_rates,
     majority_baseline,
-    people_agreement,
 )
 from dagengine.reliability.statistics.consistency import (
     entropy,
-    entropy_interval,
     flip_rate,
     majority_share,
     missing_effect,
@@ -61,7 +54,7 @@ from dagengine.reliability.statistics.correlations import (
     pearson,
     spearman,
 )
-from dagengine.reliability.statistics.exchange import Departure, departures
+from dagengine.reliability.statistics.exchange import departures
 from dagengine.reliability.statistics.inter_rater import (
     cohen_kappa,
     fleiss_kappa,
@@ -82,11 +75,8 @@ from dagengine.reliability.statistics.votes import (
 
 __all__ = [
     "Comparison",
-    "Confusion",
     "Corrected",
-    "Departure",
     "Interval",
-    "LabelRates",
     "SteadyVotes",
     "Unknown",
     "ac1_interval",
@@ -100,7 +90,6 @@ __all__ = [
     "compare_measures",
     "compare_shares",
     "compare_unpaired",
-    "confusion_table",
     "corrected_difference",
     "corrected_mean",
     "corrected_rate",
@@ -108,7 +97,6 @@ __all__ = [
     "departures",
     "drift",
     "entropy",
-    "entropy_interval",
     "first_wins",
     "fleiss_kappa",
     "flip_rate",
@@ -120,9 +108,7 @@ __all__ = [
     "kappa_interval",
     "kendall",
     "krippendorff_alpha",
-    "label_ceiling",
     "label_kappa",
-    "label_rates",
     "labels_to_decide",
     "labels_within",
     "length_bias",
@@ -134,7 +120,6 @@ __all__ = [
     "missing_effect",
     "missing_rate",
     "pearson",
-    "people_agreement",
     "position_consistency",
     "position_preference",
     "reliability",

@@ -60,15 +60,12 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     rows = [counted(row, missing) for row in table]
     kinds = max(len({vote for row in rows for vote in row}), 2)
     most = max((_most_differing(size, kinds) for size in {len(row) for row in rows}), default=0.0)
-    limit = None if kinds > _FEW_KINDS and _unseen_kinds(rows) else 1 - 1 / kinds
+    # There may be answers that nobody gave: some were given on one item only.
+    once = 1 in Counter(vote for row in rows for vote in set(row)).values()
+    limit = None if kinds > _FEW_KINDS and once else 1 - 1 / kinds
     repeated = [len(row) for row in rows if len(row) > 1]
     unseen = hidden_flips(min(repeated)) if repeated and kinds == 2 else None
     return mean((_differing(row) for row in rows), most=most, limit=limit, unseen=unseen)
-
-
-def _unseen_kinds(rows: Sequence[Votes]) -> bool:
-    """Whether there may be answers that nobody gave: some were given on one item only."""
-    return 1 in Counter(vote for row in rows for vote in set(row)).values()
 
 
 @measure
@@ -91,7 +88,8 @@ def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
     It is too high rather than too low, because the most common answer is chosen after the
     answers are seen.
     """
-    return mean(_commonest(counted(row, missing)) for row in table)
+    rows = [counted(row, missing) for row in table]
+    return mean(max(Counter(row).values()) / len(row) if row else None for row in rows)
 
 
 @measure
@@ -157,10 +155,6 @@ def _most_differing(size: int, kinds: int) -> float:
     often, more = divmod(size, kinds)
     equal = more * math.comb(often + 1, 2) + (kinds - more) * math.comb(often, 2)
     return 1 - equal / math.comb(size, 2) if size > 1 else 0.0
-
-
-def _commonest(votes: Votes) -> float | None:
-    return max(Counter(votes).values()) / len(votes) if votes else None
 
 
 def _entropy(votes: Votes) -> float | None:

@@ -164,7 +164,9 @@ class _Curve:
         outcomes = max(self.verdicts, 2)
         flips = (_flips(_counts(row), votes) for row in rows)
         if outcomes == 2:
-            most = max((_most_flips(size, votes) for size in set(map(len, rows))), default=1.0)
+            # The highest flip rate that one case of so many runs can show.
+            most = max((_exact(size - rare, rare, votes) for size in set(map(len, rows))
+                        for rare in range(size // 2 + 1)), default=1.0)  # fmt: skip
             unseen = hidden_flips(min(map(len, rows))) if rows and votes == 1 else None
             return mean(flips, most=most, limit=1 / 2, unseen=unseen)
         tied = votes > 1  # a tie is one more outcome
@@ -237,11 +239,6 @@ def _exact(often: int, rare: int, votes: int) -> float:
     lost = (_drawn(often, rare, votes, won) * _most(often - votes + won, rare - won, votes)
             for won in ways)  # fmt: skip
     return min(2 * math.fsum(lost), 1.0)
-
-
-def _most_flips(runs: int, votes: int) -> float:
-    """Of two verdicts: the highest flip rate that one case of so many runs can show."""
-    return max(_exact(runs - rare, rare, votes) for rare in range(runs // 2 + 1))
 
 
 def _drawn(often: int, rare: int, votes: int, won: int) -> float:

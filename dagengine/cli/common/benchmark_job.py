@@ -15,6 +15,7 @@ from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
+from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.estimate.values import Estimate
@@ -68,7 +69,7 @@ class BenchmarkJob:
         most = every if both is None else both if every is None else min(both, every)
         runs, more = once.asked.likely * self.runs, self._likely_second_answers(once)
         say(
-            f"{self.runs} runs of this: about {runs + more:,.0f} calls, at most "
+            f"{counted(self.runs, 'run')} of this: about {runs + more:,.0f} calls, at most "
             f"{_number(most)} (retries come on top)"
         )
         if second != 0:
@@ -168,7 +169,7 @@ class BenchmarkJob:
                 store=store, show=True, on_row=count, on_attempt=note, **settings
             )
         except KeyboardInterrupt:
-            what = f"interrupted after {done} of {len(self.cases)} cases"
+            what = f"interrupted after {done} of {counted(len(self.cases), 'case')}"
             say(f"{what}; {go_on(store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 

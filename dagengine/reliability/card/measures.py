@@ -6,14 +6,13 @@ faces of the card read all else about a measure here.
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dagengine.reliability.statistics.confusion import label_kappa
+from dagengine.reliability.statistics.consistency import flip_rate, missing_rate
 from dagengine.reliability.statistics.spread import icc
 from dagengine.reliability.statistics.sums import Sums
 
@@ -60,21 +59,10 @@ class Measure:
     ratio: Callable[[Sequence[CaseResults]], Sums] | None = None
 
 
-def _flips(row: Sequence[float | None]) -> float | None:
-    scores = [score for score in row if score is not None]
-    pairs = math.comb(len(scores), 2)
-    same = sum(math.comb(count, 2) for count in Counter(scores).values())
-    return 1 - same / pairs if pairs else None
-
-
 def mean_score(row: Sequence[float | None]) -> float | None:
     """The mean of the scores that there are; None without any."""
     scores = [score for score in row if score is not None]
     return statistics.fmean(scores) if scores else None
-
-
-def _missing(case: CaseResults) -> float | None:
-    return case.scores.count(None) / len(case.scores) if case.scores else None
 
 
 def _right(case: CaseResults) -> float | None:
@@ -102,16 +90,17 @@ _NEXT, _AGREES = "the next run takes the same path", "the human label agrees"
 # Two settings, or two cards, are compared by these.
 _COMPARED = (
     Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
-            repeats="suspected", each=lambda case: _flips(case.passes)),
+            repeats="suspected", each=lambda case: flip_rate([case.passes])),
     Measure("pass-rate", "pass rate", level=_RUNS, each=lambda case: mean_score(case.passes)),
     Measure("score-flip-rate", "flip rate (score)", level=f"scores, {_PAIRS}",
-            repeats="suspected", each=lambda case: _flips(case.scores)),
+            repeats="suspected", each=lambda case: flip_rate([case.scores])),
     Measure("mean-score", "mean score", "number", _RUNS,
             each=lambda case: mean_score(case.scores)),
     Measure("accuracy", "accuracy of the majority of runs",
             each=lambda case: None if case.hit == "-" else float(case.hit)),
     Measure("single-run-accuracy", "accuracy of a single run", each=_right),
-    Measure("unscored", "runs without a score", level="all runs", each=_missing),
+    Measure("unscored", "runs without a score", level="all runs",
+            each=lambda case: missing_rate([case.scores])),
     Measure("kappa", "kappa (agreement beyond chance)", "coefficient", ratio=_kappa),
     Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",
             "single scores: share of the variance that is between cases", "shown",

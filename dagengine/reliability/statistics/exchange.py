@@ -26,7 +26,7 @@ FALSE_ALARMS = 0.02
 _SHUFFLES = 999
 # What is not shown, but is rarer than this by chance when it is looked at alone, may be there:
 # copies shorten intervals of flips, and shocks move votes and blame.
-_COPIES, _SHOCK = 0.1, 0.02
+_COPIES, _SHOCK = 0.1, 0.01
 # Numbers held at once while shuffling.
 _CELLS = 8_000_000
 # Copies make neighbours alike in few cases; below this many that vary, nothing can be seen.

@@ -328,9 +328,9 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     from dagengine.reliability.card.comparison import between_cards
     from dagengine.reliability.card.conditions import worse
     from dagengine.reliability.card.files import read_card
-    from dagengine.reliability.card.measures import COMPARED
     from dagengine.reliability.card.table import print_contrasts
     from dagengine.reliability.fingerprint import changes
+    from dagengine.reliability.statistics.measures import COMPARED
 
     before, after = read_card(old), read_card(new)
     measures = [condition.measure for condition in conditions] or COMPARED

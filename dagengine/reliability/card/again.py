@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from dagengine.reliability.card.figures import figure, reaching, shown
-from dagengine.reliability.card.measures import mean_score, measure_of
 from dagengine.reliability.card.values import CaseSpread, Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
@@ -24,6 +23,7 @@ from dagengine.reliability.statistics.consistency import (
 )
 from dagengine.reliability.statistics.exchange import departures
 from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
+from dagengine.reliability.statistics.measures import mean_score, measure_of
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, mean
 from dagengine.results import OutcomeKind

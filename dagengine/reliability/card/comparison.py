@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields, replace
 from dagengine.errors import InputError
 from dagengine.question import judge_name
 from dagengine.reliability.card.figures import NOT_RANDOM, shown
-from dagengine.reliability.card.measures import COMPARED, MEASURES, CaseResults, mean_score
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -33,6 +32,7 @@ from dagengine.reliability.statistics.comparisons import (
 )
 from dagengine.reliability.statistics.corrected import corrected_difference
 from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown
+from dagengine.reliability.statistics.measures import COMPARED, MEASURES, CaseResults, mean_score
 from dagengine.reliability.statistics.sums import Sums
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
+from dagengine.reliability.statistics.measures import measure_of
 from dagengine.reliability.statistics.sums import Sums
 
 T = TypeVar("T")

@@ -16,7 +16,6 @@ from dagengine.reliability.attribution import (
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import Blame, blame
 from dagengine.reliability.card.figures import figure, shown
-from dagengine.reliability.card.measures import MEASURES
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
 from dagengine.reliability.labels import Given, NodeAnswers, Vote
@@ -24,6 +23,7 @@ from dagengine.reliability.runs import Runs
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
+from dagengine.reliability.statistics.measures import MEASURES
 from dagengine.reliability.statistics.sums import Sums
 from dagengine.reliability.statistics.votes import steady_votes
 from dagengine.terminal import counted

@@ -13,7 +13,6 @@ from typing import Any
 
 from dagengine.reliability.card.again import Unlike, outcome
 from dagengine.reliability.card.figures import NOT_RANDOM, figure, reaching, shown
-from dagengine.reliability.card.measures import mean_score
 from dagengine.reliability.card.values import (
     ConfusionTable,
     CorrectedFigure,
@@ -47,6 +46,7 @@ from dagengine.reliability.statistics.correlations import (
     spearman,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
+from dagengine.reliability.statistics.measures import mean_score
 from dagengine.reliability.statistics.sums import mean
 from dagengine.reliability.statistics.votes import flips_of_votes
 from dagengine.terminal import counted

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dagengine.reliability.card.answers import QUESTIONS, answers
-from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import (
     Contrast,
     Figure,
@@ -42,6 +41,7 @@ from dagengine.reliability.card.words import (
     visible,
     what_n_is,
 )
+from dagengine.reliability.statistics.measures import measure_of
 from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:

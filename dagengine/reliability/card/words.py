@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import replace
 
 from dagengine.question import judge_name
-from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import (
     Contrast,
     CorrectedFigure,
@@ -20,6 +19,7 @@ from dagengine.reliability.card.values import (
     VoteCost,
     every_setting,
 )
+from dagengine.reliability.statistics.measures import measure_of
 from dagengine.terminal import counted
 
 

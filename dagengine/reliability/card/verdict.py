@@ -145,8 +145,10 @@ class _Table:
     def __init__(self, card: JudgeCard, metric: MetricCard, under: SettingCard) -> None:
         self.card, self.metric, self.under, self.needs = card, metric, under, card.needs
         # The state of each demand by its name, with every number of votes.
-        self.states = [{demand.name: demand.state(voted, card.needs) for demand in DEMANDS}
-                       for voted in under.voted]  # fmt: skip
+        self.states: list[dict[str, State]] = [
+            {demand.name: demand.state(voted, card.needs) for demand in DEMANDS}
+            for voted in under.voted
+        ]
         self.cases = sum(1 for line in under.outcomes.scores if line)
         self.runs = max(runs_of_cases(under), default=0)
 

@@ -291,10 +291,12 @@ def _step_lines(step: Step) -> list[str]:
         lines = [f"{place}. {_plain(item)}" for place, item in enumerate(output, 1)]
         if not step.item_quotes:
             return lines
-        quotes = [
-            [f"   {one_line(str(quote), _REASON)}" for quote in own] for own in step.item_quotes
+        each = zip(lines, step.item_quotes, strict=True)
+        return [
+            text
+            for line, own in each
+            for text in (line, *(f"   {one_line(str(quote), _REASON)}" for quote in own))
         ]
-        return [text for line, own in zip(lines, quotes, strict=True) for text in (line, *own)]
     return [] if output is None else _plain(output).splitlines()
 
 

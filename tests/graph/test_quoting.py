@@ -27,6 +27,7 @@ from dagengine.metrics import (
     FaithfulnessMetric,
     GEval,
     HallucinationMetric,
+    ToolCorrectnessMetric,
 )
 from dagengine.metrics.dag import DAG
 from dagengine.prompts.quotes import Quote
@@ -72,7 +73,9 @@ def tree(**settings: Any) -> DAGMetric:
 
 def judged(metric: Any, script: Any, case: LLMTestCase = CASE, **more: Any) -> MetricResult:
     """The result of one case, which never costs an exception."""
-    return evaluate([case], [metric], model=ScriptedJudge(script), show=False, **more)[0].metrics[0]
+    result = evaluate([case], [metric], model=ScriptedJudge(script), show=False, **more)
+    (only,) = result.rows[0].metrics
+    return only
 
 
 def step(result: MetricResult, name: str) -> Step:
@@ -409,7 +412,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: MapNode("m", "retrieval_context", "o", quote="required"),
         "only verdicts quote",
     ),
-    "code": (lambda: ExactMatchMetric(quote="required").spec(), "no verdict that could quote"),
+    "code": (
+        lambda: ToolCorrectnessMetric(quote="required").spec(),
+        "no verdict that could quote",
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -41,7 +42,8 @@ def example_question(node: AskingNode) -> Question[Any] | None:
     if words is None:
         return None
     messages = messages_for(words[0], [*material, *_items(node)])
-    return node.put(messages, words[1], parser=node.parser, quotes=quotes)
+    question = node.put(messages, words[1], parser=node.parser, quotes=quotes)
+    return replace(question, name="")  # whoever shows it names the node
 
 
 def _items(node: AskingNode) -> Sequence[Evidence]:

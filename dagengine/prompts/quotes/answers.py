@@ -75,9 +75,6 @@ def _as_quotes(value: Any) -> Any:
     return [{"piece": "", **quote} if isinstance(quote, Mapping) else quote for quote in texts]
 
 
-_QUOTES: Any = Annotated[list[QuotedText], Field(max_length=MOST), BeforeValidator(_as_quotes)]
-
-
 class Quoting(BaseModel):
     """What an answer with quotes has before its reason and its verdict.
 
@@ -85,7 +82,7 @@ class Quoting(BaseModel):
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-    quotes: _QUOTES
+    quotes: Annotated[list[QuotedText], Field(max_length=MOST), BeforeValidator(_as_quotes)]
 
     @model_validator(mode="before")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
@@ -14,7 +15,6 @@ from dagengine.errors import InputError
 from dagengine.graph.arguments import answer_kind, fields_listed, listed, of_kind, text
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import verdict_of
-from dagengine.graph.quoting import Quotes
 from dagengine.graph.settings import JudgingSettings, ListSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import (
@@ -32,7 +32,7 @@ from dagengine.prompts.instructions import (
     task_instructions,
 )
 from dagengine.prompts.quotes.answers import Quote, quoted_type
-from dagengine.prompts.quotes.checking import QuoteCheck
+from dagengine.prompts.quotes.checking import QuoteCheck, judged_in
 from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 
@@ -125,22 +125,50 @@ class _OverNode(AskingNode):
             replace(quote, piece=name) if quote.piece == label else quote for quote in quotes
         )
 
-    async def _quoted(
+    async def _judgements(
         self,
         ask: Ask,
-        quoting: Quotes,
-        questions: Sequence[Question[Any]],
-        answers: Sequence[Answer[Any]],
-        pieces: Sequence[Sequence[Evidence]],
-        shown: Sequence[Sequence[Evidence]],
-    ) -> list[Answer[Any]]:
-        """What a judge that writes quotes for each verdict of one that only decides."""
-        each = zip(questions, answers, pieces, shown, strict=True)
-        return await ask.each(
-            self.quotes_of(quoting, answer, question.decision, own, beside)
-            for question, answer, own, beside in each
-            if question.decision is not None
-        )
+        rest: Given,
+        count: int,
+        groups: Sequence[Sequence[int]],
+        make: Callable[[Sequence[int], QuoteCheck | None], Question[Any]],
+        show: Callable[[Sequence[int]], Sequence[Evidence]],
+    ) -> tuple[list[Answer[Any]], dict[int, Judgement]]:
+        """The answers to one question per group of the places of `count` items, and the judgements.
+
+        `make` makes the question about a group, `show` gives its items as that question shows them.
+        A place that an answer leaves out has no judgement.
+        """
+        quoting = self.quoting
+        shown = [] if quoting is None else [show(group) for group in groups]
+        pieces = [self._pieces(items, rest) for items in shown]
+        if quoting is None:
+            answers = quoted = await ask.each(make(group, None) for group in groups)
+        elif ask.decides:
+            questions = [make(group, None) for group in groups]
+            answers = await ask.each(questions)
+            each = zip(questions, answers, pieces, shown, strict=True)
+            quoted = await ask.each(
+                self.quotes_of(quoting, answer, question.decision, own, [*rest.evidence(), *items])
+                for question, answer, (own,), items in each
+                if question.decision is not None
+            )
+        else:
+            checks = zip(groups, map(quoting.check, pieces), strict=True)
+            answers = quoted = await ask.each(make(group, check) for group, check in checks)
+        judged: dict[int, Judgement] = {}
+        for index, (group, answer) in enumerate(zip(groups, answers, strict=True)):
+            every: Iterable[tuple[Quote, ...]] = repeat(())
+            if quoting is not None:
+                every = quoting.in_answer(quoted[index], pieces[index])
+            for verdict, quotes in zip(judged_in(answer.value), every, strict=False):
+                number: int = getattr(verdict, "number", 1)
+                place = group[number - 1]
+                if quotes:
+                    label = shown[index][number - 1].label
+                    quotes = self._as_pieces(quotes, label, place, count)
+                judged[place] = judgement_of(verdict, answer.chances, quotes)
+        return answers, judged
 
     def _count(self, values: Mapping[str, Any]) -> int | None:
         """The number of items, where it is known."""
@@ -232,44 +260,21 @@ class MapNode(_OverNode):
             system = judgement_instructions(self.instructions, options or (True, False))
         else:
             shape, system = output_type(self.answer), task_instructions(self.instructions)
-        if self.quoting is not None:
-            return await self._judged_with_quotes(ask, self.quoting, items, rest, system, shape)
-        questions = (self._about(item, rest, system, shape) for item in items)
-        answers = await ask.each(questions)
-        if judged:
-            judgements = [judgement_of(answer.value, answer.chances) for answer in answers]
-            return NodeValue(judgements, mass=mean_mass(answers), spans=span_ids(items))
-        return NodeValue([output_of(answer.value) for answer in answers], spans=span_ids(items))
+        if not judged:
+            answers = await ask.each(self._about(item, rest, system, shape) for item in items)
+            return NodeValue([output_of(answer.value) for answer in answers], spans=span_ids(items))
 
-    async def _judged_with_quotes(
-        self,
-        ask: Ask,
-        quoting: Quotes,
-        items: list[Any],
-        rest: Given,
-        system: str,
-        shape: type[BaseModel],
-    ) -> NodeValue:
-        """The judgements of all items, each with what it quotes."""
-        shown = [Evidence(self.item_label, as_text(item)) for item in items]
-        pieces = self._pieces(shown, rest)
-        if ask.decides:
-            questions = [self._about(item, rest, system, shape) for item in items]
-            answers = await ask.each(questions)
-            beside = [[*rest.evidence(), item] for item in shown]
-            quoted = await self._quoted(ask, quoting, questions, answers, pieces, beside)
-        else:
-            shape = quoted_type(shape, quoting.mode)
-            each = zip(items, pieces, strict=True)
-            answers = quoted = await ask.each(
-                self._about(item, rest, system, shape, quoting.check([own])) for item, own in each
-            )
-        judgements: list[Judgement] = []
-        for place, (answer, answer_quoted) in enumerate(zip(answers, quoted, strict=True)):
-            (quotes,) = quoting.in_answer(answer_quoted, [pieces[place]])
-            quotes = self._as_pieces(quotes, self.item_label, place, len(items))
-            judgements.append(judgement_of(answer.value, answer.chances, quotes))
-        return NodeValue(judgements, mass=mean_mass(answers), spans=span_ids(items))
+        def make(places: Sequence[int], check: QuoteCheck | None) -> Question[Any]:
+            quoting = shape if check is None else quoted_type(shape, check.mode)
+            return self._about(items[places[0]], rest, system, quoting, check)
+
+        def show(places: Sequence[int]) -> Sequence[Evidence]:
+            return [Evidence(self.item_label, as_text(items[place])) for place in places]
+
+        groups = [[place] for place in range(len(items))]
+        answers, judgements = await self._judgements(ask, rest, len(items), groups, make, show)
+        ordered = [judgements[place] for place in range(len(items))]
+        return NodeValue(ordered, mass=mean_mass(answers), spans=span_ids(items))
 
     @property
     def quotes(self) -> bool:
@@ -379,60 +384,22 @@ class VerdictListNode(_OverNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
         size = 1 if ask.decides else self.per_call or max(1, len(items))
-        starts = range(0, len(items), size)
-        answers, judged = await self._judged(
-            ask,
-            given,
-            rest,
-            items,
-            [list(range(len(items)))[start : start + size] for start in starts],
-        )
-        missing = [place for place in range(len(items)) if place not in judged]
-        single, more = await self._judged(ask, given, rest, items, [[place] for place in missing])
-        judgements = [(judged | more)[place] for place in range(len(items))]
+        places = range(len(items))
+
+        def make(group: Sequence[int], check: QuoteCheck | None) -> Question[Any]:
+            return self._about([items[place] for place in group], given, rest, check)
+
+        def show(group: Sequence[int]) -> Sequence[Evidence]:
+            return self._shown([items[place] for place in group], given)
+
+        groups = [places[start : start + size] for start in places[::size]]
+        answers, judged = await self._judgements(ask, rest, len(items), groups, make, show)
+        missing = [[place] for place in places if place not in judged]
+        single, more = await self._judgements(ask, rest, len(items), missing, make, show)
+        judgements = [(judged | more)[place] for place in places]
         mass = mean_mass([*answers, *single])
         elements = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
         return NodeValue(judgements, mass=mass, spans=span_ids(elements))
-
-    async def _judged(
-        self, ask: Ask, given: Given, rest: Given, items: list[Any], chunks: list[list[int]]
-    ) -> tuple[list[Answer[Any]], dict[int, Judgement]]:
-        """The answers to one question per chunk of places, and the judgements in them by place."""
-        quoting, judged = self.quoting, dict[int, Judgement]()
-        listed = [[items[place] for place in chunk] for chunk in chunks]
-        if quoting is None:
-            answers = await ask.each(self._about(chunk, given, rest) for chunk in listed)
-            for chunk, answer in zip(chunks, answers, strict=True):
-                for verdict in cast(Any, answer.value).verdicts:
-                    place = chunk[verdict.number - 1]
-                    judged[place] = judgement_of(verdict, answer.chances)
-            return answers, judged
-        shown = [self._shown(chunk, given) for chunk in listed]
-        pieces = [self._pieces(chunk, rest) for chunk in shown]
-        if ask.decides:
-            questions = [self._about(chunk, given, rest) for chunk in listed]
-            answers = await ask.each(questions)
-            singles, beside = (
-                [own for (own,) in pieces],
-                [[*rest.evidence(), *own] for own in shown],
-            )
-            quoted = await self._quoted(ask, quoting, questions, answers, singles, beside)
-        else:
-            each = zip(listed, pieces, strict=True)
-            answers = quoted = await ask.each(
-                self._about(chunk, given, rest, quoting.check(own)) for chunk, own in each
-            )
-        for index, (answer, answer_quoted) in enumerate(zip(answers, quoted, strict=True)):
-            verdicts = cast(Any, answer.value).verdicts
-            every = quoting.in_answer(answer_quoted, pieces[index])
-            for verdict, quotes in zip(verdicts, every, strict=True):
-                place, label = (
-                    chunks[index][verdict.number - 1],
-                    shown[index][verdict.number - 1].label,
-                )
-                quotes = self._as_pieces(quotes, label, place, len(items))
-                judged[place] = judgement_of(verdict, answer.chances, quotes)
-        return answers, judged
 
     @property
     def quotes(self) -> bool:

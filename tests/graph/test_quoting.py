@@ -271,6 +271,21 @@ def test_items_asked_one_by_one_are_called_as_in_the_case() -> None:
     ]
 
 
+def test_items_that_were_left_out_are_asked_one_by_one_and_keep_their_names() -> None:
+    first = said("9 to 5 pm", "context (1 of 2)", verdict="yes", reason="r")
+
+    def script(question: Question[Any]) -> Any:
+        if getattr(question.answer_type, "count", 0) == 2:
+            return {"verdicts": {"1": first}}
+        alone = said("shop is shut", "piece of context 1", verdict="no", reason="r")
+        return numbered(alone)
+
+    result = judged(HallucinationMetric(quote="required"), script)
+    assert result.score == 0.5, result.failure
+    (quotes,) = [part.item_quotes for part in result.steps if part.item_quotes]
+    assert [own[0].piece for own in quotes] == ["context (1 of 2)", "context (2 of 2)"]
+
+
 def test_faithfulness_shows_the_context_and_takes_quotes_from_it_alone() -> None:
     script = Scripted(
         {"truths": ["The shop is open from 9 to 5."]},

@@ -16,7 +16,6 @@ from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.extraction import (
     ONE_AT_LEAST,
     asked_again,
-    counted,
     distinct,
     item_check,
     nothing_found,
@@ -28,6 +27,7 @@ from dagengine.prompts.evidence import Evidence, numbered_name
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Question
+from dagengine.terminal import counted
 
 VERDICTS = ("yes", "no")
 RELEVANT = (

@@ -27,6 +27,7 @@ from dagengine.cli.common.options import (
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.streams import outlive_reader, say, shown
 from dagengine.cli.traces import send_all
+from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
@@ -234,7 +235,7 @@ def _interrupted(rows: RowWriter, total: int | None) -> str:
     """The message after an interrupt: which rows are in which file."""
     if not rows.count:
         return f"interrupted before the first row; {rows.path} is unchanged"
-    of_all = f"{rows.count} rows" if total is None else f"{rows.count} of {total} rows"
+    of_all = counted(rows.count, "row") if total is None else f"{rows.count} of {total} rows"
     return f"interrupted: {of_all} are in {rows.path}"
 
 

@@ -155,7 +155,7 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
         lines.close()
     for field in run.manifest.redacted:
         say(f"warning: {field} is hidden in these cases", err=True)
-    say(f"{count} cases: {path}")
+    say(f"{counted(count, 'case')}: {path}")
 
 
 def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> None:

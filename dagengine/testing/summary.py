@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from dagengine.question import Usage
 from dagengine.report.tables import cost_line
 from dagengine.results import Attempt, Totals
-from dagengine.terminal import one_line
+from dagengine.terminal import counted, one_line
 from dagengine.testing.values import Verdict
 
 T = TypeVar("T")
@@ -192,7 +192,7 @@ def _line(name: str, outcomes: list[Outcome]) -> str:
     scores = [outcome.score for outcome in outcomes if outcome.score is not None]
     mean = f"mean score {math.fsum(scores) / len(scores):.3g}" if scores else "no score"
     if not cases:
-        return f"{name}: {len(outcomes)} cases, {mean}"
+        return f"{name}: {counted(len(outcomes), 'case')}, {mean}"
     low, high = wilson(passed, cases)
     kinds = Counter(outcome.kind for outcome in outcomes if outcome.kind != "ok")
     missing = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))

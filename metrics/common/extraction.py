@@ -19,6 +19,7 @@ from dagengine.prompts.evidence import as_text
 from dagengine.prompts.instructions import around_material, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Answer, Check, Message, Question
+from dagengine.terminal import counted
 
 X = TypeVar("X")
 B = TypeVar("B", bound=BaseModel)
@@ -147,11 +148,6 @@ def nothing_found(what: str, name: str) -> NotApplicableError:
     return NotApplicableError(
         f"nothing found to judge: {name} is not empty, but the judge listed no {what}, asked twice"
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: "1 sentence", "2 sentences"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def distinct(items: Iterable[X], text: Callable[[X], str] = str) -> list[X]:

@@ -15,10 +15,10 @@ from dagengine.graph.judged import is_blank
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
-from dagengine.metrics.common.extraction import counted
 from dagengine.metrics.common.turns import given_replies
 from dagengine.prompts.evidence import as_text, turn_names
 from dagengine.question import Answer, Question
+from dagengine.terminal import counted
 from dagengine.test_case import LLMTestCase, Turn, read_field
 
 T = TypeVar("T", bound=BaseModel)

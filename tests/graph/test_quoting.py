@@ -61,13 +61,12 @@ class Scripted:
 
 
 def tree(**settings: Any) -> DAGMetric:
-    read = ["actual_output", "input"]
-    node = BinaryJudgementNode(
-        "Is it right?",
-        then={True: 10, False: 0},
-        name="Right",
-        **{"evaluation_params": read, "quote": "required", **settings},
-    )
+    usual: dict[str, Any] = {
+        "evaluation_params": ["actual_output", "input"],
+        "quote": "required",
+        "name": "Right",
+    }
+    node = BinaryJudgementNode("Is it right?", then={True: 10, False: 0}, **{**usual, **settings})
     return DAGMetric("Tree", DAG(node))
 
 

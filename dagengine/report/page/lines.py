@@ -6,6 +6,7 @@ from dagengine.record.run import Run
 from dagengine.report.page.about import judge_name
 from dagengine.report.tally import Tally
 from dagengine.results.summary import MetricSummary
+from dagengine.terminal import counted
 
 
 def headline(run: Run, tally: Tally) -> str:
@@ -36,7 +37,7 @@ def plain_lines(run: Run, tally: Tally) -> list[tuple[str, str]]:
         lines.append(("where", f"{place.cases:,} x {place.end}: {place.reason[:300]}"))
     judges = ", ".join(judge_name(judge) for judge in run.manifest.judges)
     lines.append(("judge", judges or "no judge"))
-    lines.append(("data", f"{run.manifest.data.file or 'cases'}, {tally.rows:,} cases"))
+    lines.append(("data", f"{run.manifest.data.file or 'cases'}, {counted(tally.rows, 'case')}"))
     return lines
 
 

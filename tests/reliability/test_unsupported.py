@@ -243,7 +243,16 @@ def test_a_list_is_unsupported_if_the_verdict_on_an_item_is() -> None:
         asked = str(question.messages)
         # Of every third case nothing is quoted for the second of two items.
         bare = "second" in asked and int(re.findall(r"chunk (\d\d)", asked)[0]) % 3 == 0
-        quotes = [] if bare else [{"piece": "", "text": re.findall(r"\w+ chunk \d\d", asked)[0]}]
+        quotes = (
+            []
+            if bare
+            else [
+                {
+                    "piece": "",
+                    "text": re.findall(r"[fs]\w+ chunk \d\d", asked.replace("\\n", " "))[0],
+                }
+            ]
+        )
         return {"quotes": quotes, "absent": "", "verdict": True, "reason": "."}
 
     hours = MapNode(

@@ -621,7 +621,7 @@ def beside_unsupported(
                 for _, label, scored in labelled]  # fmt: skip
         items = [{"right": sum(row), "results": len(row)} if row else {} for row in hits]
         sides.append(Sums(items, lambda all_: all_["right"] / all_["results"]))
-    (right, results), (others_right, others) = (
+    (right, results), (plain_right, plain) = (
         (int(totals["right"]), int(totals["results"]))
         for totals in (total(side.items) for side in sides)
     )
@@ -629,21 +629,22 @@ def beside_unsupported(
         return None
     words = (
         "Results that rest on an unsupported verdict (no quote of it is there) are right in "
-        f"{right} of {results}, the others in {others_right} of {others}"
+        f"{right} of {results}, the others in {plain_right} of {plain}"
     )
     change = difference(*sides)
     undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
-    if min(results, others) < LEAST_RESULTS:
+    if min(results, plain) < LEAST_RESULTS:
         measure = shown("unsupported-effect", None, note=undecided)
         return measure, f"{words}. Whether they are worse is not known: {undecided}."
-    sizes = [len({group for group, item in zip(groups, side.items, strict=True) if item})
-             for side in sides]  # fmt: skip
-    mixed = 0 < right < results and 0 < others_right < others
+    sizes = [len({group for group, item in zip(groups, sums.items, strict=True) if item})
+             for sums in (*sides, change)]  # fmt: skip
+    # A side that is all right, or all wrong, hides its variance.
+    mixed = 0 < right < results and 0 < plain_right < plain
     ends = None
     if mixed and min(sizes) >= LEAST_GROUPS:
         ends = jackknife(groups, lambda _: change, groups=groups, telling=min(sizes))
     measure = Figure(
-        "unsupported-effect", change.value(), items=len(set(groups)),
+        "unsupported-effect", change.value(), items=sizes[-1],
         level=measure_of("unsupported-effect").level,
     )  # fmt: skip
     if ends is not None:

@@ -1,4 +1,4 @@
-"""Verdicts without a true quote on the judge card: how many there are, and if they are worse."""
+"""Unsupported verdicts on the judge card: how many there are, and if they are worse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
-from dagengine.reliability.card import card_page, make_card, write_card
+from dagengine.reliability.card import card_page, make_card, read_card, write_card
 from dagengine.reliability.card.conditions import failures, parse
 from dagengine.reliability.card.files import markdown
 from dagengine.reliability.card.table import print_card
@@ -203,9 +203,10 @@ def test_every_face_of_the_card_shows_it(tmp_path: Path) -> None:
     with console.capture() as shown:
         print_card(card, console, verbose=True)
     for face in (card_page(card), markdown(card), shown.get()):
-        assert "true quote" in face
+        assert "unsupported verdict" in face
         assert said(card)[:60] in face
     write_card(card, tmp_path / "card.json")
+    assert read_card(tmp_path / "card.json") == card
     rows = json.loads((tmp_path / "card.json").read_text())["metrics"][0]["settings"][0]["nodes"]
     assert all(row["unsupported"]["name"] == "unsupported-rate" for row in rows)
 
@@ -223,7 +224,6 @@ def test_a_card_without_quotes_does_not_mention_them(tmp_path: Path) -> None:
     text = (tmp_path / "card.json").read_text()
     for face in (text, card_page(card), markdown(card)):
         assert "unsupported" not in face
-        assert "true quote" not in face
     # What quotes changes nothing else: an observation less its field makes the same card.
     metric = tree(quote="required", unsupported="keep")
     quoting = observed(metric, Judge(right))
@@ -243,16 +243,8 @@ def test_a_list_is_unsupported_if_the_verdict_on_an_item_is() -> None:
         asked = str(question.messages)
         # Of every third case nothing is quoted for the second of two items.
         bare = "second" in asked and int(re.findall(r"chunk (\d\d)", asked)[0]) % 3 == 0
-        quotes = (
-            []
-            if bare
-            else [
-                {
-                    "piece": "",
-                    "text": re.findall(r"[fs]\w+ chunk \d\d", asked.replace("\\n", " "))[0],
-                }
-            ]
-        )
+        text = re.findall(r"(?:first|second) chunk \d\d", asked)[0]
+        quotes = [] if bare else [{"piece": "", "text": text}]
         return {"quotes": quotes, "absent": "", "verdict": True, "reason": "."}
 
     hours = MapNode(

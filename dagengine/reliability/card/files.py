@@ -177,7 +177,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
             shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
             yield f"| {' | '.join(map(_cell, shown))} | {node_votes(node)} |"
         yield ""
-        yield from _by_node("verdicts without a true quote", under, attrgetter("unsupported"))
+        yield from _by_node("unsupported verdicts", under, attrgetter("unsupported"))
         yield from _by_node("accuracy against people", under, attrgetter("people"))
         yield from (f"{note}\n" for note in under.notes)
     for metric in card.metrics:

@@ -153,7 +153,7 @@ def _figures(under: SettingCard) -> Iterator[RenderableType]:
     if under.nodes:
         yield _nodes(under)
     if any(node.unsupported for node in under.nodes):
-        yield _by_node("verdicts without a true quote", under, attrgetter("unsupported"))
+        yield _by_node("unsupported verdicts", under, attrgetter("unsupported"))
     if under.people:
         yield _measures(under.people)
     if any(node.people for node in under.nodes):

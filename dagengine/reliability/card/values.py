@@ -100,8 +100,8 @@ class NodeCard:
     `reads` names what code that is not computed again works on: its noise is theirs. `parts` is for
     comparisons with another card. It has one line per case of the card: the node's part of the
     variance within the case, and all of it (`"0.04 0.1"`). `people` is how often it answers as
-    people do; None without an answer of both. `unsupported` is how often a verdict of it has no
-    true quote; None, and not in files, if it does not quote.
+    people do; None without an answer of both. `unsupported` is how often a verdict of it has
+    neither a true quote nor a named absence; None, and not in files, if it does not quote.
     """
 
     node: str

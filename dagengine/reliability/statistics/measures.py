@@ -134,7 +134,7 @@ _OTHERS = (
             "pairs of runs that first differ here"),
     Measure("repeat-alpha", "agreement of a node's answers in several runs, Krippendorff's alpha",
             "coefficient", "answers to one question in several runs"),
-    Measure("unsupported-rate", "verdicts without a true quote",
+    Measure("unsupported-rate", "unsupported verdicts (no true quote)",
             level="runs in which the node answered, averaged over cases"),
     # Does the judge agree with people?
     Measure("ac1", "Gwet's AC1 (agreement beyond chance)", "coefficient"),
@@ -150,7 +150,7 @@ _OTHERS = (
     Measure("node-accuracy", "accuracy of a node's answers",
             level="majority of a case's runs, cases that people and judge answered"),
     Measure("unsupported-effect",
-            "accuracy of results on verdicts without a true quote, minus that of the others",
+            "accuracy of results on unsupported verdicts, minus that of the others",
             level="single runs, cases with a label"),
     Measure("pearson", "Pearson correlation", "coefficient", _LABELLED),
     Measure("spearman", "Spearman rank correlation", "coefficient", _LABELLED),

@@ -52,7 +52,8 @@ class Observation:
     `items` are the verdicts about the items of a list, in the order in which they were shown.
     `alone` nodes were asked by themselves, on what an earlier run showed them: such answers belong
     to no run, and tables leave them out. `question` tells the questions asked apart: equal ones are
-    one question, of whatever case.
+    one question, of whatever case. `unsupported` says whether a verdict of a node that quotes (of a
+    list, that of any item) has neither a true quote nor a named absence; None if there is none.
     """
 
     case: int
@@ -69,6 +70,7 @@ class Observation:
     items: tuple[Verdict, ...] = ()
     alone: bool = False
     question: str | None = None
+    unsupported: bool | None = None
 
     @property
     def vote(self) -> Vote | None:

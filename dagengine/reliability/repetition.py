@@ -19,7 +19,7 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import Plan
+from dagengine.compiler.plan import NONE, Plan
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings, check_settings
@@ -29,14 +29,17 @@ from dagengine.execution.node_run import together
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import AskingNode
+from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
+from dagengine.prompts.quotes.answers import has_support
 from dagengine.question import REPETITIONS
 from dagengine.reliability.observations import Condition, Observation, Observations
 from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
 from dagengine.reliability.resampling import Resampling
 from dagengine.reliability.second_answers import Lack, SecondAnswer, SecondAnswers, chosen_cases
 from dagengine.report.progress import progress_bar
-from dagengine.results import CaseResult, MetricResult, Step, Verdict
+from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step, Verdict
 from dagengine.test_case import CASE_TYPES, TestCase
 
 __all__ = ["ORDERS", "Condition", "Observation", "Observations", "a_repeat", "repeat"]
@@ -243,6 +246,7 @@ class _Record(RunObserver):
         ]
         self._questions: dict[int, dict[tuple[int, str], str]] = {}
         self._known: dict[Any, Any] = {}  # of equal values one is kept
+        self._quoting = _quoting(plan, variants)
 
     def judged(self, case: JudgedCase) -> None:
         """Note which questions a case was asked, and what it lacks."""
@@ -297,6 +301,7 @@ class _Record(RunObserver):
         return Observation(
             case, variant.metric, step.node, variant.condition, step.verdict, step.score,
             self._keep(written), step.outcome, confidence=step.confidence, items=_items(step),
+            unsupported=_unsupported(step, self._quoting.get((variant.metric, step.node))),
         )  # fmt: skip
 
     def _second(self, case: int, variant: Variant, answer: SecondAnswer) -> Observation:
@@ -354,6 +359,34 @@ def _items(step: Step) -> tuple[Verdict, ...]:
     """The verdicts about the items of a list."""
     listed = step.output if step.kind == VerdictListNode.kind else None
     return tuple(row["verdict"] for row in listed or ())
+
+
+def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Quotes]:
+    """How nodes quote, by metric and node; nodes that do not are left out."""
+    nodes = (
+        (variant.metric, plan.slots[slot].name, plan.units[plan.slots[slot].unit].node)
+        for variant, metric in zip(variants, plan.metrics, strict=True)
+        for slot in metric.slots
+        if plan.slots[slot].unit != NONE
+    )
+    return {
+        (metric, name): node.quoting
+        for metric, name, node in nodes
+        if isinstance(node, AskingNode) and node.quoting is not None
+    }
+
+
+def _unsupported(step: Step, quoting: Quotes | None) -> bool | None:
+    """Whether a verdict of a step has no support; None if it has no verdict that quotes."""
+    if quoting is None or step.outcome not in (OutcomeKind.OK, OutcomeKind.UNSUPPORTED):
+        return None
+    if step.outcome is OutcomeKind.UNSUPPORTED:
+        return True
+    if not isinstance(step.output, list):
+        return not has_support(step.quotes, quoting.mode)
+    # No item that quotes anything: a step then has no quotes of items.
+    each = step.item_quotes or ((),) * len(step.output)
+    return any(not has_support(own, quoting.mode) for own in each) if each else None
 
 
 def _written(step: Step, result: MetricResult) -> Sequence[str]:

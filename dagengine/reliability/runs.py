@@ -30,7 +30,7 @@ class Run:
     `outcome` is what became of it, None if no row says so. `sure` contains the probability of
     each verdict that a judge gave, None if it is not known. `weighted` says that the score is an
     expectation over such probabilities. `lists` holds the verdicts about the items of lists, by
-    node.
+    node. `unsupported` says, by node that quotes, whether a verdict of it has no support.
     """
 
     condition: Condition
@@ -43,6 +43,7 @@ class Run:
     weighted: bool = False
     outcome: OutcomeKind | None = None
     lists: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
+    unsupported: dict[str, bool] = field(default_factory=dict)
 
     @property
     def stated(self) -> float | None:
@@ -230,6 +231,8 @@ class _Collected:
                 run.sure[seen.node] = seen.confidence
             if seen.items:
                 run.lists[node] = seen.items
+            if seen.unsupported is not None:
+                run.unsupported[node] = seen.unsupported
         if reply := self._reply(seen):
             run.replies[node] = reply[1]
 

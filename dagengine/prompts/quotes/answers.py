@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, Literal
@@ -53,6 +53,16 @@ class Quote:
             return {"text": self.text, "absent": True}
         places = [list(place) for place in self.places]
         return {"text": self.text, "piece": self.piece, "places": places}
+
+
+def has_support(quotes: Iterable[Quote], mode: QuoteMode) -> bool:
+    """Whether a verdict with these quotes has support: one that is true, or a named absence.
+
+    With `if_any`, one that quotes nothing has it, too.
+    """
+    own = tuple(quotes)
+    stands = any(quote.absent or quote.is_supported for quote in own)
+    return stands or (not own and mode == "if_any")
 
 
 def _at_most(characters: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.prompts.evidence import Evidence
-from dagengine.prompts.quotes.answers import Quote, QuotedText, QuoteMode
+from dagengine.prompts.quotes.answers import Quote, QuotedText, QuoteMode, has_support
 from dagengine.prompts.quotes.matching import folded, nearly, places_of
 
 _SHOWN, _NAMES = 120, 12
@@ -41,15 +41,9 @@ class QuoteCheck:
         return next(filter(None, problems), None)
 
     def unsupported(self, answer: BaseModel, quotes: Sequence[Sequence[Quote]]) -> str | None:
-        """Why a verdict of an answer has no support at all; None if each has some.
-
-        One quote that is true is enough. So is what the material does not say, and with `if_any`
-        an answer that quotes nothing.
-        """
+        """Why a verdict of an answer has no support at all; None if each has some."""
         for verdict, own in zip(judged_in(answer), quotes, strict=True):
-            if any(quote.absent or quote.is_supported for quote in own):
-                continue
-            if own or self.mode == "required":
+            if not has_support(own, self.mode):
                 return self._problem(verdict, self.pieces[(_number(verdict) or 1) - 1])
         return None
 

@@ -73,9 +73,9 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     else:
         table = runs.table(lambda run: run.passed(threshold))
         yield over("flip-rate", flip_rate.sums, table=table, bounds=_unrepeated(table))
-        yield over("pass-rate", _mean_of_runs, table=table, bounds=_filled(table))
+        yield over("pass-rate", mean_of_runs, table=table, bounds=_filled(table))
     yield over("score-flip-rate", flip_rate.sums, bounds=_unrepeated(scores))
-    yield over("mean-score", _mean_of_runs, "no run has a score", bounds=_filled(scores))
+    yield over("mean-score", mean_of_runs, "no run has a score", bounds=_filled(scores))
     yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
     clusters = groups if len(set(groups)) < len(groups) else None
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
@@ -85,7 +85,8 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("unscored", missing_rate.sums, "nothing ran")
 
 
-def _mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
+def mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
+    """The mean over cases of the mean of a case's runs; runs without a value are left out."""
     return mean(map(mean_score, table))
 
 

@@ -32,6 +32,7 @@ from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
 from dagengine.reliability.card.nodes import beside_people, node_cards, noise_of, notes_on
 from dagengine.reliability.card.people import (
+    beside_unsupported,
     compare_with_labels,
     confusion,
     corrected_figures,
@@ -352,6 +353,7 @@ class _Maker:
         unlike = not_repeats(runs, threshold)
         kinds = list(stated(runs, threshold, labels))
         every = list(runs.every())
+        quotes = beside_unsupported(runs, threshold, labels)
         return SettingCard(
             setting=name,
             again=tuple(map(unlike.without, again(runs, threshold))),
@@ -377,10 +379,16 @@ class _Maker:
             segments=tuple(segments(runs, threshold, labels, self.cases)),
             disagreements=tuple(disagreements(runs, threshold, labels, self.cases)),
             unlabelled=tuple(next_labels(runs, labels, threshold)),
-            notes=(*notes_on(noise), *without_score(runs), *rule_effect(runs, threshold)),
+            notes=(
+                *notes_on(noise),
+                *without_score(runs),
+                *rule_effect(runs, threshold),
+                *(() if quotes is None else quotes[1:]),
+            ),
             more=(
                 *self._more(runs, labels),
                 *(figure for kind in kinds for figure in kind.figures()),
+                *(() if quotes is None else quotes[:1]),
             ),
             calibration=tuple(kind.calibration() for kind in kinds),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),

@@ -110,7 +110,8 @@ def _named(card: JudgeCard) -> Iterator[tuple[str, Figure]]:
         where = place(card, metric, under)
         yield from ((where, measure) for measure in under.measures)
         for node in under.nodes:
-            for measure in (node.flip_rate, node.effect, node.share, node.people):
+            figures = (node.flip_rate, node.effect, node.share, node.people, node.unsupported)
+            for measure in figures:
                 if measure is not None:
                     yield f"{where}, node {node.node!r}", measure
     for metric in card.metrics:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
     MetricCard,
+    NodeCard,
     SettingCard,
     every_setting,
     shown_as,
@@ -175,7 +177,8 @@ def _lines(card: JudgeCard) -> Iterator[str]:
             shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
             yield f"| {' | '.join(map(_cell, shown))} | {node_votes(node)} |"
         yield ""
-        yield from _nodes_and_people(under)
+        yield from _by_node("unsupported verdicts", under, attrgetter("unsupported"))
+        yield from _by_node("accuracy against people", under, attrgetter("people"))
         yield from (f"{note}\n" for note in under.notes)
     for metric in card.metrics:
         yield from _together(metric)
@@ -183,10 +186,13 @@ def _lines(card: JudgeCard) -> Iterator[str]:
     yield f"\nBound to sha256 {card.sha256} (dagengine {card.binding.version})."
 
 
-def _nodes_and_people(under: SettingCard) -> Iterator[str]:
-    rows = [(node.node, node.people) for node in under.nodes if node.people is not None]
+def _by_node(
+    name: str, under: SettingCard, figure_of: Callable[[NodeCard], Figure | None]
+) -> Iterator[str]:
+    figures = ((node.node, figure_of(node)) for node in under.nodes)
+    rows = [(node, figure) for node, figure in figures if figure is not None]
     if rows:
-        yield "| node | accuracy against people |\n|---|---|"
+        yield f"| node | {name} |\n|---|---|"
         yield from (f"| {_cell(name)} | {_cell(full(figure))} |" for name, figure in rows)
         yield ""
 

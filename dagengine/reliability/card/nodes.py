@@ -15,11 +15,12 @@ from dagengine.reliability.attribution import (
 )
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import Blame, blame
+from dagengine.reliability.card.again import mean_of_runs
 from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
 from dagengine.reliability.labels import Given, NodeAnswers, Vote
-from dagengine.reliability.runs import Runs
+from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
@@ -77,7 +78,22 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
         over("flip-effect", flip_effect.sums, "no two runs first differ here"),
         _share(blame(noise, node, runs.groups)),
         _votes(node, runs, target),
+        unsupported=_unsupported(speaker, runs),
     )
+
+
+def _unsupported(speaker: Speaker, runs: Runs) -> Figure | None:
+    """How often a verdict of the node has no support; of code, one of the nodes that it reads."""
+    nodes = speaker.reads or (speaker.node,)
+
+    def in_run(run: Run) -> bool | None:
+        answers = [run.unsupported[node] for node in nodes if node in run.unsupported]
+        return any(answers) if answers else None
+
+    table = runs.table(in_run)
+    if all(answer is None for row in table for answer in row):
+        return None
+    return figure("unsupported-rate", table, mean_of_runs, "", runs.rows)
 
 
 def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]:

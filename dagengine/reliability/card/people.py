@@ -45,9 +45,15 @@ from dagengine.reliability.statistics.correlations import (
     pearson,
     spearman,
 )
-from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
-from dagengine.reliability.statistics.measures import mean_score
-from dagengine.reliability.statistics.sums import mean
+from dagengine.reliability.statistics.intervals import (
+    LEAST_GROUPS,
+    Interval,
+    Unknown,
+    jackknife,
+    needs,
+)
+from dagengine.reliability.statistics.measures import mean_score, measure_of
+from dagengine.reliability.statistics.sums import Sums, difference, mean, total
 from dagengine.reliability.statistics.votes import flips_of_votes
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
@@ -588,6 +594,62 @@ def segments(
         for (name, (within, without)), p in zip(tables, holm(ps), strict=True)
         if p < 0.05
     ]
+
+
+LEAST_RESULTS = 10
+"""Results on either side, below which it is not known how the sides differ."""
+
+
+def beside_unsupported(
+    runs: Runs, threshold: float | None, labels: Labels | None
+) -> tuple[Figure, str] | None:
+    """The accuracy of results that rest on an unsupported verdict, minus that of the others.
+
+    The text says it in words. None if labels are no outcomes, and if no result rests on such a
+    verdict. The interval is the jackknife of the difference, over cases or their groups, with t for
+    those of the smaller side. It is not given where that has few, or a side no error or no hit.
+    """
+    read = None if labels is None else reading(labels.kind, threshold)
+    if labels is None or read is None:
+        return None
+    labelled = list(_labelled(runs, labels.by_case))
+    groups = [runs.group(case) for case, _, _ in labelled]
+    sides: list[Sums] = []
+    for unsupported in (True, False):
+        hits = [[read(run) == label for run in scored
+                 if any(run.unsupported.values()) is unsupported]
+                for _, label, scored in labelled]  # fmt: skip
+        items = [{"right": sum(row), "results": len(row)} if row else {} for row in hits]
+        sides.append(Sums(items, lambda all_: all_["right"] / all_["results"]))
+    (right, results), (plain_right, plain) = (
+        (int(totals["right"]), int(totals["results"]))
+        for totals in (total(side.items) for side in sides)
+    )
+    if not results:
+        return None
+    words = (
+        "Results that rest on an unsupported verdict (no quote of it is there) are right in "
+        f"{right} of {results}, the others in {plain_right} of {plain}"
+    )
+    change = difference(*sides)
+    undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
+    if min(results, plain) < LEAST_RESULTS:
+        measure = shown("unsupported-effect", None, note=undecided)
+        return measure, f"{words}. Whether they are worse is not known: {undecided}."
+    sizes = [len({group for group, item in zip(groups, sums.items, strict=True) if item})
+             for sums in (*sides, change)]  # fmt: skip
+    # A side that is all right, or all wrong, hides its variance.
+    mixed = 0 < right < results and 0 < plain_right < plain
+    ends = None
+    if mixed and min(sizes) >= LEAST_GROUPS:
+        ends = jackknife(groups, lambda _: change, groups=groups, telling=min(sizes))
+    measure = Figure(
+        "unsupported-effect", change.value(), items=sizes[-1],
+        level=measure_of("unsupported-effect").level,
+    )  # fmt: skip
+    if ends is not None:
+        measure = replace(measure, low=max(ends[0], -1.0), high=min(ends[1], 1.0))
+    return measure, f"{words}."
 
 
 def _hits_of(runs: Runs, hits: Mapping[int, bool], chosen: Iterable[int]) -> list[bool]:

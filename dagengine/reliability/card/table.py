@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from dagengine.reliability.card.answers import QUESTIONS, answers
@@ -11,6 +12,7 @@ from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
     MetricCard,
+    NodeCard,
     SettingCard,
     every_setting,
 )
@@ -150,10 +152,12 @@ def _figures(under: SettingCard) -> Iterator[RenderableType]:
     yield _measures(under.again)
     if under.nodes:
         yield _nodes(under)
+    if any(node.unsupported for node in under.nodes):
+        yield _by_node("unsupported verdicts", under, attrgetter("unsupported"))
     if under.people:
         yield _measures(under.people)
     if any(node.people for node in under.nodes):
-        yield _nodes_and_people(under)
+        yield _by_node("accuracy against people", under, attrgetter("people"))
     yield from (_text(corrected_said(figure)) for figure in under.corrected)
     if under.more:
         yield _text("More measures", style="bold")
@@ -214,10 +218,12 @@ def _measures(measures: Sequence[Figure]) -> Table:
     return table
 
 
-def _nodes_and_people(under: SettingCard) -> Table:
-    table = _grid("node", "accuracy against people", "95 % interval", "n")
+def _by_node(
+    name: str, under: SettingCard, figure_of: Callable[[NodeCard], Figure | None]
+) -> Table:
+    table = _grid("node", name, "95 % interval", "n")
     for node in under.nodes:
-        if (figure := node.people) is not None:
+        if (figure := figure_of(node)) is not None:
             table.add_row(_text(node.node), number(figure), interval(figure), str(figure.items))
     return table
 

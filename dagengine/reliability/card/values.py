@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
+from typing import Any
+
+from pydantic import model_serializer
 
 from dagengine.reliability.fingerprint import Binding
 from dagengine.reliability.observations import Condition
@@ -97,7 +100,8 @@ class NodeCard:
     `reads` names what code that is not computed again works on: its noise is theirs. `parts` is for
     comparisons with another card. It has one line per case of the card: the node's part of the
     variance within the case, and all of it (`"0.04 0.1"`). `people` is how often it answers as
-    people do; None without an answer of both.
+    people do; None without an answer of both. `unsupported` is how often a verdict of it has
+    neither a true quote nor a named absence; None, and not in files, if it does not quote.
     """
 
     node: str
@@ -109,6 +113,14 @@ class NodeCard:
     votes: VoteCost | None = None
     parts: tuple[str, ...] = ()
     people: Figure | None = None
+    unsupported: Figure | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_row(self, row_of: Callable[[NodeCard], dict[str, Any]]) -> dict[str, Any]:
+        row = row_of(self)
+        if self.unsupported is None:
+            row.pop("unsupported")
+        return row
 
 
 @dataclass(frozen=True, slots=True)

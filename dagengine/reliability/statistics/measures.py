@@ -134,6 +134,8 @@ _OTHERS = (
             "pairs of runs that first differ here"),
     Measure("repeat-alpha", "agreement of a node's answers in several runs, Krippendorff's alpha",
             "coefficient", "answers to one question in several runs"),
+    Measure("unsupported-rate", "unsupported verdicts (no true quote)",
+            level="runs in which the node answered, averaged over cases"),
     # Does the judge agree with people?
     Measure("ac1", "Gwet's AC1 (agreement beyond chance)", "coefficient"),
     Measure("balanced-accuracy", "balanced accuracy"),
@@ -147,6 +149,9 @@ _OTHERS = (
     Measure("people-agreement", "agreement of a person with the other people", level=_PEOPLE),
     Measure("node-accuracy", "accuracy of a node's answers",
             level="majority of a case's runs, cases that people and judge answered"),
+    Measure("unsupported-effect",
+            "accuracy of results on unsupported verdicts, minus that of the others",
+            level="single runs, cases with a label"),
     Measure("pearson", "Pearson correlation", "coefficient", _LABELLED),
     Measure("spearman", "Spearman rank correlation", "coefficient", _LABELLED),
     Measure("kendall", "Kendall rank correlation", "coefficient", _LABELLED),

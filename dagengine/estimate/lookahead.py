@@ -33,8 +33,7 @@ from dagengine.test_case import TestCase, read_field
 _BYTES, _SENTENCE, _REASON, _ATOM, _MESSAGE, _AROUND = 4, 20, 40, 5, 4, 150
 ASSUMED = (
     f"A token is {_BYTES} bytes. A list or text that a judge writes has {{items}} items or "
-    f"sentences of {_SENTENCE} tokens, a reason {_REASON} tokens. A verdict that quotes has one "
-    "quote."
+    f"sentences of {_SENTENCE} tokens, a reason {_REASON} tokens."
 )
 # Tokens of usual tokenizers for one of the most efficient.
 _DENSITY = 1.3

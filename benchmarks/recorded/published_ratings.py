@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -37,7 +38,6 @@ from dagengine.reliability.statistics import (
     majority_share,
     pearson,
     spearman,
-    total_agreement,
 )
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
@@ -154,9 +154,9 @@ def _meets(result: MetricResult, score: float) -> bool:
 
 def votes_figures(name: str, votes: Sequence[Sequence[Any]]) -> dict[str, float | None]:
     """How far several answers to the same prompt agree, as means over the prompts."""
-    return repeated(
-        name, [len(votes), total_agreement(votes), majority_share(votes), flip_rate(votes)]
-    )
+    equal = [len(set(row)) == 1 for row in votes if len(row) > 1]  # of an unreadable one the rest
+    unanimous = statistics.fmean(equal) if equal else None
+    return repeated(name, [len(votes), unanimous, majority_share(votes), flip_rate(votes)])
 
 
 def repeated(name: str, values: Iterable[float | None]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dagengine import assert_test
 from dagengine.errors import InputError
 from dagengine.evaluation import evaluate
 from dagengine.graph import (
@@ -443,3 +444,11 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_asked(refused: s
 def test_nodes_that_give_no_verdict_have_no_such_setting() -> None:
     with pytest.raises(TypeError, match="TaskNode has no argument 'quote'"):
         TaskNode("t", "o", evaluation_params=["input"], quote="required")  # type: ignore[call-arg]
+
+
+def test_a_failed_test_says_on_which_words_the_verdict_stands() -> None:
+    metric = tree()
+    metric.model = ScriptedJudge(Scripted(said("closes at 5 pm")))
+    with pytest.raises(AssertionError) as failed:
+        assert_test(CASE, [metric])
+    assert "quote     “closes at 5 pm” (actual_output)" in str(failed.value)

@@ -88,6 +88,13 @@ def test_lengths_of_time_are_told_as_people_say_them(seconds: float, said: str) 
     assert duration(seconds) == said
 
 
+@pytest.fixture
+def able_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that can draw, whatever the tests run in (`TERM=dumb` draws no bar)."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.mark.usefixtures("able_terminal")
 def test_a_bar_shows_finished_cases_and_what_is_asked_meanwhile() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     failure = Failure(OutcomeKind.TIMEOUT, "n", "late")
@@ -104,6 +111,7 @@ def test_a_bar_shows_finished_cases_and_what_is_asked_meanwhile() -> None:
     assert "2 timeout" in shown
 
 
+@pytest.mark.usefixtures("able_terminal")
 def test_on_a_narrow_terminal_nothing_is_lost_below_the_bar() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=60)
     with bar(Progress(Run(waiting=[REJECTED]), 1000), console):

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { Fragment } from "preact";
 import type { Case, Metric, Run } from "../data/source.ts";
+import { Quotes } from "../parts/marks.tsx";
 import { whole } from "../parts/words.ts";
 import { ItemList } from "./items.tsx";
 import { ITEM_SIGN, judgedSteps, means, type Item, type JudgedStep, type Turn } from "./judged.ts";
@@ -108,6 +109,7 @@ function Verdict({ metric, item, turns, items, go }: { metric: Metric; item: Ite
   return (
     <>
       <p dir="auto"><b class={item.sign === "fail" ? "fail" : ""}>{ITEM_SIGN[item.sign]} {means(metric, item.verdict)}</b> <span class="why">{item.reason}</span></p>
+      <Quotes quotes={item.quotes} />
       {fact !== null && <p class="sm soft">known{since !== null && <> since <button class="link-b" onClick={() => go(since)}>turn {since + 1}</button></>}: <b class="fact fail">{fact}</b></p>}
     </>
   );

@@ -25,7 +25,7 @@ from dagengine.graph.quoting import (
     Unsupported,
     decided_step,
     sources_in_words,
-    verdicts_in,
+    verdict_in,
 )
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
@@ -365,8 +365,7 @@ class AskingNode(BaseNode):
 
         It is `shown` the pieces that may be quoted, and maybe more.
         """
-        (verdict,) = verdicts_in(answer.value)
-        step = decided_step(decision.instructions, verdict)
+        step = decided_step(decision.instructions, verdict_in(answer.value))
         messages = messages_for(step, shown or pieces)
         return self.put(messages, quoting.alone, quotes=quoting.check([pieces]))
 

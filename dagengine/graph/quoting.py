@@ -84,10 +84,10 @@ def decided_step(criteria: str, verdict: Any) -> str:
     return _DECIDED.format(criteria=criteria, verdict=f"`{verdict}`")
 
 
-def verdicts_in(answer: BaseModel) -> list[Any]:
-    """The verdict or the rating of an answer; those of all items of a list."""
-    answers = [verdict.model_dump(include={"verdict", "score"}) for verdict in judged_in(answer)]
-    return [next(iter(values.values())) for values in answers]
+def verdict_in(answer: BaseModel) -> Any:
+    """The one verdict, or the rating, of an answer, which may be a list of one."""
+    (judged,) = judged_in(answer)
+    return judged.verdict if hasattr(judged, "verdict") else judged.score
 
 
 def sources_in_words(pieces: Iterable[Evidence], whole: bool) -> str:

@@ -19,20 +19,31 @@ _CACHE = 32 * 1024  # KiB
 _SESSION = ("session.id", "gen_ai.conversation.id")
 
 
+def temporary_database(tables: str, cache: int) -> sqlite3.Connection:
+    """A database that is gone with the process; of it at most `cache` KiB are in memory."""
+    # An empty name is a file of sqlite's own, without a place in any folder.
+    database = sqlite3.connect("", check_same_thread=False)
+    database.executescript(
+        f"""
+        PRAGMA journal_mode = off;
+        PRAGMA synchronous = off;
+        PRAGMA cache_size = -{cache};
+        {tables}
+        """
+    )
+    return database
+
+
 class Joined:
     """The records of traces, each trace whole, in the order in which traces were first seen."""
 
     def __init__(self, records: Iterable[RawRecord]) -> None:
-        # An empty name is a file of sqlite's own, without a place in any folder.
-        self._file = sqlite3.connect("", check_same_thread=False)
-        self._file.executescript(
-            f"""
-            PRAGMA journal_mode = off;
-            PRAGMA synchronous = off;
-            PRAGMA cache_size = -{_CACHE};
+        self._file = temporary_database(
+            """
             CREATE TABLE traces (number INTEGER PRIMARY KEY, id TEXT UNIQUE, session TEXT);
             CREATE TABLE records (trace INTEGER, is_span INTEGER, body BLOB);
-            """
+            """,
+            _CACHE,
         )
         remaining = iter(records)
         while batch := list(itertools.islice(remaining, _AT_ONCE)):

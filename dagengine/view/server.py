@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import uvicorn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +22,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from dagengine.errors import DagengineError, InputError
+from dagengine.local_server import listening, server_of
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
@@ -35,7 +34,6 @@ from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue
 from dagengine.view.runs import Comparisons, history, walks
 
-HOST = "127.0.0.1"
 _Form = TypeVar("_Form", bound=BaseModel)
 _DIGITS = 12  # of a whole number in an address
 _LONGEST = 64_000  # bytes of what a page may send
@@ -309,21 +307,10 @@ def serve(served: Served, port: int, ready: Callable[[str], None]) -> None:
     Listens on 127.0.0.1 only; port 0 is any free one. Raises InputError when the port is taken.
     """
     token = secrets.token_urlsafe(24)
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError as error:
-            raise InputError(f"cannot listen on port {port}: {error.strerror}") from error
-        port = listener.getsockname()[1]
-        app = application(served, token, [f"{HOST}:{port}", f"localhost:{port}"])
-        listener.listen()
-        ready(f"http://{HOST}:{port}/{token}/")
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="off",
-            timeout_graceful_shutdown=1,  # a request in progress does not hold up the end
-        )  # fmt: skip
-        uvicorn.Server(config).run(sockets=[listener])
+    with listening(port) as (listener, hosts):
+        app = application(served, token, hosts)
+        ready(f"http://{hosts[0]}/{token}/")
+        server_of(app).run(sockets=[listener])
 
 
 def _runs_inside(folder: Path) -> list[Path]:

@@ -7,7 +7,6 @@ leads here is an attack by DNS. A page in a browser cannot post JSON here withou
 
 from __future__ import annotations
 
-import socket
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -16,17 +15,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dagengine.data.json_lines import JsonLines, line_of, value_of
-from dagengine.errors import InputError
+from dagengine.local_server import listening, server_of
 from dagengine.traces.otlp import is_otlp
 
-HOST = "127.0.0.1"
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 _LONGEST = 64 << 20  # bytes of a request
 _FILE = 64 << 20  # bytes of a file
@@ -160,25 +157,12 @@ def received(folder: Path, port: int) -> Iterator[tuple[str, Path]]:
     Port 0 is any free one. Raises InputError when the port is taken.
     """
     files = _Files(folder)
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError as error:
-            raise InputError(f"cannot listen on port {port}: {error.strerror}") from error
-        port = listener.getsockname()[1]
-        listener.listen()
-        app = _application(files, frozenset({f"{HOST}:{port}", f"localhost:{port}"}))
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app, log_level="warning", access_log=False, lifespan="off",
-                timeout_graceful_shutdown=1,
-            )
-        )  # fmt: skip
+    with listening(port) as (listener, hosts):
+        server = server_of(_application(files, frozenset(hosts)))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
-            yield f"http://{HOST}:{port}", folder
+            yield f"http://{hosts[0]}", folder
         finally:
             server.should_exit = True
             thread.join()

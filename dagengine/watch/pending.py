@@ -7,10 +7,9 @@ read again.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 
-from dagengine.traces.joining import packed, unpacked
+from dagengine.traces.joining import packed, temporary_database, unpacked
 from dagengine.traces.otlp import RawRecord, RawSpan
 
 _CACHE = 16 * 1024  # KiB
@@ -23,18 +22,15 @@ class Pending:
     """
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("", check_same_thread=False)
-        self._file.executescript(
-            f"""
-            PRAGMA journal_mode = off;
-            PRAGMA synchronous = off;
-            PRAGMA cache_size = -{_CACHE};
+        self._file = temporary_database(
+            """
             CREATE TABLE decided (trace TEXT PRIMARY KEY, here INTEGER) WITHOUT ROWID;
             CREATE TABLE traces (trace TEXT PRIMARY KEY, seen REAL, ended INTEGER) WITHOUT ROWID;
             CREATE INDEX ready ON traces (ended, seen);
             CREATE TABLE records (trace TEXT, body BLOB);
             CREATE INDEX of_trace ON records (trace);
-            """
+            """,
+            _CACHE,
         )
         self.late = 0
 

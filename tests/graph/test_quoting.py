@@ -153,6 +153,15 @@ def test_a_verdict_without_support_may_be_kept_and_its_quote_is_marked() -> None
     assert step(result, "Right").quotes == (Quote("closes at six", "actual_output"),)
 
 
+def test_a_person_is_told_which_words_a_quote_is_nearest_to() -> None:
+    pytest.importorskip("rapidfuzz")
+    script = Scripted(said("The shop closed at 5 pm"))
+    result = judged(tree(), script)
+    assert result.failure is not None
+    assert result.failure.message.endswith("; nearest is 'The shop closes at 5 pm'")
+    assert "nearest" not in script.asked[1].messages[-1]["content"]  # not what depends on packages
+
+
 def test_one_true_quote_is_enough_after_the_second_answer() -> None:
     two = {
         "quotes": [
@@ -251,6 +260,14 @@ def test_each_verdict_of_a_list_quotes_its_own_piece() -> None:
         ["context (1 of 2)"],
         ["context (2 of 2)"],
     ]
+
+
+def test_a_complaint_names_the_verdict_by_its_number() -> None:
+    wrong = said("is not there", "context (2 of 2)", verdict="no", reason="r", number=2)
+    right = said("9 to 5 pm", "context (1 of 2)", verdict="yes", reason="r", number=1)
+    script = Scripted({"verdicts": [wrong, right]})
+    judged(HallucinationMetric(quote="required"), script)
+    assert "verdict 2: the quote 'is not there'" in script.asked[1].messages[-1]["content"]
 
 
 def test_items_asked_one_by_one_are_called_as_in_the_case() -> None:

@@ -27,14 +27,15 @@ class QuoteCheck:
 
     def __call__(self, answer: BaseModel) -> str | None:
         """What is wrong with the first faulty quotes of an answer; None if they are all true."""
-        for number, verdict in enumerate(judged_in(answer), 1):
-            pieces = self.pieces[(_number(verdict) or 1) - 1]
-            problem = self._problem(verdict, pieces)
-            if problem is not None:
-                return problem if len(self.pieces) == 1 else f"verdict {number}: {problem}"
-        return None
+        return next(filter(None, map(self._problem, judged_in(answer))), None)
 
-    def _problem(self, verdict: Any, pieces: Sequence[Evidence]) -> str | None:
+    def _problem(self, verdict: Any) -> str | None:
+        """What is wrong with the quotes of one verdict; of several, with its number."""
+        problem = self._fault(verdict, pieces_for(verdict, self.pieces))
+        named = problem is not None and len(self.pieces) > 1
+        return f"verdict {verdict.number}: {problem}" if named else problem
+
+    def _fault(self, verdict: Any, pieces: Sequence[Evidence]) -> str | None:
         if not verdict.quotes and self.mode == "required" and not verdict.absent.strip():
             return "it quotes nothing, and does not name what the material does not say"
         problems = (quote_problem(quote, pieces) for quote in verdict.quotes)
@@ -44,7 +45,7 @@ class QuoteCheck:
         """Why a verdict of an answer has no support at all; None if each has some."""
         for verdict, own in zip(judged_in(answer), quotes, strict=True):
             if not has_support(own, self.mode):
-                return self._problem(verdict, self.pieces[(_number(verdict) or 1) - 1])
+                return self._problem(verdict)
         return None
 
 
@@ -69,8 +70,7 @@ def quotes_in(
 ) -> tuple[tuple[Quote, ...], ...]:
     """The quotes of every verdict of an answer, with the places where they stand."""
     return tuple(
-        tuple(_located(verdict, pieces[(_number(verdict) or 1) - 1]))
-        for verdict in judged_in(answer)
+        tuple(_located(verdict, pieces_for(verdict, pieces))) for verdict in judged_in(answer)
     )
 
 
@@ -80,9 +80,9 @@ def judged_in(answer: BaseModel) -> list[Any]:
     return [answer] if verdicts is None else verdicts
 
 
-def _number(verdict: Any) -> int | None:
-    number: int | None = getattr(verdict, "number", None)
-    return number
+def pieces_for(verdict: Any, pieces: Sequence[Sequence[Evidence]]) -> Sequence[Evidence]:
+    """What a verdict may quote: that of a list, the pieces at its number."""
+    return pieces[getattr(verdict, "number", 1) - 1]
 
 
 def _located(verdict: Any, pieces: Sequence[Evidence]) -> Iterable[Quote]:
@@ -124,7 +124,7 @@ def _placed(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
 def hint(answer: BaseModel, pieces: Sequence[Sequence[Evidence]]) -> str:
     """What the first quote that is not true is nearest to, for people; empty if nothing is near."""
     for verdict in judged_in(answer):
-        own = pieces[(_number(verdict) or 1) - 1]
+        own = pieces_for(verdict, pieces)
         for quote in verdict.quotes:
             if _placed(quote, own) is None:
                 near = next(filter(None, (nearly(quote.text, piece.text) for piece in own)), None)

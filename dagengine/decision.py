@@ -25,8 +25,6 @@ class Option:
 
 
 YES_NO = (Option(True), Option(False))
-MOST_OPTIONS = 255
-"""How many options a question may have for any decision model."""
 
 
 @quick_init

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from dagengine.compiler.plan import Plan
-from dagengine.configs import Show, translated
+from dagengine.configs import NAMES, Show, translated
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.errors import metric_failed
 from dagengine.execution.app import as_app
@@ -307,22 +307,25 @@ def _saved_by(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
     return _Saved(recording)
 
 
-def names_first(door: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose argument names are checked first: Python would name a missing one."""
+def names_first(*accepted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check a function's argument names first, but the `accepted`: Python names a missing one."""
 
-    @wraps(door)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        __tracebackhide__ = True
-        try:
-            check_settings(door, kwargs)
-        except TypeError as error:  # the caller's line is what is wrong, not ours
-            raise error.with_traceback(None) from None
-        return door(*args, **kwargs)
+    def checking(door: Callable[P, R]) -> Callable[P, R]:
+        @wraps(door)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            __tracebackhide__ = True
+            try:
+                check_settings(door, [name for name in kwargs if name not in accepted])
+            except TypeError as error:  # the caller's line is what is wrong, not ours
+                raise error.with_traceback(None) from None
+            return door(*args, **kwargs)
 
-    return checked
+        return checked
+
+    return checking
 
 
-@names_first
+@names_first(*NAMES)
 async def a_evaluate(
     test_cases: Source,
     metrics: Sequence[Metric],
@@ -404,7 +407,7 @@ def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
                 raise error
 
 
-@names_first
+@names_first(*NAMES)
 def evaluate(
     test_cases: Source,
     metrics: Sequence[Metric],

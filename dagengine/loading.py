@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -210,8 +211,8 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
 
     `journal` is where its batches in progress are written down.
     """
-    from dagengine.judges.anthropic_batch import AnthropicBatchJudge
-    from dagengine.judges.batch import OpenAIBatchJudge
+    from dagengine.judges.batches.anthropic_batch import AnthropicBatchJudge
+    from dagengine.judges.batches.openai_batch import OpenAIBatchJudge
 
     model = model or default_judge().model
     provider, _, rest = model.partition("/")
@@ -223,6 +224,20 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
         )
     name = rest if provider == "openai" and rest and base_url is None else model
     return OpenAIBatchJudge(name, base_url=base_url, journal=journal)
+
+
+def load_file_judge(
+    model: str | None, folder: Path, announce: Callable[[str], None] | None = None
+) -> Judge:
+    """The judge for `--batch-files`; raises InputError for what is not the name of a model."""
+    from dagengine.judges.batches.file_batch import FileBatchJudge
+
+    name = model or default_judge().model
+    if names_a_file(name) or name.startswith(FILE):
+        raise InputError(
+            f"--batch-files needs the name of the model that the engine serves, not {name!r}"
+        )
+    return FileBatchJudge(name, folder, announce=announce)
 
 
 def load_app(target: str, max_in_flight: int) -> App:

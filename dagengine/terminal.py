@@ -12,6 +12,7 @@ Default_Ignorable_Code_Point of Unicode (The Unicode Standard, sections 5.21, 9.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _SELECTORS = r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _HIDDEN = (
@@ -59,6 +60,12 @@ def one_line(text: str, width: int) -> str:
 def counted(number: int, noun: str) -> str:
     """How many there are of something, in words: `1 case`, `2,000 cases`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def few(names: Sequence[str], most: int = 5) -> str:
+    """At most so many names of a list, and how many more it has: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -16,10 +16,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from contract import case_for, make, metric_classes  # noqa: E402
-from hostile import two_of_each  # noqa: E402
-from packing_judge import PackingJudge  # noqa: E402
-from shapes import summary_tree  # noqa: E402
+from graphs.contract import case_for, make, metric_classes  # noqa: E402
+from graphs.hostile import two_of_each  # noqa: E402
+from graphs.packing_judge import PackingJudge  # noqa: E402
+from graphs.shapes import summary_tree  # noqa: E402
 
 from dagengine import evaluate  # noqa: E402
 from dagengine.judges import ScriptedJudge  # noqa: E402

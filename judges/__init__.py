@@ -6,8 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dagengine.judges.anthropic_batch import AnthropicBatchJudge as AnthropicBatchJudge
-    from dagengine.judges.batch import OpenAIBatchJudge as OpenAIBatchJudge
+    from dagengine.judges.batches.anthropic_batch import AnthropicBatchJudge as AnthropicBatchJudge
+    from dagengine.judges.batches.file_batch import FileBatchJudge as FileBatchJudge
+    from dagengine.judges.batches.openai_batch import OpenAIBatchJudge as OpenAIBatchJudge
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
     from dagengine.judges.deciding.judge import DecisionJudge as DecisionJudge
@@ -26,16 +27,17 @@ if TYPE_CHECKING:
     from dagengine.judges.simulated import SimulatedJudge as SimulatedJudge
 
 _HOME = {
-    "AnthropicBatchJudge": "anthropic_batch",
+    "AnthropicBatchJudge": "batches.anthropic_batch",
     "BaseLLM": "custom",
     "CustomJudge": "custom",
     "DecisionJudge": "deciding.judge",
     "EmbeddingJudge": "embedding",
+    "FileBatchJudge": "batches.file_batch",
     "GGUFJudge": "local.gguf",
     "LabelJudge": "deciding.labels",
     "LexicalJudge": "lexical",
     "Noise": "simulated",
-    "OpenAIBatchJudge": "batch",
+    "OpenAIBatchJudge": "batches.openai_batch",
     "OpenAIJudge": "openai",
     "ProviderJudge": "provider",
     "RecordedJudge": "scripted",
@@ -52,6 +54,7 @@ __all__ = [
     "CustomJudge",
     "DecisionJudge",
     "EmbeddingJudge",
+    "FileBatchJudge",
     "GGUFJudge",
     "LabelJudge",
     "LexicalJudge",

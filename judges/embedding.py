@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from dagengine.errors import JudgeError, UnparseableError, UnsupportedError
 from dagengine.judges.deciding.labels import sending
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.judges.wire.connection import Connection, Send
+from dagengine.judges.wire.connection import SendingConnection
 from dagengine.prompts.evidence import fenced
 from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.parsing import validated
@@ -57,17 +57,7 @@ def _text_of(question: Question[Any]) -> str:
     return fenced(evidence) or step
 
 
-class EmbeddingConnection(Connection):
-    """A connection that sends texts to an embedding model."""
-
-    __slots__ = ("send",)
-
-    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
-        super().__init__(api, owned=owned)
-        self.send = send
-
-
-class EmbeddingJudge(EndpointJudge[EmbeddingConnection]):
+class EmbeddingJudge(EndpointJudge[SendingConnection]):
     """Answers a question with the embedding of its text: a list of numbers.
 
     So limits, prices, store and replay work for embeddings as for answers. `model`, `base_url`,
@@ -113,8 +103,8 @@ class EmbeddingJudge(EndpointJudge[EmbeddingConnection]):
         direct: AiohttpTransport | None,
         *,
         owned: bool,
-    ) -> EmbeddingConnection:
-        return EmbeddingConnection(api, sending(openai, api, direct, _PATH), owned=owned)
+    ) -> SendingConnection:
+        return SendingConnection(api, sending(openai, api, direct, _PATH), owned=owned)
 
     @property
     def _name(self) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from dagengine.errors import InputError, UnsupportedError
 from dagengine.judges.overlap import Overlap, relevant, supported, useful, words_of
 from dagengine.prompts.evidence import Evidence, numbered_name
-from dagengine.prompts.instructions import parts_of
+from dagengine.prompts.instructions import parts_of, without_examples
 from dagengine.prompts.parsing import validated
 from dagengine.prompts.sentences import sentences
 from dagengine.question import Answer, Capabilities, Question, schema_of
@@ -229,7 +229,7 @@ def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:
     if question.parser is not None:
         raise _unsupported(question, "its answer is free text for a parser")
     try:
-        step, evidence = parts_of(question.messages)
+        step, evidence = without_examples(*parts_of(question.messages))
     except ValueError as error:
         raise _unsupported(question, f"its prompt is worded by a template: {error}") from None
     if not evidence:

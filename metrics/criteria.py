@@ -18,7 +18,7 @@ from typing import (
     runtime_checkable,
 )
 
-from dagengine.configs import check_names
+from dagengine.argument_names import check_names
 from dagengine.elsewhere import EVALUATORS, absent_names
 from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync

@@ -9,6 +9,7 @@ from dagengine.compiler.checks import check
 from dagengine.compiler.syntax import hopeless
 from dagengine.elsewhere import absent_names
 from dagengine.errors import GraphError, Problem
+from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Combine, Graph, MetricSpec
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.nodes import (
@@ -33,6 +34,7 @@ __all__ = [
     "CodeNode",
     "DAGMetric",
     "DeepAcyclicGraph",
+    "Example",
     "FieldNode",
     "Judgement",
     "MapNode",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dagengine.configs import check_names
+from dagengine.argument_names import check_names
 from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync
 from dagengine.metrics.arena_g_eval import ArenaGEval

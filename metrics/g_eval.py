@@ -87,8 +87,16 @@ class RatingForm:
         ]
         return spans[0].expected_outcome if spans else None
 
-    def messages(self, steps: Sequence[str], evidence: Sequence[Evidence]) -> tuple[Message, ...]:
-        """The prompt: the evidence, then the evaluation steps and the rubric."""
+    def messages(
+        self,
+        steps: Sequence[str],
+        evidence: Sequence[Evidence],
+        solve: Callable[[str, Sequence[Evidence]], tuple[str, Sequence[Evidence]]],
+    ) -> tuple[Message, ...]:
+        """The prompt: the evidence, then the evaluation steps and the rubric.
+
+        `solve` adds solved examples to the step and the evidence.
+        """
         rubric = "\n".join(map(str, self.rubric)) or None
         if self.own is not None:
             more = {} if self.strict else {"rubric": rubric, "score_range": self.scale}
@@ -101,9 +109,10 @@ class RatingForm:
             return one_message(prompt)
         if self.strict:
             best = self.rubric[-1].expected_outcome if self.rubric else None
-            return messages_for(strict_instructions(self.work, numbered(steps), best), evidence)
-        text = rating_instructions(self.work, numbered(steps), rubric, self.scale)
-        return messages_for(text, evidence)
+            text = strict_instructions(self.work, numbered(steps), best)
+        else:
+            text = rating_instructions(self.work, numbered(steps), rubric, self.scale)
+        return messages_for(*solve(text, evidence))
 
 
 class StepRatingNode(RatingNode):
@@ -150,7 +159,7 @@ class StepRatingNode(RatingNode):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         steps = given_steps(given, self.form.steps)
-        messages = self.form.messages(steps, self.material(given))
+        messages = self.form.messages(steps, self.material(given), self.with_solved)
         shape = rating_type(*self.form.scale)
         decision = Decision(
             "score", self.form.instructions(steps), tuple(self.levels()), given.case,

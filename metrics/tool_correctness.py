@@ -15,13 +15,11 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.terminal import few
 from dagengine.test_case import ToolCall, ToolCallParams
 
 # Credits are fractions: sums do not depend on the order of the calls, not by a bit.
 Credits = Sequence[Sequence[Fraction]]
-
-# Calls of one kind named in a reason; the rest is counted.
-_NAMED = 5
 
 
 class ToolCorrectnessMetric(PrebuiltMetric):
@@ -248,5 +246,4 @@ def _name(calls: Sequence[ToolCall], place: int) -> str:
 
 def _named(what: str, names: Sequence[str]) -> list[str]:
     """A line that names some calls, or none when there are none."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return [f"{what}: {', '.join(names[:_NAMED])}{more}."] if names else []
+    return [f"{what}: {few(names)}."] if names else []

@@ -4,8 +4,8 @@ import io
 import json
 
 import pytest
-from openai_server import OpenAIServer
 from rich.console import Console
+from servers.openai_server import OpenAIServer
 
 from dagengine import evaluate
 from dagengine.judges import LexicalJudge, OpenAIJudge, ScriptedJudge

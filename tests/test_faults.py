@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from openai_server import Json, OpenAIServer, Reply, valid_reply
+from servers.openai_server import Json, OpenAIServer, Reply, valid_reply
 
 from dagengine import a_evaluate
 from dagengine.gateway import Limits

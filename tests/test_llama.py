@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-import llama_server
 import pytest
+from servers import llama_server
 
 from dagengine import Limits, a_evaluate
 from dagengine.judges import DecisionJudge, OpenAIJudge

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from places import ROOT
+from folders.places import ROOT
 
 import dagengine
 import dagengine.judges
@@ -64,10 +64,15 @@ def test_the_face_of_a_room_has_a_sentence_and_sorted_names(room: str) -> None:
     assert all(hasattr(face, name) for name in names)
 
 
-def test_a_folder_of_benchmarks_holds_at_most_fifteen_modules() -> None:
-    homes = Counter(file.parent for file in (ROOT / "benchmarks" / "speed").rglob("*.py"))
+NO_MODULES = {"__init__", "conftest"}
+
+
+@pytest.mark.parametrize("top", ["benchmarks/speed", "tests"])
+def test_a_folder_of_benchmarks_and_of_tests_holds_at_most_fifteen_modules(top: str) -> None:
+    files = [file for file in (ROOT / top).rglob("*.py") if file.stem not in NO_MODULES]
+    homes = Counter(file.parent for file in files)
     assert homes
-    assert max(homes.values()) <= 15
+    assert [str(home) for home, modules in homes.items() if modules > 15] == []
 
 
 def test_a_room_holds_at_most_fifteen_modules() -> None:

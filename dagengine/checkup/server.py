@@ -13,6 +13,7 @@ from dagengine.checkup.values import Connection
 from dagengine.errors import JudgeError, JudgeSetupError, ProviderError, did_you_mean
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Judge
+from dagengine.terminal import few
 
 _PATIENCE = 10.0  # seconds for a server to say which models it has
 _PORTS: Final = {
@@ -64,8 +65,7 @@ def not_answered(connection: Connection, error: JudgeError) -> Connection:
 
 def named(models: tuple[str, ...], most: int = 8) -> str:
     """The models that a server names, in words."""
-    more = f" and {len(models) - most} more" if len(models) > most else ""
-    return f"The server has {', '.join(models[:most])}{more}"
+    return f"The server has {few(models, most)}"
 
 
 async def _listed(judge: EndpointJudge[Any]) -> tuple[str, ...] | None:

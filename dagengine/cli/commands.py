@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from dagengine.cli.benchmark import benchmark
 from dagengine.cli.common.collector import collector_at_rest
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Given, Reads, Writes
@@ -27,20 +26,23 @@ from dagengine.cli.common.options import (
     cases_of,
 )
 from dagengine.cli.common.streams import flushed, open_streams, say
-from dagengine.cli.diff import diff
 from dagengine.cli.explain import explain
-from dagengine.cli.judge import app as judge_app
-from dagengine.cli.judge import doors
-from dagengine.cli.merge import merge
+from dagengine.cli.looking.diff import diff
+from dagengine.cli.looking.merge import merge
+from dagengine.cli.looking.show import show
+from dagengine.cli.looking.sql import sql
+from dagengine.cli.looking.view import view
+from dagengine.cli.measuring.benchmark import benchmark
+from dagengine.cli.measuring.judge import app as judge_app
+from dagengine.cli.measuring.judge import doors
+from dagengine.cli.measuring.labels import app as labels_app
 from dagengine.cli.migrate import migrate
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
-from dagengine.cli.show import show
 from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
 from dagengine.cli.test import app as test_app
 from dagengine.cli.traces import send, watch
-from dagengine.cli.view import view
 from dagengine.errors import DagengineError, Problem, more_on
 from dagengine.terminal import counted
 
@@ -60,6 +62,7 @@ app = Commands(
 app.add_typer(store_app)
 app.add_typer(judge_app)
 app.add_typer(doors)
+app.add_typer(labels_app)
 app.add_typer(test_app)
 app.command()(run)
 app.command()(merge)
@@ -70,6 +73,7 @@ app.command()(diff)
 app.command()(explain)
 app.command()(send)
 app.command()(show)
+app.command()(sql)
 app.command()(synthesize)
 app.command()(view)
 app.command()(watch)
@@ -197,6 +201,7 @@ def check(
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics, name_problems
     from dagengine.data.cases import strict as valid
+    from dagengine.estimate.solved import shown_as_examples
     from dagengine.evaluation import missing_fields
     from dagengine.execution.engine import check_cases
     from dagengine.loading import load_metrics
@@ -215,6 +220,8 @@ def check(
         check_cases(compiled, cases.check())
         missing = missing_fields(compiled, valid(cases))
         problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]
+        solved = shown_as_examples(compiled, enumerate(valid(cases)))
+        problems += [Problem("example-in-data", cases.name, line, "", "warning") for line in solved]
     if format is not Format.TABLE and not failing:
         problems.append(_reading_order(compile_metrics(loaded)))
     _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
@@ -239,12 +246,12 @@ def _reading_order(plan: Plan) -> Problem:
 def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> None:
     if format is Format.TABLE:
         for problem in problems:
-            missing = problem.code == "missing-field"
-            say(f"{problem.severity}: {problem.message if missing else problem}")
+            line = problem.message if problem.code in _OF_DATA else problem
+            say(f"{problem.severity}: {line}")
         if problems:
             say(more_on(problem.code for problem in problems))
         if last:
-            count = sum(problem.code != "missing-field" for problem in problems)
+            count = sum(problem.code not in _OF_DATA for problem in problems)
             say(f"{last} ({counted(count, 'warning')})")
         return
     lines = [{name: getattr(problem, name) for name in _FINDING} for problem in problems]
@@ -254,6 +261,7 @@ def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> N
         print_csv(_FINDING, lines)
 
 
+_OF_DATA = ("missing-field", "example-in-data")
 _FINDING = ("severity", "code", "where", "message", "hint")
 
 

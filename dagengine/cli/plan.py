@@ -95,6 +95,7 @@ def plan(
     from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
+    from dagengine.estimate.solved import shown_as_examples
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.test_case import TestCase
 
@@ -124,8 +125,8 @@ def plan(
         tuple(names), prices(price), latency, most_calls, items, results is not None,
         None if store is None else _answered(loaded, cases, model, store), speeds,
     )  # fmt: skip
-    readable = [] if cases.count() is None else enumerate(cases)
-    long = too_long(compiled, readable, judges)
+    readable: Iterable[Any] = [] if cases.count() is None else cases
+    long = too_long(compiled, enumerate(readable), judges)
     if as_json:
         row = {**as_dict(forecast, budget), "too_long": [dataclasses.asdict(p) for p in long]}
         text = json.dumps(row, ensure_ascii=False, indent=2)
@@ -133,8 +134,8 @@ def plan(
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
         print_estimate(forecast, budget, more=_could_be_seen(forecast.cases) if detectable else ())
-        for prompt in long:
-            say(f"warning: {prompt}", err=True)
+        for warning in (*long, *shown_as_examples(compiled, enumerate(readable))):
+            say(f"warning: {warning}", err=True)
 
 
 def too_long(

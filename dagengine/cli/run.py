@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -66,7 +66,7 @@ def run(options: RunOptions) -> None:
     tally = Tally(case=options.case)
     conditions = _conditions(options, executor)
     _start(executor, cases)
-    _warn_of_long_cases(executor, cases, options)
+    _warn_of_cases(executor, cases, options)
     writer = _writer(options, executor, cases)
     with sole_writer(options.out):  # its page and pictures are this run's as well
         _judge(executor, cases, writer, tally, options)
@@ -82,6 +82,8 @@ def _check(options: RunOptions) -> None:
             backend_of(destination, os.environ)  # raises before anything is asked
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
+    if options.batch_files is not None and (options.batch or options.base_url):
+        raise typer.BadParameter("--batch-files uses no server: leave out --batch and --base-url")
     options.part()
     if options.processes is not None and (options.cluster or options.workers):
         raise typer.BadParameter(
@@ -98,6 +100,7 @@ def _check(options: RunOptions) -> None:
     require_shareable(
         {
             "--batch": options.batch,
+            "--batch-files": options.batch_files,
             "--trace": options.trace,
             "--max-calls": options.max_calls,
             "--budget": options.budget,
@@ -132,7 +135,7 @@ def _executor(options: RunOptions) -> Executor:
     job = FileJob(
         options.metrics, options.app, options.judge, options.base_url, store,
         batch=options.batch, journal=options.journal, trace=options.trace,
-        quoting=quoting_of(options.quotes, options.unsupported),
+        quoting=quoting_of(options.quotes, options.unsupported), batch_files=options.batch_files,
     )  # fmt: skip
     limits = options.limits()
     if options.address is None:
@@ -184,18 +187,26 @@ def _start(executor: Executor, cases: Cases) -> None:
         say(f"warning: {problem}", err=True)
 
 
-def _warn_of_long_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
-    """Say which cases a server's window is too small for; of data from a pipe nothing."""
+def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
+    """Say which cases a server's window is too small for, and which are examples, too.
+
+    Of data from a pipe nothing.
+    """
     from dagengine.cli.plan import too_long
     from dagengine.estimate.packs import with_writers
+    from dagengine.estimate.solved import shown_as_examples
 
     if cases.count() is None or not executor.asked_judges:
         return
     part = options.part()
-    numbers = itertools.count(part.first, part.count)
-    numbered = zip(numbers, part.part_of(cases), strict=False)
-    for long in too_long(executor.plan, numbered, with_writers(executor.judges)):
+
+    def numbered() -> Iterator[tuple[int, Any]]:
+        return zip(itertools.count(part.first, part.count), part.part_of(cases), strict=False)
+
+    for long in too_long(executor.plan, numbered(), with_writers(executor.judges)):
         say(f"warning: {long}", err=True)
+    for line in shown_as_examples(executor.plan, numbered()):
+        say(f"warning: {shown(line)}", err=True)
 
 
 def _judge(

@@ -26,9 +26,12 @@ from dagengine.compiler.syntax import (
 from dagengine.compiler.wiring import Wiring, wire
 from dagengine.errors import Problem, did_you_mean
 from dagengine.graph.graph import MetricSpec
+from dagengine.graph.judged import is_blank
+from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field, known_fields
 
+_MANY = 12
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 
@@ -86,6 +89,33 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
             yield report("label-clash", node, f"{label!r} is an input and a field", hint)
     if isinstance(node, CodeNode):
         yield from _arity(slot, node, report)
+    if isinstance(node, AskingNode) and node.examples:
+        yield from _examples(slot, node, report)
+
+
+def _examples(slot: Slot, node: AskingNode, report: Reporter) -> Iterator[Problem]:
+    """Whether the answers of its examples are possible, and whether they show what it reads."""
+    names = node.names_in_examples([*slot.fields, *(source.label for source in slot.sources)])
+    answers = [(type(answer), answer) for answer in node.exemplary]
+    only = names[0] if len(names) == 1 else node.only
+    for place, example in enumerate(node.examples, 1):
+        if (type(example.answer), example.answer) not in answers:
+            allowed = [repr(answer) for _, answer in answers]
+            words = ", ".join(allowed) if len(allowed) < _MANY else f"{allowed[0]} to {allowed[-1]}"
+            message = f"example {place} has the answer {example.answer!r:.80}"
+            yield report("example-answer", node, message, f"the node answers {words}")
+        values = dict(example.values(node.evaluation_params, only))
+        for name in values.keys() - set(names) if not isinstance(example.reads, str) else ():
+            message = f"example {place} shows {name!r}, which is not in the node's prompts"
+            yield report("example-field", node, message, name_hint(name, names))
+        lacks = [repr(field) for field in slot.fields if field in names and field not in values]
+        if all(map(is_blank, values.values())):
+            hint = f"write what was judged: Example({{{names[0]!r}: …}}, …)" if names else ""
+            yield report("example-empty", node, f"example {place} shows nothing", hint)
+        elif lacks and not isinstance(example.reads, str):
+            message = f"example {place} lacks {' and '.join(lacks)}, which the node reads"
+            hint = "add it, so that the example looks like the cases"
+            yield report("example-incomplete", node, message, hint, "warning")
 
 
 def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:

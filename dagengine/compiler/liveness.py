@@ -35,6 +35,8 @@ def find_tangles(slots: Iterable[Slot]) -> None:
     Counting lost causes would never show that such slots are dead. A slot that is live
     whenever its metric is live is in no tangle: it dies with its metric.
     """
+    # Of `b ⇄ c` each is a cause of the other. When the verdict that led to `b` is not chosen, `b`
+    # still has the cause `c`, which still has the cause `b`: neither count comes to nothing.
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
         graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.always_live)
@@ -134,13 +136,18 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
     below: dict[Slot, set[Slot]] = {}
     for slot in slots:
         for source in slot.sources:
+            # A reader that makes its source live has it for certain. What is live in every case is
+            # certain for everybody.
             if source.pulled or source.slot.always_live:
                 continue
+            # The only way to the reader leads through the source.
             if set(causes.predecessors(slot)) == {source.slot}:
                 continue
             dominators = dominators or _Dominators(causes)
             if source.slot not in below:
                 below[source.slot] = dominators.below(_live_with([source.slot], causes))
+            # Dominators see one slot at a time. Where several ways lead to the reader, each by
+            # another slot that brings the source along, only a search tells.
             if slot not in below[source.slot]:
                 source.certain = only_after(slot, [source.slot], causes)
 

@@ -15,6 +15,7 @@ from dagengine.data.presets import field_like, text_of
 from dagengine.data.records import Record
 from dagengine.data.strict_json import FlawError, python_list, read_json
 from dagengine.errors import InputError, did_you_mean
+from dagengine.terminal import few
 from dagengine.test_case import (
     CASE_TYPES,
     ArenaTestCase,
@@ -247,9 +248,8 @@ def _explain(
     described = [
         f"{column!r:.{_NAME}}{_like(column, list(model.model_fields))}" for column in columns
     ]
-    more = f" and {len(described) - _COLUMNS} more" if len(described) > _COLUMNS else ""
     plural = "s" * (len(described) > 1)
-    reasons.append(f"unknown field{plural} {', '.join(described[:_COLUMNS])}{more}")
+    reasons.append(f"unknown field{plural} {few(described, _COLUMNS)}")
     return "\n  ".join(["; ".join(reasons), *_ways_out(columns, model, fields)])
 
 

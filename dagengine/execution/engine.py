@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
 
+from dagengine.argument_names import check_names, names_of
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
-from dagengine.configs import NAMES, check_names, names_of
 from dagengine.data.cases import AsyncCases, Cases, read_cases
 from dagengine.data.converter import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
@@ -73,12 +73,7 @@ class Settings(TypedDict, total=False):
 def check_settings(door: Callable[..., Any], settings: Iterable[str]) -> None:
     """Raise TypeError for a name that a function taking `**settings` does not have."""
     names = names_of(door, Settings.__annotations__)
-    accepted = NAMES if door.__name__.endswith("evaluate") else ()
-    check_names(
-        f"{door.__name__}() has no argument",
-        [name for name in settings if name not in accepted],
-        names,
-    )
+    check_names(f"{door.__name__}() has no argument", settings, names)
 
 
 @dataclass(frozen=True, slots=True)

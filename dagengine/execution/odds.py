@@ -111,6 +111,8 @@ def _fixed_lists(
         for number, value in judged.items()
         if plan.units[number].node.asks and not value.votes and item_odds(value.value)
     }
+    # One list that is fixed may take the odds from code that reads it. Then lists that this code
+    # reads, too, are fixed as well, and so on: until nothing is added.
     fixed: dict[int, float] = {}
     while True:
         sound = set(scored) - _after(reads, fixed)
@@ -165,6 +167,12 @@ class _Enumeration:
 
     def _step(self, choices: dict[int, Any], mass: float) -> Iterator[tuple[dict[int, Any], float]]:
         """Go on until the end, or to the next decision: what it may say, and how likely."""
+        # Every path is run anew from the beginning. The state of a case is not made to be copied,
+        # and what a run costs here is counting: nobody is asked. In this graph, where `a` has said
+        # yes with 0.8, and `b` no with 0.6, the stack holds one more choice each time:
+        #
+        #     {} ──a──▶ {a: yes} 0.8 ──b──▶ {a: yes, b: no} 0.48, {a: yes, b: yes} 0.32
+        #        └────▶ {a: no}  0.2 ──▶ leads to `c`, which was not asked: 0.2 is unknown
         state = CaseState(self._plan, self._others)
         while state.ready:
             number = min(state.ready)

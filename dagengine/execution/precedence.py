@@ -95,6 +95,8 @@ class _Walk:
                 counted = frozenset(slot for slot in self.settled if slot in self.values)
                 return Ruling(number, counted, frozenset(self.pending))
             elif number not in self.values:
+                # It has all it reads and did not run yet. The walk goes on without what it leads
+                # to: that is decided by the next ruling, when it has run.
                 self.pending.add(number)
             elif number not in self.settled:
                 self._now_settled(number, precedence)
@@ -118,6 +120,10 @@ class _Walk:
             awaited = ()  # its parts are settled, or never began: there was nothing to judge
         if any(source not in self.settled for source in awaited):
             return
+        # Tuples compare in the order of that run. 7 reads 3, and comes at its own number. 5 makes 6
+        # live, which reads 2: so 2 runs after 5, and before 6.
+        #
+        #     (3,) < (5,) < (5, 2) < (6,) < (7,)
         after = [self.live[number], *(self.settled[source] for source in awaited)]
         latest = max(after)
         precedence = (number,) if not latest or number > latest[0] else (*latest, number)

@@ -116,9 +116,6 @@ class Runner:
         self._source: Source[Item] = PulledSource(())
         most = gateway.run.limits.max_in_flight
         self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.run.resting)
-        # What a case begins with.
-        kinds = {plan.units[unit].node.asks for unit in CaseState(plan).ready}
-        self._begins = [self._asking if asks else self._plain for asks in sorted(kinds)]
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
         self._completing = 0
         self._open = 0
@@ -148,6 +145,8 @@ class Runner:
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
             self._rows.rest()
             raise
+        # The one law of a run: a row for every case. It is checked here, so a mistake in what is
+        # above costs an error and never a row that nobody misses.
         if self._rows.next != self._admitted:
             lost = (self._admitted - self._rows.next) // self._every
             raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
@@ -341,6 +340,7 @@ class Runner:
         del active.scopes[number]
         state.took[number] = Took(time.perf_counter() - began, tuple(calls))
         self._like(number).at_work -= 1
+        # Another unit has ended the case meanwhile, and its row has left.
         if state.finished:
             _end(participant)
             return

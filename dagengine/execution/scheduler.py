@@ -149,6 +149,7 @@ class CaseState:
 
     def cancelled(self, unit: int) -> None:
         """Note that a unit was stopped before it finished, so that it may start again."""
+        # Between the order to stop it and its end another metric may have come to want it.
         if self._units[unit] == _RUNNING:
             self._units[unit] = _NEW
             if self._wanted(unit):
@@ -203,6 +204,8 @@ class CaseState:
         """One way to become live is gone; with the last one a slot is dead."""
         self._causes[number] -= 1
         slot = self.plan.slots[number]
+        # A root is live whatever happens. What is live stays live: the verdict that made it so was
+        # given, and no other verdict takes it back.
         if self._live[number] != _UNKNOWN or slot.root:
             return
         if not self._causes[number]:
@@ -217,6 +220,7 @@ class CaseState:
     def _die(self, number: int) -> None:
         slot = self.plan.slots[number]
         self._live[number] = _DEAD
+        # It will choose none of its verdicts, so all that they lead to loses a cause at once.
         self._cause_lost += (*slot.activates, *slot.targets)
         if slot.nested != NONE:
             self._to_kill += self.plan.scopes[slot.nested].slots
@@ -231,6 +235,8 @@ class CaseState:
         """Start the unit of a slot, or take what it already gave."""
         unit = self.plan.slots[number].unit
         output = self._outputs.get(unit)
+        # Another slot of the same unit may have had it run: equal nodes of several metrics are one
+        # unit, and its value, or its failure, is that of all of them.
         if isinstance(output, NodeValue):
             self._take(number, output)
         elif output is not None:
@@ -295,6 +301,7 @@ class CaseState:
     def _close(self, scope: int) -> None:
         """All slots of a nested metric are settled: its result is its owner's value."""
         owner = self.plan.scopes[scope].owner
+        # The parts of a dead owner are settled, too, since they were killed with it.
         if owner == NONE or self._live[owner] != _LIVE:
             return
         done = grade(self.plan, scope, self.values)
@@ -313,6 +320,12 @@ class CaseState:
 
     def _rule(self) -> None:
         """Decide what failing metrics still need, start that, and stop the rest."""
+        # One failure does not end a metric at once. While something that comes before it has yet to
+        # run, that may fail as well, and would be what is reported:
+        #
+        #     0 ──▶ 1 (still running)      2 has failed first, but 1 comes before it. So 1 goes on
+        #     └───▶ 2 ✗ ──▶ 3              (`pending`), 3 never starts, and the report is the same
+        #                                  as if 1 had failed, or ended, before 2.
         to_rule, self._to_rule = sorted(self._to_rule), set()
         for metric in to_rule:
             ready = {

@@ -17,6 +17,8 @@ def bringing(plan: Plan, judges: Sequence[Judge]) -> frozenset[int]:
     asking = {unit.index for unit in deciding(plan, judges)}
     if not asking:
         return frozenset()
+    # Whatever comes before an asking node may make it ready. So a pack waits for these nodes, too,
+    # and for nothing else of the case.
     graph = plan.graph
     return frozenset(asking.union(*(nx.ancestors(graph, unit) for unit in asking)))
 

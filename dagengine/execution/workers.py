@@ -117,7 +117,9 @@ class Workers:
                         await news.wait()
                         continue
                     await work(worker)
-                    if self._count - self._parked > self._most:  # others took over meanwhile
+                    # While its node waited for a pack it was not counted, so others were called.
+                    # Now there is one too many, and whoever comes to an end first goes.
+                    if self._count - self._parked > self._most:
                         self._count -= 1
                         self.news()  # for one of them that rests
                         return

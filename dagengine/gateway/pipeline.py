@@ -211,7 +211,7 @@ class Retried:
                         kept: Answer[Any] = error.answer  # the node decides about its verdict
                         return kept
                     return _part(question, error)
-                asked, failures = again, 0
+                asked, failures = again, 0  # the judge works: it has answered
                 continue
             except (ProviderError, JudgeTimeoutError) as error:
                 late = isinstance(error, JudgeTimeoutError)
@@ -220,6 +220,9 @@ class Retried:
                 if isinstance(error, ProviderError) and not error.transient:
                     raise
                 request.late = request.late or late
+                # Behind an open breaker every question fails, whichever it is. If each counted that
+                # as its own failure, an outage of a minute would end all cases in progress; so the
+                # breaker alone decides how long there is hope.
                 failures += not limiter.breaker.is_open
                 if failures >= limits.attempts:
                     raise
@@ -336,6 +339,7 @@ class Limited:
         except BaseException as error:
             self._limiter.leave(state.limiter, call, error)
             raise
+        # The stage of the store gives the place back, when the answer is in the file.
         request.call = call
         return answer
 
@@ -416,6 +420,8 @@ class Limited:
         except anyio.get_cancelled_exc_class():
             failure = JudgeTimeoutError("the call was cancelled with its case")
             raise
+        # However it ended, it may have been paid for: the ledger, the budget and the limits hear of
+        # it, and nothing is awaited on the way, so that a cancelled call is counted, too.
         finally:
             ended = time.perf_counter()
             seconds, cost = ended - started, _cost(state.price, answer, usage)

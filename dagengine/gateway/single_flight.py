@@ -73,6 +73,8 @@ class SingleFlight(Generic[V]):
             if flight.value:
                 self.shared += 1
                 return flight.value[0]
+            # It was cancelled: neither value nor error. The first who wakes finds the key free and
+            # computes, and the others wait for that one.
         flight = self._open[key] = _Flight(urgency)
         try:
             value = await make()

@@ -1,6 +1,7 @@
 """The nodes that graphs are built from: what they read and where their verdicts lead."""
 
 from dagengine.graph.decision import VerdictNode
+from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import BaseNode
@@ -18,6 +19,7 @@ __all__ = [
     "BaseNode",
     "BinaryJudgementNode",
     "CodeNode",
+    "Example",
     "FieldNode",
     "Graph",
     "Judgement",

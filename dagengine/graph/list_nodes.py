@@ -85,6 +85,21 @@ class _OverNode(AskingNode):
         super().__init__(evaluation_params=fields, inputs=nodes, **common)
         self.over = over
 
+    item_label: str
+
+    def names_in_examples(self, read: Iterable[str]) -> list[str]:
+        return [self.item_label, *(name for name in read if name != self._list_name)]
+
+    @property
+    def only(self) -> str:
+        return self.item_label
+
+    @property
+    def _list_name(self) -> str:
+        """What the list is called where it is read."""
+        over = self.over
+        return over.output_label or over.title if isinstance(over, BaseNode) else field_name(over)
+
     def _split(self, reads: Given) -> tuple[list[Any], Given]:
         """The items, and everything else that is read; raises InputError without a list."""
         if isinstance(self.over, BaseNode):
@@ -172,9 +187,8 @@ class _OverNode(AskingNode):
 
     def _count(self, values: Mapping[str, Any]) -> int | None:
         """The number of items, where it is known."""
-        over = self.over
-        name = over.output_label or over.title if isinstance(over, BaseNode) else field_name(over)
-        return len(values[name]) if isinstance(values.get(name), list | tuple) else None
+        value = values.get(self._list_name)
+        return len(value) if isinstance(value, list | tuple) else None
 
     def _most_items(self) -> int | None:
         """The largest number of items that the type of the list allows; None without a bound."""
@@ -228,6 +242,10 @@ class MapNode(_OverNode):
             raise InputError(
                 f"{self.title}: only verdicts quote: give answer=bool or a tuple of verdicts"
             )
+        if self.examples and not self._judges_items():
+            raise InputError(
+                f"{self.title}: examples are for verdicts: give answer=bool or a tuple of verdicts"
+            )
 
     @property
     def text(self) -> str:
@@ -236,6 +254,12 @@ class MapNode(_OverNode):
     @property
     def vote(self) -> Literal["items", None]:
         return "items" if self._judges_items() else None
+
+    @property
+    def exemplary(self) -> tuple[Any, ...]:
+        if not self._judges_items():
+            return ()
+        return (True, False) if self.answer is bool else tuple(self.answer)
 
     @property
     def writes(self) -> bool:
@@ -299,11 +323,7 @@ class MapNode(_OverNode):
         return self.put(messages, shape, decision, self.parser, quotes=quotes)
 
     def shown(self, read: Iterable[str]) -> set[str]:
-        if isinstance(self.over, BaseNode):
-            over = self.over.output_label or self.over.title
-        else:
-            over = field_name(self.over)
-        return {self.item_label, *(name for name in read if name != over)}
+        return set(self.names_in_examples(read))
 
 
 class VerdictListNode(_OverNode):
@@ -367,6 +387,10 @@ class VerdictListNode(_OverNode):
     @property
     def vote(self) -> Literal["verdicts"]:
         return "verdicts"
+
+    @property
+    def exemplary(self) -> tuple[str, ...]:
+        return self.verdicts
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         count = self._count(known)

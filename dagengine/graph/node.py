@@ -19,6 +19,7 @@ from dagengine.graph.arguments import (
     text_or_none,
     verdict_targets,
 )
+from dagengine.graph.few_shot import Example, SolvedExamples, examples_given
 from dagengine.graph.panel import Panel
 from dagengine.graph.quoting import (
     Quotes,
@@ -30,7 +31,7 @@ from dagengine.graph.quoting import (
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
-from dagengine.prompts.instructions import messages_for, with_bounds
+from dagengine.prompts.instructions import messages_for, with_bounds, with_examples
 from dagengine.prompts.quotes.answers import (
     Quote,
     QuoteMode,
@@ -175,6 +176,11 @@ class BaseNode:
         """Whether its verdicts, or its rating, can quote the material."""
         return False
 
+    @property
+    def exemplary(self) -> Sequence[Any]:
+        """The answers that its examples may have; empty if its prompts take no examples."""
+        return ()
+
     def shown(self, read: Iterable[str]) -> set[str]:
         """The names by which the node's prompt may show what it reads."""
         return set(read)
@@ -233,10 +239,14 @@ class AskingNode(BaseNode):
     that quotes anything else is asked once more. What becomes of its verdict then says
     `unsupported`: "fail" ends the metric with the outcome `unsupported`, "keep" marks the quotes. A
     judge that only decides has its writer give the quotes, by a question of its own.
+
+    `examples` are for nodes that judge, too: solved examples, which every prompt shows in their
+    order, after the material and before the step.
     """
 
     asks = True
-    # An attribute of a node only where it quotes: definitions of others stay as they are.
+    # Attributes of a node only if they are set: definitions of others stay as they are.
+    examples: tuple[Example, ...] = ()
     quoting: Quotes | None = None
     quote_from: tuple[str, ...] = ()
 
@@ -250,6 +260,7 @@ class AskingNode(BaseNode):
         quote: QuoteMode | None = None,
         quote_from: Iterable[str | LLMTestCaseParams] = (),
         unsupported: Unsupported = "fail",
+        examples: Iterable[Example] = (),
         **common: Any,
     ) -> None:
         super().__init__(**common)
@@ -266,6 +277,40 @@ class AskingNode(BaseNode):
         quoting = Quotes.of(quote, unsupported)
         if quoting is not None:
             self.quote_with(quoting)
+        solved = examples_given(examples)
+        if solved:
+            self.show_examples(solved)
+
+    def show_examples(self, examples: tuple[Example, ...]) -> None:
+        """Let its prompts show these examples and no others; raises InputError if they cannot."""
+        if self.prompted:
+            raise InputError(
+                f"{self.name or self.kind}: examples are for the built-in prompt; write them into "
+                "your own"
+            )
+        if examples:
+            self.examples = examples
+        else:
+            vars(self).pop("examples", None)
+
+    def names_in_examples(self, read: Iterable[str]) -> list[str]:
+        """What its examples may name, of all that the node reads."""
+        return list(read)
+
+    @property
+    def only(self) -> str | None:
+        """The name of what it reads, if that is one thing."""
+        names = [
+            *self.evaluation_params,
+            *(node.output_label or node.title for node in self.inputs),
+        ]
+        return names[0] if len(names) == 1 else None
+
+    @property
+    def solved(self) -> SolvedExamples:
+        """Its examples as prompts show them."""
+        answer = "rating" if self.vote == "rating" else "verdict"
+        return SolvedExamples(self.examples, self.evaluation_params, self.only, answer)
 
     def quotable(self, given: Given) -> list[Evidence]:
         """What its verdict may quote."""
@@ -323,6 +368,9 @@ class AskingNode(BaseNode):
             messages = (*rest, {**last, "content": f"{last['content']}\n\n{words}"})
         if parser is None and not self.prompted:
             messages = with_bounds(messages, shape, self.options)
+        if decision is not None and self.examples:
+            words, material = decision.instructions, (*decision.material, *self.solved.material())
+            decision = replace(decision, instructions=with_examples(words), material=material)
         if decision is not None and self.prompted:
             text = "\n\n".join(message["content"] for message in messages)
             decision = replace(decision, instructions=PROMPTED, text=text, fields=(), material=())
@@ -377,4 +425,12 @@ class AskingNode(BaseNode):
             return ({"role": "user", "content": self.wording(given)},)
         if self.prompt is not None:
             return self.prompt.fill(given.texts())
-        return messages_for(instructions, evidence)
+        return messages_for(*self.with_solved(instructions, evidence))
+
+    def with_solved(
+        self, step: str, evidence: Sequence[Evidence]
+    ) -> tuple[str, Sequence[Evidence]]:
+        """A step and what it shows, with the examples of the node."""
+        if not self.examples:
+            return step, evidence
+        return with_examples(step), [*evidence, *self.solved.evidence()]

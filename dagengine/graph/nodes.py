@@ -9,7 +9,7 @@ is one class with a `run`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -156,6 +156,10 @@ class _JudgementNode(AskingNode, DecisionNode):
         strings = tuple(verdict for verdict in self.verdicts() if isinstance(verdict, str))
         return judgement_type(strings or None)
 
+    @property
+    def exemplary(self) -> tuple[Verdict, ...]:
+        return self.verdicts()
+
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdicts the judge may give, in declaration order."""
         return tuple(branch.verdict for branch in self.branches())
@@ -274,6 +278,13 @@ class RatingNode(AskingNode):
     @property
     def vote(self) -> Literal["rating"]:
         return "rating"
+
+    @property
+    def exemplary(self) -> Sequence[Any]:
+        if isinstance(self.scale, Mapping):
+            return tuple(self.scale)
+        low, high = self.scale
+        return range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else ()
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         shape = self.points.answer_type(self.parser is not None)

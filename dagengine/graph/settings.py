@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from dagengine.errors import did_you_mean
+from dagengine.graph.few_shot import Example
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.quoting import Unsupported
 from dagengine.prompts.quotes.answers import QuoteMode
@@ -34,19 +35,21 @@ class AskingSettings(NodeSettings, total=False):
     parser: Parser | None
 
 
-class QuotingSettings(TypedDict, total=False):
-    """What nodes that judge take besides: whether verdicts quote the case, and which fields."""
+class JudgedSettings(TypedDict, total=False):
+    """What nodes that judge take besides: solved examples, and whether verdicts quote the case."""
+
+    examples: Iterable[Example]
 
     quote: QuoteMode | None
     quote_from: Iterable[str | LLMTestCaseParams]
     unsupported: Unsupported
 
 
-class JudgingSettings(AskingSettings, QuotingSettings, total=False):
+class JudgingSettings(AskingSettings, JudgedSettings, total=False):
     """All settings of a node that judges."""
 
 
-class ListSettings(NodeSettings, QuotingSettings, total=False):
+class ListSettings(NodeSettings, JudgedSettings, total=False):
     """Those of a node that judges a list by one question."""
 
 

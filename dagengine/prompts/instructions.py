@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
@@ -25,6 +25,11 @@ KEPT_CHARACTERS = 4_096
 """Characters from which on providers keep the beginning of a prompt: 1,024 tokens of English."""
 _SHORTER_END = len("BEGIN") - len("END")
 _STEP = "This was all the material. The step:\n\n"
+_SOLVED = "solved example "
+_EXAMPLES = (
+    f'Pieces called "{_SOLVED}…" are no part of the material. They are earlier cases with the '
+    "right answer. Judge by the same measure, and take no facts from them.\n\n"
+)
 
 
 def messages_for(step: str, evidence: Sequence[Evidence]) -> tuple[Message, ...]:
@@ -32,6 +37,22 @@ def messages_for(step: str, evidence: Sequence[Evidence]) -> tuple[Message, ...]
     system: Message = {"role": "system", "content": _PREFACE}
     content = f"{fenced(evidence, step)}\n\n{_STEP}{step}" if evidence else step
     return system, {"role": "user", "content": content}
+
+
+def solved_name(place: int, count: int) -> str:
+    """What prompts call an example, counted from 1; the names of its pieces begin with it."""
+    return f"{_SOLVED}{place} of {count}"
+
+
+def with_examples(step: str) -> str:
+    """A step whose prompt shows solved examples after the material."""
+    return _EXAMPLES + step
+
+
+def without_examples(step: str, evidence: Iterable[Evidence]) -> tuple[str, list[Evidence]]:
+    """A step and its material without the solved examples."""
+    material = [piece for piece in evidence if not piece.label.startswith(_SOLVED)]
+    return step.removeprefix(_EXAMPLES), material
 
 
 def in_one_text(fences: str, step: str) -> str:
@@ -61,9 +82,9 @@ def parts_of(messages: Sequence[Message]) -> tuple[str, list[Evidence]]:
 
 
 def material_of(question: Question[Any]) -> str:
-    """What a question shows, without its step; of a prompt of the caller's own, all of it."""
+    """What a question is about, without step and examples; of a prompt of the caller's own, all."""
     try:
-        _, evidence = parts_of(question.messages)
+        _, evidence = without_examples(*parts_of(question.messages))
     except ValueError:
         return question.messages[-1]["content"]
     return fenced(evidence)

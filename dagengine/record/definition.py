@@ -8,6 +8,7 @@ from typing import Any
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
 from dagengine.gateway.prices import find_price
+from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.question import Judge, Usage, durable_identity
 from dagengine.record.values import (
@@ -100,6 +101,7 @@ class _Records:
             inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
             judges=tuple(dict.fromkeys(self._judges[place] for place in places)),
             panel=None if node.panel is None else node.panel.label,
+            examples=len(node.examples) if isinstance(node, AskingNode) else 0,
             grades=slot.grades,
             scale=node.points.steps if isinstance(node, RatingNode) else None,
             root=slot.root or (owner != NONE and slot.index in self._plan.slots[owner].activates),

@@ -218,6 +218,7 @@ def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
             ),
             quotes=quotes(one.quotes),
             item_quotes=tuple(map(quotes, one.item_quotes)),
+            spans=tuple(map(hide, one.spans)),
         )
 
     failure = result.failure

@@ -23,8 +23,9 @@ class NodeRecord(_Value):
 
     `question` is the criteria, instructions or function that it was written with, `reads` are
     field paths, `inputs` the nodes that it reads. `judges` are places in the run's `judges`
-    (none if it asks nothing), `panel` says how several votes are cast. A node of the kind
-    `metric` is a metric nested under a verdict: `metric` is that metric with its own graph. `hash`
+    (none if it asks nothing), `panel` says how several votes are cast. `examples` counts the solved
+    examples in its prompts. A node of the kind `metric` is a metric nested under a verdict:
+    `metric` is that metric with its own graph. `hash`
     is the SHA-256 of everything that the node says, reads and leads to. A node that `grades` gives
     a score itself. `scale` is that of a rating: what may be answered, and its number. A `root` runs
     whenever its metric does (None: an older version wrote the record).
@@ -37,6 +38,7 @@ class NodeRecord(_Value):
     inputs: tuple[str, ...] = ()
     judges: tuple[int, ...] = ()
     panel: str | None = None
+    examples: int = 0
     grades: bool = False
     scale: dict[str, float] | None = None
     root: bool | None = None

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from dagengine.compiler.plan import Plan
 from dagengine.report.remaining import Remaining, likely_questions
 from dagengine.results import CaseResult, Totals, Waiting
+from dagengine.terminal import counted
 
 # Seconds between two looks at the numbers: on a terminal or in a notebook, and in a log.
 _SHOWN, _LOGGED = 0.25, 60.0
@@ -162,10 +163,7 @@ def news(
     `tokens` are those of answers per second, if they are known.
     """
     calls, rate = totals.calls, totals.calls / max(seconds, 1e-9)
-    parts = [
-        f"{calls:,} call{'' if calls == 1 else 's'}, {rate:.3g}/s",
-        f"{totals.in_flight} at a time",
-    ]
+    parts = [f"{counted(calls, 'call')}, {rate:.3g}/s", f"{totals.in_flight} at a time"]
     if tokens:
         parts.append(f"{tokens:,.0f} tokens/s" if tokens >= 10 else f"{tokens:.2g} tokens/s")
     if totals.cached:
@@ -183,7 +181,7 @@ def news(
 def wait_words(waiting: Waiting) -> str:
     """What questions wait for: the next call after an error, or an answer that does not come."""
     if waiting.silent is not None:
-        answers = f"{waiting.count:,} answer" + ("" if waiting.count == 1 else "s")
+        answers = counted(waiting.count, "answer")
         return f"waiting for {answers} since {duration(waiting.silent)} ({waiting.why})"
     count = f"{waiting.count:,} wait" + ("s" if waiting.count == 1 else "")
     soon = "now" if waiting.seconds < 0.05 else f"in {duration(waiting.seconds)}"

@@ -109,7 +109,8 @@ class EvaluationResult(Sequence[CaseResult]):
 
         Columns: index, case, metric, score, success, outcome, reason, threshold, node and answer
         (where the result came about), input and output tokens. Then seconds (of its nodes, added
-        up) and the fields of the test case.
+        up), retried (judge calls after the first one of each question) and the fields of the test
+        case.
         """
         from dagengine.results.frame import COLUMNS, frame_rows
 

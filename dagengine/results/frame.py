@@ -9,7 +9,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 
 COLUMNS = (
     *("index", "case", "metric", "score", "success", "outcome", "reason", "threshold"),
-    *("node", "answer", "input_tokens", "output_tokens", "seconds"),
+    *("node", "answer", "input_tokens", "output_tokens", "seconds", "retried"),
 )
 
 
@@ -40,4 +40,6 @@ def flat(row: CaseResult, result: MetricResult) -> dict[str, Any]:
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
         "seconds": None if result.seconds is None else round(result.seconds, 4),
+        # A step lists the calls of those questions only that needed more than one.
+        "retried": sum(len(calls) - 1 for step in result.steps for calls in step.calls),
     }

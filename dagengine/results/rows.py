@@ -30,6 +30,8 @@ _ELSEWHERE = {
 
 # Keys of the metadata of a case that say where it was read from.
 TRACE_IDS = ("trace_id", "span_id", "session_id")
+# When the trace of a case began (ISO 8601, UTC).
+STARTED = "trace.started"
 # Keys with which a watch says why a trace was judged: its stratum, the probability of that (a
 # weight is 1 divided by it), and the length of its input.
 WATCHED = ("watch.stratum", "watch.probability", "watch.characters")
@@ -264,15 +266,15 @@ class CaseResult:
     def trace(self) -> dict[str, str] | None:
         """The ids of the trace, span and session that the case was read from; None if it was not.
 
-        They are `trace_id`, `span_id` and `session_id` of its `additional_metadata`, with the
-        stratum and the probability of a trace that a watch has sampled.
+        They are `trace_id`, `span_id` and `session_id` of its `additional_metadata`, with the time
+        when it began, and the stratum and the probability of a trace that a watch has sampled.
         """
         if self.recorded_trace is not None:
             return self.recorded_trace
         metadata = getattr(self.test_case, "additional_metadata", None)
         if not isinstance(metadata, dict):
             return None
-        names = (*TRACE_IDS, *WATCHED)
+        names = (*TRACE_IDS, STARTED, *WATCHED)
         ids = {name: metadata[name] for name in names if isinstance(metadata.get(name), str)}
         return ids or None
 

@@ -12,7 +12,7 @@ from dagengine.results.outcomes import OutcomeKind
 class Attempt:
     """One call to a judge, successful or failed.
 
-    `key` is the SHA-256 (hex) of the question, `number` counts its calls, from 1 on, and `seconds`
+    `key` is the SHA-256 (hex) of the question, `number` counts its calls, from 0 on, and `seconds`
     is how long this call took. An answer from a store is also an attempt: its `origin` says so, and
     it used no tokens.
     """

@@ -83,6 +83,7 @@ class Store:
         if not self.replay:
             writer = await anyio.to_thread.run_sync(connect, path, self.patience)
         try:
+            # Two connections: reads go on beside a write, which may wait for other processes.
             with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
                 answers = OpenStore(path, reader, writer, self.patience)
                 try:
@@ -191,6 +192,8 @@ class OpenStore:
             else:
                 answer = await self._claimed(self._claims, key, question, asked, waiting)
         except InputError as error:
+            # A run whose answers are not kept would pay for all of them again: it ends. The cancel
+            # reaches this task at the checkpoint, so no node takes the error for one of its own.
             self.failure = error
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()

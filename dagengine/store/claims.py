@@ -69,6 +69,8 @@ class Claims:
     def close(self) -> None:
         """Give all claims back, and remove the file unless another process has claims."""
         if self._file is not None:
+            # Only who holds every place may remove the file: another process would go on with locks
+            # in a file that nobody else can open.
             with suppress(OSError):
                 lock_whole(self._file)
                 self._path.unlink()

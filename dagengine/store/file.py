@@ -122,7 +122,10 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
                         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
                         for statement in _TABLES if empty else ():
                             db.execute(statement)
-                    # A file of another program stays as it is.
+                    # A file of another program stays as it is. In ours readers see the last whole
+                    # state while one process writes (WAL). A write is safe against the end of a
+                    # process at once, and against that of the machine a little later (NORMAL): the
+                    # answers of the last moment are asked again, and nothing is damaged.
                     if _number(db, "application_id") == _APPLICATION:
                         db.execute("PRAGMA journal_mode = WAL")
                         db.execute("PRAGMA synchronous = NORMAL")

@@ -12,10 +12,10 @@ from dagengine.prompts.evidence import parted
 from dagengine.question import Question
 from dagengine.store.file import names, printable, unpack
 from dagengine.store.rows import UNREADABLE, DamagedError, find, holds, key_of
+from dagengine.terminal import few
 
 # Stored questions of a node that a missing one is compared with, the latest first.
 _COMPARED = 50
-_LISTED = 5
 
 
 class Parts(NamedTuple):
@@ -92,5 +92,4 @@ def _readable(questions: Iterable[Any]) -> Iterator[Parts]:
 
 def _only(word: str, choices: Sequence[str]) -> str:
     """What there is instead; empty if there is nothing."""
-    more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""
-    return f", only {word} {', '.join(map(repr, choices[:_LISTED]))}{more}" if choices else ""
+    return f", only {word} {few([*map(repr, choices)])}" if choices else ""

@@ -119,6 +119,7 @@ class SharedAnswers:
             entry = entry_of(key, name, question, answer)
             return answer
         finally:
+            # A failure empties the place, so that another process may ask.
             data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
             begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
             record = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
@@ -129,6 +130,12 @@ class SharedAnswers:
 
     def _claimed(self, key: bytes) -> tuple[_Place, bool]:
         """The place of a question, and whether it is for this process to ask it."""
+        # The key decides the bucket, and the lock is on that bucket alone, so that processes which
+        # ask different questions do not wait for each other:
+        #
+        #     bucket    [key|process|length|begin], eight times
+        #     length 0  the process is asking, unless it has ended: then the question is free again
+        #     length n  the answer stands in that process's file, `n` bytes from `begin` on
         short = key[:16]
         bucket = int.from_bytes(key[16:20], "big") % _BUCKETS * _BUCKET
         with locked(self._table_file, bucket):

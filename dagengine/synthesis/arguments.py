@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from dagengine.configs import check_names, names_of
+from dagengine.argument_names import check_names, names_of
 from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync
 from dagengine.synthesis.values import Quota

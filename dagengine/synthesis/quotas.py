@@ -20,6 +20,7 @@ from dagengine.synthesis.values import (
     QuotaYield,
     Seed,
 )
+from dagengine.terminal import few
 
 # If little of a quota was kept, it is not asked for more than so many times what is missing.
 _MOST_AT_ONCE = 4
@@ -114,7 +115,7 @@ def _check(
 ) -> None:
     if quota.document is not None and quota.document not in by_source:
         names = [name for name in by_source if name is not None]
-        near = did_you_mean(quota.document, names) or f"there are {_listed(names)}"
+        near = did_you_mean(quota.document, names) or f"there are {few(names)}"
         raise InputError(f"a quota names {quota.document!r}, which gave no text; {near}")
     if quota.kind is not None and quota.kind not in kinds.names():
         why = "every draft is evolved, but never in this way"
@@ -123,11 +124,6 @@ def _check(
         raise InputError(f"no golden can be of the kind {quota.kind!r}: {why}")
     if quota.difficulty is not None and not measured:
         raise InputError("quotas by difficulty need difficulty_models= to measure it with")
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _check_room(

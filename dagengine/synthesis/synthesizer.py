@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from dagengine.configs import check_names, names_of
+from dagengine.argument_names import check_names, names_of
 from dagengine.data.dataset_files import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError

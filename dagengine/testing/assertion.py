@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dagengine.testing.session import Evaluations
 
 
-@names_first
+@names_first()
 def assert_test(
     test_case: TestCase,
     metrics: Sequence[Metric],

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.prompts.evidence import as_text
+from dagengine.results.rows import STARTED
 from dagengine.terminal import counted
 from dagengine.test_case import (
     CaseError,
@@ -99,7 +101,18 @@ class Parts:
     def metadata(self) -> dict[str, Any]:
         """Where the case was read from."""
         ids = {"trace_id": self.root.span.trace_id, "span_id": self.root.span.span_id}
+        if (started := _moment(self.root.raw.start)) is not None:
+            ids[STARTED] = started
         return ids if self.session is None else {**ids, "session_id": self.session}
+
+
+def _moment(nanoseconds: int) -> str | None:
+    """A time since 1970 in words; None for a span that says none."""
+    try:
+        moment = datetime.fromtimestamp(nanoseconds // 10**9, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat() if nanoseconds else None
 
 
 def cases_of(records: Sequence[RawRecord], unit: Unit) -> list[TestCase | InvalidCase]:
@@ -148,9 +161,9 @@ def conversation_of(
     name = f"session {session}"
     if all(part.input is None and part.output is None for part in parts):
         return InvalidCase(name, _NO_TEXTS, nothing_to_judge=True)
-    return ConversationalTestCase(
-        name=name, turns=turns, additional_metadata={"session_id": session}
-    )
+    first = parts[0].metadata
+    ids = {name: first[name] for name in ("session_id", STARTED) if name in first}
+    return ConversationalTestCase(name=name, turns=turns, additional_metadata=ids)
 
 
 def root_of(steps: Sequence[Step]) -> Step:

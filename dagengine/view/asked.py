@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.record.run import Run, load_run
 from dagengine.report.page.about import run_record
+from dagengine.report.page.days import alarms_of
 from dagengine.report.page.writing import FORMAT, page_of
 from dagengine.view.cases import Cases
 from dagengine.view.figures import Figures
@@ -29,7 +30,7 @@ class Asked(BaseModel):
     """One question of the page; which fields count depends on what is asked."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
-    ask: Literal["counts", "ends", "many", "rows", "place", "one", "find", "lines"]
+    ask: Literal["counts", "ends", "many", "days", "rows", "place", "one", "find", "lines"]
     filter: Filter = Filter(metric=0)
     chosen: Chosen = "all"
     order: Order = Order(by="default")
@@ -87,6 +88,8 @@ class LargeRun:
             state = self._known
         record = run_record(state.record, state.rows, kept=state.rows, served=True)
         record["metrics"] = state.index.graphs
+        record["days"] = state.index.all("SELECT count(DISTINCT day) FROM cases")[0][0]
+        record["alarms"] = alarms_of(state.record, state.day_of)
         head = {"format": FORMAT, "run": record, "blocks": [], "server": {**server, "asks": True}}
         return "".join(page_of(json.dumps(head), "", title=state.run.name, connect="'self'"))
 
@@ -122,6 +125,11 @@ class _Known:
         self._cases = Cases(self.index)
         self._figures = Figures(self.index, self._cases.why)
 
+    def day_of(self, number: int) -> str | None:
+        """The day of the case with a number; None without one."""
+        days = self.index.all("SELECT day FROM cases WHERE number = ? ORDER BY place", number)
+        return days[0][0] if days else None
+
     def close(self) -> None:
         """Close the index and the files."""
         self.index.close()
@@ -133,7 +141,7 @@ class _Known:
             return None
         chosen = asked.filter
         match asked.ask:
-            case "counts" | "ends" | "many":
+            case "counts" | "ends" | "many" | "days":
                 return getattr(self._figures, asked.ask)(chosen)
             case "rows":
                 return self._cases.rows(chosen, asked.chosen, asked.order, asked.start, asked.stop)

@@ -199,6 +199,7 @@ class Cases:
             "calls": calls,
             "cached": cached or 0,
             "quotes": quotes_of(step),
+            "spans": list(step.spans),
         }
 
     def lines(self, chosen: Filter, which: str) -> Iterable[str] | None:

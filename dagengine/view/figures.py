@@ -121,6 +121,19 @@ class Figures:
             for number in range(len(self._index.graphs[chosen.metric]["nodes"]))
         ]
 
+    def days(self, chosen: Filter) -> list[dict[str, Any]]:
+        """The cases of every day, stratum and probability, with sums of their scores."""
+        where = self._index.where(chosen)
+        sql = (
+            "SELECT day, stratum, probability, count(*), sum(r.state = 2), sum(r.state = 0), "
+            "sum(r.state = 1), count(r.score), total(r.score), total(r.score * r.score) "
+            f"FROM results r JOIN cases USING (place) WHERE {where.sql} AND day IS NOT NULL "
+            "GROUP BY 1, 2, 3"
+        )
+        names = ("day", "stratum", "probability", "cases", "passed", "failed", "none", "scored")
+        rows = self._index.all(sql, *where.values)
+        return [dict(zip((*names, "sum", "squares"), row, strict=True)) for row in rows]
+
     def ends(self, chosen: Filter) -> list[dict[str, Any]]:
         """Where cases failed or broke off, the most first, with the reason of the first case."""
         by_label: dict[str, dict[str, Any]] = {}

@@ -27,6 +27,7 @@ from dagengine.record.run import Run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
 from dagengine.report.page.columns import MetricColumns
+from dagengine.report.page.days import group_of
 from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.results import CaseResult
@@ -34,13 +35,13 @@ from dagengine.results.verdict import LETTERS
 
 STATES = "".join(LETTERS.values())
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 8
+_FORMAT = 9
 _NAMES = "view-{}.sqlite"
 _CHUNK = 5_000  # rows that are held while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing TEXT,
-        missing TEXT);
+        missing TEXT, day TEXT, stratum TEXT, probability REAL);
     CREATE TABLE results (metric INT, place INT, way INT, state INT, score REAL, bin INT,
         tokens INT, questions INT, split INT, cost REAL, seconds REAL,
         PRIMARY KEY (metric, place)) WITHOUT ROWID;
@@ -52,6 +53,7 @@ _SUMS = """
     CREATE INDEX cases_by_name ON cases (name);
     CREATE INDEX cases_by_number ON cases (number);
     CREATE INDEX cases_by_failing ON cases (failing, missing);
+    CREATE INDEX cases_by_day ON cases (day, stratum);
     CREATE INDEX results_in_order ON results (metric, state, score, way);
     CREATE INDEX splits_by_answer ON splits (metric, answer, place);
     CREATE INDEX items_by_answer ON items (metric, answer, place);
@@ -204,9 +206,10 @@ class _Rows:
                 for sign in "fn"
             )
             name = utf8(row.case)
-            cases.append((place, row.index, name, _sorted(name), failing, missing))
+            own = (place, row.index, name, _sorted(name), failing, missing)
+            cases.append((*own, *group_of(row)))
             texts.append((place, utf8("\n".join(_words(row, case)))))
-        self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?)", cases)
+        self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", cases)
         self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
         for metric, column in enumerate(columns):
             self._add_results(metric, column, start)

@@ -31,7 +31,7 @@ class Part(BaseModel):
     """One condition of a filter; see `Part` in the front end."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
-    kind: Literal["e", "n", "end", "b", "set"]
+    kind: Literal["e", "n", "end", "b", "set", "day", "stratum"]
     key: str = Field(max_length=10_000)
     inverted: bool = Field(alias="not")
 
@@ -143,6 +143,9 @@ class Indexed:
 
     def _positive(self, metric: int, part: Part) -> Where:
         graph, key = self.graphs[metric], part.key
+        if part.kind in ("day", "stratum"):
+            places = f"SELECT place FROM cases WHERE {part.kind} = ?"
+            return Where(f"r.place IN ({places})", (key,), True)
         if part.kind == "b":
             return Where("r.bin IS ?", (_bin(key),))
         if part.kind == "set":

@@ -15,6 +15,7 @@ from dagengine.record.labels import Label, LabelFile, Retraction
 from dagengine.record.values import MetricRecord
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 from dagengine.view.opened import OpenRun
+from dagengine.view.planned import planned
 from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sampled
 from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk
 
@@ -56,7 +57,8 @@ class Labelling:
     def queue(self, metric: str, kind: str, count: int, seed: str) -> list[int]:
         """The places of the cases to label, in their order; at most `count`.
 
-        The queue `one` is the case whose number in the data is `seed`. Raises InputError for a
+        The queue `one` is the case whose number in the data is `seed`, the queue `planned` all
+        cases that `labels plan` has written down, in its order. Raises InputError for a
         kind of queue, a metric, or a case that there is not.
         """
         self._record(metric)
@@ -64,6 +66,8 @@ class Labelling:
             return [self._run.place_of(int(seed))]
         if kind not in QUEUES:
             raise InputError(f"a queue is one of {', '.join(QUEUES)}, not {kind!r:.40}")
+        if kind == "planned":
+            return [self._run.place_of(index) for index in planned(self._run.folder, metric)]
         return sampled(self._candidates(metric, kind), count, seed)
 
     def _candidates(self, metric: str, kind: Queue) -> Sequence[int]:

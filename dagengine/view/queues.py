@@ -1,4 +1,4 @@
-"""Which cases a person is asked to label: those that failed, unsure ones, or a random sample."""
+"""Which cases a person is asked to label: failed, unsure or planned ones, or a random sample."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 from dagengine.errors import InputError
 from dagengine.results import MetricResult
 
-Queue = Literal["random", "failed", "unsure"]
-QUEUES: tuple[Queue, ...] = ("random", "failed", "unsure")
+Queue = Literal["random", "failed", "unsure", "planned"]
+QUEUES: tuple[Queue, ...] = ("random", "failed", "unsure", "planned")
 
 
 def is_failed(result: MetricResult) -> bool:

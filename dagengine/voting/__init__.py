@@ -1,7 +1,14 @@
 """More answers where they can change a score: votes, juries, escalation, other judges."""
 
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
-from dagengine.voting.wrappers import answered_by, escalated, judged_by, quoted, voted
+from dagengine.voting.wrappers import (
+    answered_by,
+    escalated,
+    exemplified,
+    judged_by,
+    quoted,
+    voted,
+)
 
 __all__ = [
     "Curtailed",
@@ -10,6 +17,7 @@ __all__ = [
     "StandardError",
     "answered_by",
     "escalated",
+    "exemplified",
     "judged_by",
     "quoted",
     "voted",

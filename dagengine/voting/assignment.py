@@ -1,4 +1,4 @@
-"""Changes of chosen nodes of a graph: panels that answer, where that can change a score; quotes."""
+"""Changes of chosen nodes of a graph: panels where they can change a score, quotes, examples."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import networkx as nx
 
 from dagengine.errors import InputError
 from dagengine.graph.decision import VerdictNode
+from dagengine.graph.few_shot import Example, examples_given
 from dagengine.graph.graph import Graph, MetricSpec, as_digraph
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.panel import Panel
@@ -83,6 +84,26 @@ class AssignQuotes(Assigning):
             copied = self.copies[node]
             if isinstance(copied, AskingNode) and copied.quoting is None:
                 copied.quote_with(self._quoting)
+
+
+class AssignExamples(Assigning):
+    """Gives nodes solved examples, by their titles, in place of those that they have."""
+
+    able = "takes examples"
+
+    def __init__(self, examples: Mapping[str, Sequence[Example]]) -> None:
+        super().__init__(tuple(examples))
+        self._examples = {title: examples_given(solved) for title, solved in examples.items()}
+
+    def can(self, node: BaseNode) -> bool:
+        return isinstance(node, AskingNode) and bool(node.exemplary) and not node.prompted
+
+    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
+        """Let their prompts show the examples."""
+        for node in self.chosen(graph.nodes()):
+            copied = self.copies[node]
+            assert isinstance(copied, AskingNode)
+            copied.show_examples(self._examples[node.title])
 
 
 class AssignPanels(Assigning):

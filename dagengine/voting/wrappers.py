@@ -1,4 +1,4 @@
-"""Better verdicts from the judges there are: votes, juries, escalation, other judges, quotes.
+"""Better verdicts from the judges there are: votes, juries, escalation, quotes, examples.
 
 Each of them takes a metric (or a graph) and returns a copy that asks more if that can change the
 score. The original stays as it is. What they cost is in the plan, what was voted in the steps of
@@ -9,22 +9,24 @@ the results.
     sure = escalated(metric, to="gpt-5", below=0.9)
     mixed = answered_by(metric, "gpt-5-mini", ["Extract claims"])
     shown = quoted(metric, "required")
+    shown = exemplified(metric, {"Polite": [Example("Go away.", False)]})
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from dagengine.errors import InputError
+from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.panel import Panel
 from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.prompts.quotes.answers import QuoteMode
-from dagengine.voting.assignment import Assigning, AssignPanels, AssignQuotes
+from dagengine.voting.assignment import AssignExamples, Assigning, AssignPanels, AssignQuotes
 from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
 
@@ -37,6 +39,7 @@ __all__ = [
     "StandardError",
     "answered_by",
     "escalated",
+    "exemplified",
     "judged_by",
     "quoted",
     "voted",
@@ -178,12 +181,27 @@ def quoted(
     return _rewritten(target, partial(AssignQuotes, quoting), nodes)
 
 
+def exemplified(target: T, examples: Mapping[str, Sequence[Example]]) -> T:
+    """A copy of the metric in which the prompts of nodes show solved examples.
+
+    `examples` has a list of examples by the titles of nodes, in place of those that they have. An
+    empty list takes a node's examples away. Raises InputError for a node that the target has not,
+    or that takes no examples; what is in them is checked when the metric is compiled.
+    """
+    if not isinstance(examples, Mapping) or not examples:
+        raise InputError("exemplified needs examples by node: {'Polite': [Example(…, True)]}")
+    return _made(target, partial(AssignExamples, examples))
+
+
 def _rewritten(
     target: T, rewriting: Callable[[Sequence[str | BaseNode] | None], Assigning], nodes: Nodes
 ) -> T:
     if isinstance(nodes, str | BaseNode):
         raise InputError(f"nodes takes a list: [{nodes!r}]")
-    made = partial(rewriting, None if nodes is None else tuple(nodes))
+    return _made(target, partial(rewriting, None if nodes is None else tuple(nodes)))
+
+
+def _made(target: T, made: Callable[[], Assigning]) -> T:
     if isinstance(target, Graph):
         return made().graph(target)
     if isinstance(target, BaseMetric):

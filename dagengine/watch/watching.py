@@ -38,6 +38,7 @@ from dagengine.graph.graph import Metric
 from dagengine.judges import as_judge
 from dagengine.question import Judge
 from dagengine.regular_files import is_there
+from dagengine.report.page.days import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import WATCHED
 from dagengine.terminal import counted
@@ -55,7 +56,7 @@ from dagengine.watch.sequences import Bettor
 from dagengine.watch.tailing import Folder
 from dagengine.watch.values import Alert, Departure, Judged, Pair, TrafficMean
 
-AGAIN, ALERTS = "again.jsonl", "alerts.jsonl"
+AGAIN = "again.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
 _FEW = 10  # old questions that are asked together
 _MANY, _MOST = 200, 800  # old questions for the cause of an alarm, more while it is not clear

@@ -23,7 +23,7 @@ from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
 from dagengine.judges.deciding.labels import by_label, sending
 from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
-from dagengine.judges.wire.connection import CHAT, Connection, Send
+from dagengine.judges.wire.connection import CHAT, Send, SendingConnection
 from dagengine.prompts.decisions import Shows, answer_fields, asked_of, shown_of, state_text
 from dagengine.prompts.parsing import validated
 from dagengine.question import Answer, Capabilities, Packs, Question, Usage
@@ -52,14 +52,14 @@ _NO_MODEL = 501
 _AHEAD = 32
 
 
-class DecisionConnection(Connection):
+class DecisionConnection(SendingConnection):
     """A connection that sends questions to a decision model, or to a chat of the same server."""
 
-    __slots__ = ("chat", "send")
+    __slots__ = ("chat",)
 
     def __init__(self, api: AsyncOpenAI, send: Send, chat: Send, *, owned: bool) -> None:
-        super().__init__(api, owned=owned)
-        self.send, self.chat = send, chat
+        super().__init__(api, send, owned=owned)
+        self.chat = chat
 
 
 class DecisionJudge(EndpointJudge[DecisionConnection]):

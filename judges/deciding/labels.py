@@ -33,7 +33,7 @@ from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import Completion, answer_text, read_completion, usage_of
-from dagengine.judges.wire.connection import CHAT, Connection, Send, sender
+from dagengine.judges.wire.connection import CHAT, Send, SendingConnection, sender
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
@@ -160,17 +160,7 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     return likeliest, Masses.of(options, [chance for _, chance in chances])
 
 
-class LabelConnection(Connection):
-    """A connection that sends questions to a chat."""
-
-    __slots__ = ("send",)
-
-    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
-        super().__init__(api, owned=owned)
-        self.send = send
-
-
-class LabelJudge(EndpointJudge[LabelConnection]):
+class LabelJudge(EndpointJudge[SendingConnection]):
     """Decides with a chat model that returns token probabilities: one token, one label per option.
 
     For `shows` see `DecisionJudge`; everything else is as for `OpenAIJudge`. The default `writer`
@@ -215,8 +205,8 @@ class LabelJudge(EndpointJudge[LabelConnection]):
         direct: AiohttpTransport | None,
         *,
         owned: bool,
-    ) -> LabelConnection:
-        return LabelConnection(api, sending(openai, api, direct, CHAT), owned=owned)
+    ) -> SendingConnection:
+        return SendingConnection(api, sending(openai, api, direct, CHAT), owned=owned)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""

@@ -38,6 +38,16 @@ class Connection:
         self.base_url = str(api.base_url)
 
 
+class SendingConnection(Connection):
+    """A connection that sends requests to one path, and gives answers as they came."""
+
+    __slots__ = ("send",)
+
+    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
+        super().__init__(api, owned=owned)
+        self.send = send
+
+
 class ChatConnection(Connection):
     """A connection that sends questions to a chat, with instructor's handlers for each way.
 

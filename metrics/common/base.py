@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import anyio
 import sniffio
 
-from dagengine.configs import check_names
+from dagengine.argument_names import check_names
 from dagengine.errors import (
     DagengineError,
     GraphError,

@@ -24,10 +24,10 @@ from answers import MARK, asked_schema, completion, instance
 from environments import UnavailableError, python_of
 from figures import BARE, DEEPEVAL, OURS, PLAIN, Pace, Row, Run, targets
 from job import FAITHFULNESS, G_EVAL, RAG, TREE, Job, Measured, case, each, label
-from openai_server import OpenAIServer, Reply
 from pydantic import BaseModel
 from rich.console import Console
 from server import MINUTE, Faults, Settings, Window, read_settings, running
+from servers.openai_server import OpenAIServer, Reply
 from typer.testing import CliRunner
 from written import rounds_of
 

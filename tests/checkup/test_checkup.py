@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 import trio
-from checked_model import CheckedModel
-from local_servers import LLAMA, TellingServer
-from openai_server import OpenAIServer, Reply
+from servers.checked_model import CheckedModel
+from servers.local_servers import LLAMA, TellingServer
+from servers.openai_server import OpenAIServer, Reply
 from trio.testing import MockClock
 
 from dagengine.checkup import Checkup, check_judge

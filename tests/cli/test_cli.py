@@ -13,8 +13,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from commands import run_command
-from openai_server import OpenAIServer, Reply, valid_reply
+from programs.commands import run_command
+from servers.openai_server import OpenAIServer, Reply, valid_reply
 from typer.testing import CliRunner
 
 from dagengine.cli import app

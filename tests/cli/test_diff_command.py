@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import but, cases, record, support_metric, usual
+from folders.runs import but, cases, record, support_metric, usual
 from typer.testing import CliRunner, Result
 
 from dagengine.cli import app

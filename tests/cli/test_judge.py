@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from openai_server import OpenAIServer
-from typer.testing import CliRunner
+from programs.commands import output_of
+from servers.openai_server import OpenAIServer
 
 from dagengine import evaluate
-from dagengine.cli.commands import app
 from dagengine.metrics import AnswerRelevancyMetric
 from dagengine.test_case import LLMTestCase
 
@@ -23,9 +22,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, words, terminal_width=300)
-    assert done.exit_code == code, done.output
-    return " ".join(done.output.split())
+    return " ".join(output_of(*words, code=code, terminal_width=300).split())
 
 
 def settings() -> list[str]:

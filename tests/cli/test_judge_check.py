@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checked_model import CheckedModel
-from local_servers import LLAMA, TellingServer
-from openai_server import OpenAIServer, Reply
+from programs.commands import output_of
+from servers.checked_model import CheckedModel
+from servers.local_servers import LLAMA, TellingServer
+from servers.openai_server import OpenAIServer, Reply
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
@@ -34,12 +35,6 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def said(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == code, done.output
-    return done.output
-
-
 def data(path: str, *texts: str) -> str:
     lines = [json.dumps({"input": "q", "actual_output": text}) for text in texts]
     Path(path).write_text("\n".join(lines), encoding="utf-8")
@@ -48,7 +43,7 @@ def data(path: str, *texts: str) -> str:
 
 def test_a_usable_judge_gets_a_table_and_exit_code_0() -> None:
     with TellingServer(LLAMA, CheckedModel()) as server:
-        text = said("judge", "check", "--judge", "m", "--base-url", server.base_url)
+        text = output_of("judge", "check", "--judge", "m", "--base-url", server.base_url)
     for part in ("answers", "model", "server", "window", "places", "schema", "thinking",
                  "probability", "speed", "repeats", "reading", "knows"):  # fmt: skip
         assert f"\n {part} " in text
@@ -60,20 +55,22 @@ def test_a_usable_judge_gets_a_table_and_exit_code_0() -> None:
 def test_the_table_fits_into_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with TellingServer(LLAMA, CheckedModel(schema=False)) as server:
-        text = said("judge", "check", "--judge", "m", "--base-url", server.base_url, code=1)
+        text = output_of("judge", "check", "--judge", "m", "--base-url", server.base_url, code=1)
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_judge_that_guesses_is_called_a_guess_with_exit_code_1() -> None:
     with OpenAIServer(CheckedModel(always=True)) as server:
         words = ("judge", "check", "--judge", "test-model", "--base-url", server.base_url)
-        text = said(*words, code=1)
+        text = output_of(*words, code=1)
     assert "10 of 20 easy questions right: no better than guessing; it always says yes" in text
     assert "by guessing one gets 10 or more with probability 0.59" in text
 
 
 def test_a_judge_that_does_not_answer_has_exit_code_2() -> None:
-    text = said("judge", "check", "--judge", "m", "--base-url", "http://127.0.0.1:9/v1", code=2)
+    text = output_of(
+        "judge", "check", "--judge", "m", "--base-url", "http://127.0.0.1:9/v1", code=2
+    )
     assert "nothing answers at http://127.0.0.1:9/v1" in text
 
 
@@ -83,14 +80,14 @@ def test_a_wrong_name_is_answered_with_the_names_that_the_server_has() -> None:
 
     with OpenAIServer(missing) as server:
         words = ("judge", "check", "--judge", "test-mdel", "--base-url", server.base_url)
-        text = said(*words, code=2)
+        text = output_of(*words, code=2)
     assert "The server has test-model; did you mean 'test-model'?" in text
 
 
 def test_json_is_one_object_with_everything_that_was_measured() -> None:
     with OpenAIServer(CheckedModel()) as server:
         words = ("judge", "check", "--judge", "test-model", "--base-url", server.base_url)
-        found = json.loads(said(*words, "--json"))
+        found = json.loads(output_of(*words, "--json"))
     assert found["usable"] is True
     assert found["easy"]["right"] == 20
     assert found["structure"]["mode"] == "json_schema"
@@ -101,7 +98,7 @@ def test_the_longest_case_of_the_data_is_what_is_read() -> None:
     with OpenAIServer(CheckedModel(cut=700)) as server:
         cases = data("cases.jsonl", "short", "word " * 4_000)
         words = ("judge", "check", "--judge", "test-model", "--base-url", server.base_url)
-        text = said(*words, "--data", cases, code=1)
+        text = output_of(*words, "--data", cases, code=1)
     assert "the longest test case, 20,0" in text
     assert "CUT" in text
 
@@ -117,25 +114,25 @@ def test_invalid_data_is_refused_before_any_question() -> None:
 
 def test_the_judge_of_metrics_is_checked() -> None:
     with OpenAIServer(CheckedModel()) as server:
-        said("judge", "set", "test-model", "--base-url", server.base_url)
+        output_of("judge", "set", "test-model", "--base-url", server.base_url)
         Path("metrics.py").write_text(METRICS, encoding="utf-8")
-        assert "It can be used." in said("judge", "check", "metrics.py")
+        assert "It can be used." in output_of("judge", "check", "metrics.py")
 
 
 def test_what_is_saved_is_the_judge_and_what_was_measured_and_a_plan_counts_with_it() -> None:
     with TellingServer(LLAMA, CheckedModel()) as server:
         words = ("judge", "check", "--judge", "m", "--base-url", server.base_url, "--save")
-        said(*words)
+        output_of(*words)
         chosen = default_judge()
         assert (chosen.model, chosen.base_url) == ("m", server.base_url)
         assert chosen.tuning.max_in_flight == 4
         assert chosen.tuning.write_speed is not None
-        assert "max in flight: 4" in said("judge", "show")
+        assert "max in flight: 4" in output_of("judge", "show")
         Path("metrics.py").write_text(METRICS, encoding="utf-8")
         plan = ("plan", "metrics.py", "--data", data("cases.jsonl", "a", "b"))
-        assert "as `judge check` measured" in said(*plan)
-        assert "A call takes 2 s" in said(*plan, "--judge", "gpt-4o")
-        assert "A call takes 7 s" in said(*plan, "--latency", "7")
+        assert "as `judge check` measured" in output_of(*plan)
+        assert "A call takes 2 s" in output_of(*plan, "--judge", "gpt-4o")
+        assert "A call takes 7 s" in output_of(*plan, "--latency", "7")
 
 
 def test_a_saved_limit_holds_for_runs_that_name_no_judge() -> None:
@@ -146,14 +143,14 @@ def test_a_saved_limit_holds_for_runs_that_name_no_judge() -> None:
             encoding="utf-8",
         )
         Path("metrics.py").write_text(YES_OR_NO, encoding="utf-8")
-        said("run", "metrics.py", "--data", data("cases.jsonl", "a"))
+        output_of("run", "metrics.py", "--data", data("cases.jsonl", "a"))
     limits = json.loads(Path("out/run.json").read_text(encoding="utf-8"))["limits"]
     assert (limits["max_in_flight"], limits["call_timeout"]) == (3, 77)
 
 
 def test_a_judge_that_does_not_answer_is_not_saved() -> None:
     words = ("judge", "check", "--judge", "m", "--base-url", "http://127.0.0.1:9/v1", "--save")
-    said(*words, code=2)
+    output_of(*words, code=2)
     assert default_judge().tuning == Tuning()
     assert not Path(".dagengine.env").exists()
 
@@ -172,4 +169,4 @@ def test_what_cannot_be_saved_is_refused_before_any_question(
 ) -> None:
     Path("metrics.py").write_text(METRICS, encoding="utf-8")
     Path("judge.py").write_text("judge = None", encoding="utf-8")
-    assert message in " ".join(said("judge", "check", *words, code=2).split())
+    assert message in " ".join(output_of("judge", "check", *words, code=2).split())

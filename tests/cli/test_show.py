@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_runs import CASES, hesitant, judge, polite
+from folders.recorded_runs import CASES, hesitant, judge, polite
+from programs.commands import output_of
 from typer.testing import CliRunner
 
 from dagengine import evaluate
@@ -33,9 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(folder: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["show", str(folder), *options], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
+    return output_of("show", str(folder), *options)
 
 
 def chosen(folder: Path, *options: str) -> list[int]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from score_server import ScoreServer
+from servers.score_server import ScoreServer
 from typer.testing import CliRunner
 
 from dagengine.cli import app

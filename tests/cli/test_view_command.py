@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import record
+from folders.runs import record
 from typer.testing import CliRunner
 
 from dagengine.cli import app

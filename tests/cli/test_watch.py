@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from commands import run_command
-from score_server import ScoreServer
-from spans import export, trace_id, write
+from folders.spans import export, trace_id, write
+from programs.commands import run_command
+from servers.score_server import ScoreServer
 
 from dagengine.record.writer import sole_writer
 

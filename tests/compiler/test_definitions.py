@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from contract import case_for, judge, make, metric_classes
-from hash_seeds import printed
+from graphs.contract import case_for, judge, make, metric_classes
+from programs.hash_seeds import printed
 from pydantic import BaseModel
 
 from dagengine import compile_metrics, evaluate

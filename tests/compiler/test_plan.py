@@ -7,7 +7,8 @@ from typing import Any
 
 import networkx as nx
 import pytest
-from shapes import SHAPES, deep_chain, lattice, summary_tree
+from graphs.shapes import SHAPES, deep_chain, lattice, summary_tree
+from graphs.trees import yes_no
 
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import GraphError
@@ -27,12 +28,6 @@ from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
 CASE = LLMTestCase(input="x", actual_output="y")
-
-
-def yes_no(name: str, yes: Any = 10, no: Any = 0, **more: Any) -> BinaryJudgementNode:
-    return BinaryJudgementNode(
-        f"{name}?", evaluation_params=["input"], then={True: yes, False: no}, name=name, **more
-    )
 
 
 def test_all_metrics_become_one_acyclic_networkx_graph() -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
-from hash_seeds import printed
-from problems import (
+from graphs.problems import (
     ACTUAL,
     LAWS,
     Example,
@@ -20,6 +19,7 @@ from problems import (
     task,
     yes_no,
 )
+from programs.hash_seeds import printed
 
 import dagengine.compiler.syntax
 from dagengine.compiler import compile_metrics

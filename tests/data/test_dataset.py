@@ -12,17 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai_server import OpenAIServer, valid_reply
-from places import SEEDS
+from programs.snippets import lines_of, run, snippet
+from servers.openai_server import OpenAIServer, valid_reply
 
 from dagengine.dataset import EvaluationDataset, Golden
 from dagengine.errors import InputError
 from dagengine.test_case import LLMTestCase, ToolCall
-
-DOCUMENT = next(iter(sorted(SEEDS.glob("003_*.txt"))), None)
-needs_document = pytest.mark.skipif(
-    DOCUMENT is None, reason=f"no seed documents in {SEEDS} (set DAGENGINE_SEEDS)"
-)
 
 ROWS: list[dict[str, Any]] = [
     {"query": "a", "actual_output": "b", "expected_output": "c", "id": 1,
@@ -54,58 +49,33 @@ EXPECTED = [
 # -- as published --------------------------------------------------------------------------
 
 
-def snippet(first: str, last: str, *, nth: int = 0) -> str:
-    """Lines of the document, from the nth one equal to `first` to the next equal to `last`."""
-    assert DOCUMENT is not None
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    start = [number for number, line in enumerate(lines) if line == first][nth]
-    return "\n".join(lines[start : lines.index(last, start) + 1])
-
-
-def run(code: str, **names: Any) -> dict[str, Any]:
-    """Execute a snippet with only its import lines changed."""
-    changed = "\n".join(
-        line.replace("import deepeval", "import dagengine as deepeval").replace(
-            "from deepeval", "from dagengine"
-        )
-        if line.startswith(("from ", "import "))
-        else line
-        for line in code.splitlines()
-    )
-    exec(compile(changed, "snippet", "exec"), names)
-    return names
-
-
 IMPORT = "from deepeval.dataset import EvaluationDataset"
 
 
-@needs_document
 def test_a_data_set_of_test_cases_is_made_as_published() -> None:
     made = snippet(
+        "003",
         "from deepeval.test_case import LLMTestCase",
         "dataset = EvaluationDataset(test_cases=test_cases)",
     )
-    appended = snippet("dataset.test_cases.append(test_case)", "dataset.add_test_case(test_case)")
+    first, last = "dataset.test_cases.append(test_case)", "dataset.add_test_case(test_case)"
     names = run(made)
-    run(appended, dataset=names["dataset"], test_case=EXPECTED[0])
+    run(snippet("003", first, last), {**names, "test_case": EXPECTED[0]})
     assert len(list(names["dataset"])) == 4
 
 
-@needs_document
 def test_a_data_set_of_goldens_is_made_as_published(capsys: pytest.CaptureFixture[str]) -> None:
     code = snippet(
-        "from deepeval.dataset import EvaluationDataset, Golden", "print(dataset.goldens)"
+        "003", "from deepeval.dataset import EvaluationDataset, Golden", "print(dataset.goldens)"
     )
-    names = run(code, goldens=[Golden(input="a")])  # the page leaves the list to the reader
+    names = run(code, {"goldens": [Golden(input="a")]})  # the page leaves the list to the reader
     assert names["dataset"].goldens == [Golden(input="a")]
     assert "Golden(" in capsys.readouterr().out
 
 
-@needs_document
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_data_sets_are_loaded_as_published(files: Path, form: str) -> None:
-    assert DOCUMENT is not None
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    lines = lines_of("003")
     call = lines.index(f"dataset.add_test_cases_from_{form}_file(")
     start = max(n for n in range(call) if lines[n] == IMPORT)
     end = lines.index(")", lines.index(f"dataset.add_goldens_from_{form}_file("))
@@ -119,9 +89,9 @@ def test_data_sets_are_loaded_as_published(files: Path, form: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Hallucination. a score of 1 means no faults:UserWarning")
-@needs_document
 def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     code = snippet(
+        "003",
         "from deepeval import evaluate",
         "evaluate(dataset, [hallucination_metric, answer_relevancy_metric])",
     )
@@ -129,12 +99,11 @@ def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -
     with OpenAIServer(valid_reply) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "test")
-        run(code.replace("test_cases=[...]", "test_cases=cases"), cases=EXPECTED)
+        run(code.replace("test_cases=[...]", "test_cases=cases"), {"cases": EXPECTED})
         assert len(server.requests) > 0
 
 
 @pytest.mark.filterwarnings("ignore:Hallucination. a score of 1 means no faults:UserWarning")
-@needs_document
 def test_a_data_set_parametrizes_a_test_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[Any] = []
 
@@ -144,7 +113,7 @@ def test_a_data_set_parametrizes_a_test_as_published(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("atexit.register", register)
     monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)  # as in a run of one process
-    code = snippet("import deepeval", '    print("Test finished!")')
+    code = snippet("003", "import deepeval", '    print("Test finished!")')
     names = run("import pytest\n" + code)  # as published, this import is missing
     (mark,) = names["test_customer_chatbot"].pytestmark
     assert list(mark.args[1]) == [...]

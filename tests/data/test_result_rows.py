@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 
 import pytest
-from full_disk import on_full_device
+from folders.full_disk import on_full_device
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from contract import ARENA, FULL, TALK, case_for, judge, make, metric_classes
-from graphs import Script, drawings, metric_of
+from graphs.contract import ARENA, FULL, TALK, case_for, judge, make, metric_classes
+from graphs.random_graphs import Script, drawings, metric_of
+from graphs.reference import interpret
+from graphs.shapes import SHAPES, deep_chain
 from hypothesis import HealthCheck, assume, given, settings
+from programs.commands import output_of
 from pydantic import Field
-from reference import interpret
-from shapes import SHAPES, deep_chain
-from typer.testing import CliRunner
 
 from dagengine import compile_metrics, evaluate
-from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.estimate import Estimate, estimate, verdicts_of
 from dagengine.estimate.paths import MOST_PATHS
@@ -473,9 +472,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["plan", *arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return str(result.output)
+    return output_of("plan", *arguments)
 
 
 PLAN = ("metrics.py", "--data", "cases.jsonl")

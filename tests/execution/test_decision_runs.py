@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import case_for, judge, make, metric_classes
-from decision_server import Asked, DecisionServer, always
+from graphs.contract import case_for, judge, make, metric_classes
+from servers.decision_server import Asked, DecisionServer, always
 
 from dagengine import Limits, a_evaluate, evaluate
 from dagengine.errors import GraphError

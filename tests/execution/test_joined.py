@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from hostile import two_of_each
+from graphs.hostile import two_of_each
 from rich.console import Console
 
 from dagengine import Limits, Store, a_evaluate, assert_test, evaluate

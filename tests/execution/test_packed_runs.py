@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 import pytest
-from commands import start_program
-from contract import FULL, case_for, judge, make, metric_classes
-from decision_server import DecisionServer
-from hostile import two_of_each
-from packing_judge import PackingJudge
-from shapes import summary_tree
+from graphs.contract import FULL, case_for, judge, make, metric_classes
+from graphs.hostile import two_of_each
+from graphs.packing_judge import PackingJudge
+from graphs.shapes import summary_tree
+from programs.commands import start_program
+from servers.decision_server import DecisionServer
 
 from dagengine import Limits, a_evaluate, compile_metrics
 from dagengine.estimate import estimate

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from decision_server import Asked, DecisionServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from servers.decision_server import Asked, DecisionServer
 
 from dagengine import compile_metrics, evaluate
 from dagengine.execution.odds import MOST_PATHS, odds_of, with_odds

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
-from graphs import Script, drawings, metric_of
+from graphs.random_graphs import Script, drawings, metric_of
+from graphs.reference import interpret
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from reference import interpret
 
 from dagengine import Limits, a_evaluate
 from dagengine.metrics import DAGMetric

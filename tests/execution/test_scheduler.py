@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from graphs import Script, build, drawings
+from graphs.random_graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
-from hash_seeds import printed
-from shapes import SHAPES, Shape
+from graphs.shapes import SHAPES, Shape
+from programs.hash_seeds import printed
 
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -89,7 +89,7 @@ def test_prompts_and_results_are_the_same_bytes_for_every_hash_seed_and_event_lo
 
 
 def test_a_chain_longer_than_the_stack_of_python_runs() -> None:
-    from shapes import deep_chain
+    from graphs.shapes import deep_chain
 
     length = 2 * sys.getrecursionlimit()
     verdicts = {f"j{number}": True for number in range(length)}

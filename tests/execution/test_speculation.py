@@ -7,10 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from graphs import Script, drawings, metric_of
+from graphs.packing_judge import PackingJudge, first_option
+from graphs.random_graphs import Script, drawings, metric_of
+from graphs.trees import yes_no
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from packing_judge import PackingJudge, first_option
 
 from dagengine import Limits, a_evaluate, compile_metrics
 from dagengine.compiler.plan import ALWAYS
@@ -20,7 +21,7 @@ from dagengine.execution.speculation import ahead, bringing, deciding
 from dagengine.graph.values import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode, TaskNode
+from dagengine.metrics.dag import DAG, RatingNode, TaskNode
 from dagengine.prompts.decisions import asked_of
 from dagengine.question import Packs, Question
 from dagengine.results import Attempt, EvaluationResult
@@ -39,11 +40,6 @@ class Priced(ScriptedJudge):
     """A judge whose model has a price."""
 
     model = "m"
-
-
-def yes_no(name: str, **settings: Any) -> BinaryJudgementNode:
-    settings = {"then": {True: 10, False: 0}, "evaluation_params": ["input"], **settings}
-    return BinaryJudgementNode(f"{name}?", name=name, **settings)
 
 
 def chain(*, reads: bool = False) -> DAGMetric:

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk")
 
+from graphs.packing_judge import PackingJudge
 from opentelemetry import _logs
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs import export as log_export
@@ -15,7 +16,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from packing_judge import PackingJudge
 
 from dagengine import a_evaluate
 from dagengine.errors import InputError, RefusedError

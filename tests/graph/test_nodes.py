@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from openai_server import Json, OpenAIServer, Reply
+from servers.openai_server import Json, OpenAIServer, Reply
 
 from dagengine import PromptTemplate, a_evaluate, compile_metrics
 from dagengine.errors import GraphError, InputError

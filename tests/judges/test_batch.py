@@ -8,16 +8,16 @@ from typing import Any
 
 import anyio
 import pytest
-from batch_server import BatchServer, MessageBatchServer
-from commands import Started, start_program
-from openai_server import Reply
+from programs.commands import Started, start_program
+from servers.batch_server import BatchServer, MessageBatchServer
+from servers.openai_server import Reply
 
 from dagengine import evaluate
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.errors import InputError
 from dagengine.gateway import Limits
 from dagengine.judges import AnthropicBatchJudge, OpenAIBatchJudge, ProviderJudge
-from dagengine.judges.batch_journal import BatchJournal
+from dagengine.judges.batches.journal import BatchJournal
 from dagengine.judges.wire.completions import message_usage
 from dagengine.loading import load_batch_judge
 from dagengine.metrics import DAGMetric

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from openai_server import OpenAIServer
+from servers.openai_server import OpenAIServer
 
 from dagengine import evaluate
 from dagengine.errors import InputError, JudgeSetupError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from openai_server import Json, OpenAIServer
+from servers.openai_server import Json, OpenAIServer
 
 from dagengine import evaluate
 from dagengine.judges import EmbeddingJudge

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from contract import FULL, case_for, items_of, make, metric_classes
-from hostile import LONG, TEXTS, no_hanging
+from graphs.contract import FULL, case_for, items_of, make, metric_classes
+from graphs.hostile import LONG, TEXTS, no_hanging
 from pydantic import BaseModel
 
 from dagengine import evaluate

@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import lexical as benchmark
 import pytest
-from hash_seeds import printed
-from hostile import no_hanging
+from graphs.hostile import no_hanging
 from hypothesis import given
 from hypothesis import strategies as st
 from label_agreement import agreement
+from programs.hash_seeds import printed
 from pydantic import BaseModel
 from recordings import data_directory
 

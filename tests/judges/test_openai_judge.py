@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 import pytest
 from aiohttp import web
-from asking import FAST, LIMIT, OK, SHAPE, VERDICTS, Respond, ask, question, standing_in
-from openai_server import Json, OpenAIServer, Reply, completion_of, valid_reply
+from servers.asking import FAST, LIMIT, OK, SHAPE, VERDICTS, Respond, ask, question, standing_in
+from servers.openai_server import Json, OpenAIServer, Reply, completion_of, valid_reply
 
 from dagengine import Limits, a_evaluate
 from dagengine.errors import (

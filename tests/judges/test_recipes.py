@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
-from openai_server import OpenAIServer, Reply, valid_reply
-from places import ROOT
+from folders.places import ROOT
+from servers.openai_server import OpenAIServer, Reply, valid_reply
 from typer.testing import CliRunner
 
 from dagengine import evaluate

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import SEEDS
+from programs.snippets import run, snippet
 
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import InputError, MissingExtraError
@@ -33,7 +33,6 @@ rouge_scorer = pytest.importorskip("rouge_score.rouge_scorer")
 sacrebleu = pytest.importorskip("sacrebleu")
 pytest.importorskip("rapidfuzz")
 
-DOCUMENT = next(iter(sorted(SEEDS.glob("003_*.txt"))), None)
 
 SCORER = Scorer()
 OUTPUT = "The quick brown foxes jumped over the lazy dog."
@@ -323,28 +322,16 @@ def test_scores_load_their_packages_when_they_are_first_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def snippet(first: str, last: str) -> str:
-    """The lines of the document from `first` to the next `last`, import lines changed."""
-    assert DOCUMENT is not None
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    start = lines.index(first)
-    chosen = lines[start : lines.index(last, start) + 1]
-    return "\n".join(
-        line.replace("deepeval", "dagengine") if line.startswith("from ") else line
-        for line in chosen
-    )
-
-
-@pytest.mark.skipif(DOCUMENT is None, reason=f"no seed documents in {SEEDS} (set DAGENGINE_SEEDS)")
 def test_the_published_rouge_metric_runs_as_written(capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {"__name__": "published"}
-    rouge = snippet("from deepeval.scorer import Scorer", '        return "Rouge Metric"')
-    exec(compile(rouge, "snippet", "exec"), names)
+    names = run(
+        snippet("003", "from deepeval.scorer import Scorer", '        return "Rouge Metric"')
+    )
     use = snippet(
+        "003",
         'test_case = LLMTestCase(input="...", actual_output="...", expected_output="...")',
         "print(metric.is_successful())",
     )
-    exec(compile(use, "snippet", "exec"), names)
+    run(use, names)
     assert capsys.readouterr().out == "False\n"  # "..." has no word
 
     metric = names["RougeMetric"](threshold=0.9)

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from openai_server import OpenAIServer, Reply
-from places import SEEDS
+from folders.places import SEEDS
+from servers.openai_server import OpenAIServer, Reply
 
 import dagengine
 from dagengine import compile_metrics, evaluate

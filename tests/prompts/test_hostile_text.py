@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hostile import (
+from graphs.hostile import (
     EXPECTED,
     LONG,
     METRICS,

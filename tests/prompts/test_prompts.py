@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from hash_seeds import printed
 from hypothesis import given
 from hypothesis import strategies as st
+from programs.hash_seeds import printed
 from pydantic import BaseModel, ValidationError
 
 from dagengine import evaluate

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import real_model
 from anyio.from_thread import start_blocking_portal
-from model_servers import servers, wait_for_server, wait_until_gone
+from servers import real_model
+from servers.model_servers import servers, wait_for_server, wait_until_gone
 
 from dagengine import Limits, PromptTemplate, a_evaluate
 from dagengine.checkup import check_judge

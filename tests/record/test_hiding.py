@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders.recorded_runs import polite
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_runs import polite
 
 from dagengine import evaluate
 from dagengine.errors import InputError

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from folders.recorded_runs import judge, polite
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_runs import judge, polite
 
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.execution.executor import OnRow

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from recorded_runs import CASES, judge, polite
+from folders.recorded_runs import CASES, judge, polite
 
 from dagengine import evaluate
 from dagengine.errors import InputError

@@ -13,8 +13,17 @@ from typing import Any
 
 import anyio
 import pytest
-from full_disk import on_full_device
-from recorded_runs import CASES, Counting, answers, dicts, hesitant, judge, polite, validator
+from folders.full_disk import on_full_device
+from folders.recorded_runs import (
+    CASES,
+    Counting,
+    answers,
+    dicts,
+    hesitant,
+    judge,
+    polite,
+    validator,
+)
 
 from dagengine import evaluate
 from dagengine.data import read_cases

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from decision_server import DecisionServer
+from folders.recorded_runs import CASES, SCHEMA, judge, polite, validator
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
-from recorded_runs import CASES, SCHEMA, judge, polite, validator
+from servers.decision_server import DecisionServer
 
 from dagengine import evaluate
 from dagengine.judges import DecisionJudge, LexicalJudge

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import cases, judge_of, record, support_metric, usual
+from folders.runs import cases, judge_of, record, support_metric, usual
 from typer.testing import CliRunner
 
 from dagengine import evaluate
 from dagengine.cli import app
 from dagengine.errors import InputError
-from dagengine.judges.batch_journal import BatchJournal
+from dagengine.judges.batches.journal import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.merging import merge
 from dagengine.record.writer import sole_writer

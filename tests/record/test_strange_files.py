@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import record
+from folders.runs import record
 from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.errors import InputError
-from dagengine.judges.batch_journal import BatchJournal
+from dagengine.judges.batches.journal import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.places import RunFiles

@@ -8,10 +8,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from graphs.trees import yes_no_metric
 
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
+from dagengine.metrics.dag import DAG, NonBinaryJudgementNode
 from dagengine.reliability.card import make_card, read_card, write_card
 from dagengine.reliability.card.answers import could_be_seen
 from dagengine.reliability.card.comparison import between_cards
@@ -30,13 +31,6 @@ CASES = [
 ]
 
 
-def metric() -> DAGMetric:
-    node = BinaryJudgementNode(
-        "Good?", name="good", evaluation_params=["input"], then={True: 10, False: 0}
-    )
-    return DAGMetric("worth", DAG(node), threshold=0.5)
-
-
 def observed(said: Said, at: Condition, times: int = 2, cases: int = 40) -> Iterator[Observation]:
     for case in range(cases):
         for sample in range(times):
@@ -53,7 +47,7 @@ def right(case: int, sample: int) -> bool:
 def card(*rows: Iterator[Observation], **settings: object) -> JudgeCard:
     seen = [one for row in rows for one in row]
     given = {"labels": "additional_metadata.good", **settings}
-    return make_card(seen, [metric()], CASES, ["j"], **given)  # type: ignore[arg-type]
+    return make_card(seen, [yes_no_metric()], CASES, ["j"], **given)  # type: ignore[arg-type]
 
 
 def named(found: tuple[Contrast, ...], name: str) -> Contrast:
@@ -222,7 +216,7 @@ def test_labels_that_fit_one_of_two_metrics_leave_the_other_without() -> None:
     kind = NonBinaryJudgementNode(
         "Which?", name="which", evaluation_params=["input"], then={"red": 10, "blue": 0}
     )
-    metrics = [metric(), DAGMetric("colour", DAG(kind))]
+    metrics = [yes_no_metric(), DAGMetric("colour", DAG(kind))]
     seen = list(observed(right, Condition(), 1))
     labels = dict.fromkeys(range(40), "red")
     worth, colour = make_card(seen, metrics, CASES, ["j"], labels=labels).metrics
@@ -266,7 +260,7 @@ def of_system(
     cases = [LLMTestCase(input=str(n), actual_output=name) for n in range(200)]
     seen = observed(lambda case, _: said[case], Condition(), 1, 200)
     labels = {case: good[case] for case in labelled}
-    return make_card(seen, [metric()], cases, ["j"], labels=labels, labels_random=random)
+    return make_card(seen, [yes_no_metric()], cases, ["j"], labels=labels, labels_random=random)
 
 
 def test_two_systems_are_compared_by_their_inputs_and_corrected_by_labels() -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from contract import case_for, judge, make, metric_classes
-from graphs import Script, build, drawings
+from graphs.contract import case_for, judge, make, metric_classes
+from graphs.random_graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 
 from dagengine import PromptTemplate, compile_metrics, evaluate

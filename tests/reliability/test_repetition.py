@@ -10,10 +10,10 @@ from typing import Any
 
 import anyio
 import pytest
-from contract import case_for, judge, make, metric_classes
-from hash_seeds import printed
+from graphs.contract import case_for, judge, make, metric_classes
 from hypothesis import given
 from hypothesis import strategies as st
+from programs.hash_seeds import printed
 
 from dagengine import Limits, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, UnparseableError

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import anyio
 import pytest
-from graphs import Script, build, drawings
+from graphs.random_graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

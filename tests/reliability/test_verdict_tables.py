@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from graphs.trees import yes_no_metric
 
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
@@ -28,15 +29,8 @@ one,1,good,false,0
 """
 
 
-def metric() -> DAGMetric:
-    node = BinaryJudgementNode(
-        "Good?", name="good", evaluation_params=["input"], then={True: 10, False: 0}
-    )
-    return DAGMetric("worth", DAG(node), threshold=0.5)
-
-
 def flips(seen: Observations) -> float | None:
-    card = make_card(seen, [metric()], CASES, ["collected elsewhere"])
+    card = make_card(seen, [yes_no_metric()], CASES, ["collected elsewhere"])
     found = card.metrics[0].figure("flip-rate")
     assert found is not None
     return found.value
@@ -47,7 +41,7 @@ def test_a_table_of_verdicts_gives_a_card(tmp_path: Path) -> None:
     seen = Observations.load(tmp_path / "seen.csv", CASES, metric="worth")
     assert seen.table("worth", "good") == [[True, False], [True, None]]
     assert seen.table("worth") == [[1.0, 0.0], [1.0, None]]
-    card = make_card(seen, [metric()], CASES, ["collected elsewhere"])
+    card = make_card(seen, [yes_no_metric()], CASES, ["collected elsewhere"])
     missing = card.metrics[0].figure("unscored")
     assert missing is not None
     assert (flips(seen), missing.value) == (1.0, 0.25)
@@ -56,7 +50,9 @@ def test_a_table_of_verdicts_gives_a_card(tmp_path: Path) -> None:
 
 def test_a_card_says_of_how_many_cases_it_is() -> None:
     seen = Observations.load([{"case": "one", "verdict": True}], CASES, metric="worth")
-    assert headline(make_card(seen, [metric()], CASES, ["it"])) == "1 of 2 cases, 1 run of each"
+    assert (
+        headline(make_card(seen, [yes_no_metric()], CASES, ["it"])) == "1 of 2 cases, 1 run of each"
+    )
 
 
 # As somebody has them who knows nothing of nodes: rows of a case are its runs.
@@ -142,7 +138,7 @@ def test_a_node_that_the_metric_does_not_have_is_refused() -> None:
 def test_cases_may_have_run_more_or_less_often() -> None:
     rows = [{"case": case, "verdict": run != 1} for case in ("one", "two") for run in range(3)]
     seen = Observations.load([*rows, {"case": "two", "verdict": True}], CASES, metric="worth")
-    card = make_card(seen, [metric()], CASES, ["it"])
+    card = make_card(seen, [yes_no_metric()], CASES, ["it"])
     assert headline(card) == "2 cases, 3 to 4 runs of each"
     assert flips(seen) == pytest.approx((2 / 3 + 1 / 2) / 2)
     agreement = card.metrics[0].figure("total-agreement")
@@ -238,7 +234,7 @@ def test_scores_without_answers_of_nodes_blame_nobody() -> None:
     ]
     cases = [LLMTestCase(input=str(place)) for place in range(12)]
     seen = Observations.load(rows, cases, metric="worth")
-    for one in (metric(), two_questions()):
+    for one in (yes_no_metric(), two_questions()):
         under = make_card(seen, [one], cases, ["it"]).metrics[0].settings[0]
         assert answers(under)[1].text.endswith(": no answer of a node is known.")
         assert under.notes == ()
@@ -247,7 +243,7 @@ def test_scores_without_answers_of_nodes_blame_nobody() -> None:
 def test_cases_that_all_change_alike_have_no_drift_but_one_that_is_told() -> None:
     rows = [{"case": place, "verdict": run > 0} for place in range(9) for run in range(2)]
     cases = [LLMTestCase(input=str(place)) for place in range(9)]
-    card = make_card(Observations.load(rows, cases), [metric()], cases, ["it"])
+    card = make_card(Observations.load(rows, cases), [yes_no_metric()], cases, ["it"])
     drift = card.metrics[0].figure("drift")
     assert drift is not None
     assert drift.note == "all cases change equally from the first run to the last"
@@ -326,6 +322,6 @@ def test_labels_that_name_verdicts_correct_no_pass_rate_and_the_card_says_so() -
 
 def test_the_deviations_of_cases_are_what_their_mean_on_the_card_is_of() -> None:
     rows = [{"case": place, "verdict": run <= place} for place in range(2) for run in range(3)]
-    under = make_card(Observations.load(rows, CASES), [metric()], CASES, ["it"]).metrics[0]
+    under = make_card(Observations.load(rows, CASES), [yes_no_metric()], CASES, ["it"]).metrics[0]
     spread = [case.deviation for case in under.settings[0].spread]
     assert sum(spread) / 2 == pytest.approx(value_of(under, "score-spread"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from folders.runs import but, cases, judge_of, record, support_metric
 from rich.console import Console
-from runs import but, cases, judge_of, record, support_metric
 
 from dagengine.errors import InputError
 from dagengine.record.labels import LABELS, LabelFile

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from graphs import Script, drawings, metric_of
+from graphs.random_graphs import Script, drawings, metric_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

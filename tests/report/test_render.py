@@ -15,8 +15,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from decision_server import DecisionServer
-from hash_seeds import printed
+from programs.hash_seeds import printed
+from servers.decision_server import DecisionServer
 
 from dagengine import evaluate
 from dagengine.errors import GraphError, InputError, MissingExtraError

@@ -20,7 +20,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai_server import OpenAIServer
+from servers.openai_server import OpenAIServer
 
 from dagengine import Store, a_evaluate, evaluate
 from dagengine.errors import InputError, ProviderError, RecordingMissError, RefusedError

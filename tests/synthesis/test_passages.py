@@ -10,7 +10,7 @@ from typing import Any
 import markitdown
 import pypdf
 import pytest
-from documents import write_docx, write_pdf
+from folders.documents import write_docx, write_pdf
 from hypothesis import given
 from hypothesis import strategies as st
 from markitdown import converters

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import commands
 import pytest
 import typer
-from documents import write_docx, write_pdf
+from folders.documents import write_docx, write_pdf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import commands
 from typer.testing import CliRunner
 
 from dagengine import Limits

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import sys
-from typing import Any
 
 import pytest
-from contract import _example as valid_for
-from evaluations import JUDGED, UNUSED, run, without
-from openai_server import OpenAIServer, Reply, asked_schema
+from folders.places import ROOT, SEEDS
 from pages import blocks
-from places import ROOT, SEEDS
+from programs.evaluations import JUDGED, UNUSED, run, without
+from programs.snippets import any_reply
+from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
 
 import dagengine.cli.test as command
@@ -81,12 +79,7 @@ def test_the_published_bulk_test_runs_in_parallel_as_printed(
     )
     pytester.makepyfile(test_bulk=cases + code)
 
-    def reply(body: dict[str, Any]) -> Reply:
-        schema = asked_schema(body)
-        assert schema is not None
-        return Reply(json.dumps(valid_for(schema, schema, 0)))
-
-    with OpenAIServer(reply) as server:
+    with OpenAIServer(any_reply) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         exit_code, done = dagengine_test_run(pytester, monkeypatch, "test_bulk.py", "-n", "2")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from evaluations import JUDGED, MIXED, Left, both, run
+from programs.evaluations import JUDGED, MIXED, Left, both, run
 
 pytest_plugins = ["pytester"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from evaluations import JUDGED, run
+from programs.evaluations import JUDGED, run
 
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric

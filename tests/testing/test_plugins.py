@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from evaluations import JUDGED, both, run
+from programs.evaluations import JUDGED, both, run
 
 pytest_plugins = ["pytester"]
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from evaluations import JUDGED, run
+from programs.evaluations import JUDGED, run
 
 from dagengine.record import load_run
 from dagengine.record.writer import sole_writer

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from evaluations import JUDGED, UNUSED, run, without
+from programs.evaluations import JUDGED, UNUSED, run, without
 
 pytest_plugins = ["pytester"]
 

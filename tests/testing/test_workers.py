@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from evaluations import JUDGED, MIXED, run
+from programs.evaluations import JUDGED, MIXED, run
 
 from dagengine import on_test_run_end
 

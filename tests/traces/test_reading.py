@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from places import TRACES
+from folders.places import TRACES
 
 from dagengine import evaluate
 from dagengine.errors import InputError
@@ -83,7 +83,9 @@ def test_a_session_is_a_conversation(name: str) -> None:
         for turn in case.turns
     ]
     assert turns == sample["sessions"][0]["turns"]
-    assert case.additional_metadata == {"session_id": "session-1"}
+    metadata = case.additional_metadata or {}
+    assert metadata.keys() == {"session_id", "trace.started"}
+    assert metadata["session_id"] == "session-1"
 
 
 @recorded
@@ -185,6 +187,17 @@ def test_messages_in_events_of_a_span_are_read(tmp_path: Path) -> None:
     assert (case_in(case).input, case_in(case).actual_output) == ("Who?", "I.")
 
 
+def test_a_case_says_when_its_trace_began(tmp_path: Path) -> None:
+    times: dict[str, Any] = {"startTimeUnixNano": str(1_793_919_599 * 10**9)}
+    unknown: dict[str, Any] = {"startTimeUnixNano": "0"}
+    began = []
+    for time in (times, unknown):
+        path = lines(tmp_path / "a.jsonl", talk(), span(2, "AGENT", **time))
+        (case,) = read_traces(path, unit="span:agent")
+        began.append((case_in(case).additional_metadata or {}).get("trace.started"))
+    assert began == ["2026-11-05T22:59:59+00:00", None]
+
+
 def test_a_unit_of_spans_makes_a_case_of_each_with_what_is_in_it(tmp_path: Path) -> None:
     tool = {"tool.parameters": '{"q": 1}', "output.value": "two"}
     inner = span(4, "TOOL", parentSpanId=ids(2)["spanId"], attributes=tool)
@@ -208,7 +221,11 @@ def test_a_trace_without_texts_is_skipped_with_a_message_and_the_run_goes_on(
     assert silent.outcome is OutcomeKind.SKIPPED
     assert "no texts captured" in silent.why
     assert speaking.outcome is OutcomeKind.MISSING_FIELD
-    assert result.rows[0].trace == {"trace_id": ids(1)["traceId"], "span_id": ids(1)["spanId"]}
+    assert result.rows[0].trace == {
+        "trace_id": ids(1)["traceId"],
+        "span_id": ids(1)["spanId"],
+        "trace.started": "1970-01-01T00:00:01+00:00",
+    }
     assert [tool.name for tool in case_in(result.rows[0].test_case).tools or ()] == ["TOOL 2"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from score_server import DROP, DROP_UNREAD, ScoreServer
+from servers.score_server import DROP, DROP_UNREAD, ScoreServer
 
 from dagengine import evaluate
 from dagengine.errors import InputError

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import anyio
 import pytest
-from runs import record
+from folders.runs import record
 from typer.testing import CliRunner
 
 from dagengine.cli import app

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import but, record, support_metric, usual
+from folders.runs import but, record, support_metric, usual
 
 from dagengine.errors import InputError
 from dagengine.record.labels import LABELS, LabelFile

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from browser import chromium, needs_chromium
+from folders.days import days
+from folders.runs import but, cases, judge_of, record, support_metric
 from playwright.sync_api import TimeoutError
-from runs import but, cases, judge_of, record, support_metric
-from viewing import Viewing, viewing
+from programs.browser import chromium, needs_chromium
+from programs.viewing import Viewing, viewing
 
 from dagengine import Limits, evaluate
 from dagengine.metrics import DAGMetric
@@ -57,7 +58,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             )
         ]
     )  # fmt: skip
-    return [one, many]  # as they were started, which is how they are numbered
+    return [one, many, days(base / "days")]  # as they were started, which is how they are numbered
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,7 @@ def tab(servers: object) -> Iterator[Any]:
         (0, ""), (0, "e=Tone:rude"), (0, "not=Kind:help&state=all&sort=-score"),
         (0, "end=Next step → False"), (0, "q=answer&e=Kind:other"), (0, "case=ticket 8&v=case"),
         (0, "state=all&sort=case&columns=path,tokens,questions"),
+        (2, ""), (2, "day=2026-11-06&stratum=rest"), (2, "not-day=2026-11-03"),
         (1, "state=any"), (1, "state=passed&sort=score1"), (1, "set=Support quality"),
         (1, "m=Warmth&b=0.8"), (1, "case=ticket 3&v=case"), (1, "m=Warmth&case=ticket 0&v=case"),
         (1, "m=Warmth&state=all&sort=-cost&columns=cost,label"),

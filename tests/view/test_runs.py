@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs import but, cases, judge_of, record, support_metric, usual
+from folders.runs import but, cases, judge_of, record, support_metric, usual
 
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card

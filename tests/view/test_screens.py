@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import chromium, needs_chromium
-from runs import but, cases, record, support_metric
-from viewing import Viewing, viewing
+from folders.runs import but, cases, record, support_metric
+from programs.browser import chromium, needs_chromium
+from programs.viewing import Viewing, viewing
 
 from dagengine.record.labels import LABELS
 

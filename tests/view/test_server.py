@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import TEXTS
-from runs import but, cases, record
+from folders.runs import but, cases, record
+from graphs.hostile import TEXTS
+from programs.viewing import Viewing, viewing
 from typer.testing import CliRunner
-from viewing import Viewing, viewing
 
 from dagengine.cli import app
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graphs import Script, drawings, metric_of
+from folders.runs import READS, cases, judge_of, support_metric, usual
+from graphs.random_graphs import Script, drawings, metric_of
 from hypothesis import HealthCheck, assume, given, settings
-from runs import READS, cases, judge_of, support_metric, usual
 
 from dagengine import compile_metrics, evaluate
 from dagengine.graph.graph import Metric

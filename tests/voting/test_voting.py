@@ -16,11 +16,12 @@ import anyio.lowlevel
 import krippendorff
 import numpy as np
 import pytest
-from contract import case_for, judge, make, metric_classes
-from graphs import Script, drawings, metric_of
+from graphs.contract import case_for, judge, make, metric_classes
+from graphs.random_graphs import Script, drawings, metric_of
+from graphs.trees import yes_no
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from openai_server import OpenAIServer, Reply
+from servers.openai_server import OpenAIServer, Reply
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate
 from dagengine.data import read_rows
@@ -71,13 +72,6 @@ RULES = st.one_of(
     st.just(Curtailed()),
     st.builds(Sprt, st.floats(0.05, 0.45), st.floats(0.001, 0.4)),
 )
-
-
-def yes_no(name: str = "good", yes: Any = 10, no: Any = 0, **more: Any) -> BinaryJudgementNode:
-    then = {True: yes, False: no}
-    return BinaryJudgementNode(
-        f"Is it {name}?", evaluation_params=["input"], then=then, name=name, **more
-    )
 
 
 def metric(*roots: BaseNode, name: str = "tree", **more: Any) -> DAGMetric:

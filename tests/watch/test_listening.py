@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from spans import export, trace_id
+from folders.spans import export, trace_id
 
 from dagengine.errors import InputError
 from dagengine.watch import Folder

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from folders.spans import export, line, trace_id
 from hypothesis import given
 from hypothesis import strategies as st
-from spans import export, line, trace_id
 
 from dagengine.errors import InputError
 from dagengine.traces.otlp import records_of

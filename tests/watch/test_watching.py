@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spans import trace_id, write
+from folders.spans import trace_id, write
 
 from dagengine.errors import InputError, JudgeSetupError
 from dagengine.evaluation import RecordTo

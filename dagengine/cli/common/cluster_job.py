@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dagengine.cli.common.streams import say
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -32,6 +34,7 @@ class FileJob:
     journal: Path | None = None
     trace: bool = False
     quoting: Quotes | None = None
+    batch_files: Path | None = None
 
     def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
         """The engine of one process; raises InputError and GraphError."""
@@ -54,8 +57,10 @@ class FileJob:
 
     def _judge(self) -> Any:
         """The judge of metrics that name none; None is the library's own default."""
-        from dagengine.loading import chosen_judge, load_batch_judge
+        from dagengine.loading import chosen_judge, load_batch_judge, load_file_judge
 
+        if self.batch_files is not None:
+            return load_file_judge(self.judge, self.batch_files, _announced)
         if self.batch:
             return load_batch_judge(self.judge, self.base_url, self.journal)
         return chosen_judge(self.judge, self.base_url)
@@ -74,6 +79,10 @@ class FileJob:
             judge=judge,
             store=None if self.store is None else self.store.absolute(),
         )
+
+
+def _announced(sentence: str) -> None:
+    say(sentence, err=True)
 
 
 def _tracer() -> Any:

@@ -10,15 +10,15 @@ from typing import Any
 
 _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff", "explain", "send"),
+    "Look at results": ("show", "view", "diff", "sql", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
     "Know and set the judge": ("judge", "benchmark", "store"),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
     "Judge": (
-        "judge", "base_url", "quotes", "unsupported", "max_tokens", "batch", "store", "replay",
-        "probabilities",
+        "judge", "base_url", "quotes", "unsupported", "max_tokens", "batch", "batch_files", "store",
+        "replay", "probabilities",
     ),
     "Repetitions": (
         "times", "orders", "temperatures", "seeds", "paraphrases", "swap", "second_answers",
@@ -74,6 +74,7 @@ _EXAMPLES = {
         "dagengine show out --case 7",
         "dagengine show out --failed --as-cases failed.jsonl",
     ),
+    "dagengine sql": ('dagengine sql "select path, avg(score) from runs group by 1" out/*',),
     "dagengine synthesize": ("dagengine synthesize docs/ --judge gpt-4o --out goldens.jsonl",),
     "dagengine view": ("dagengine view out", "dagengine view out/old out/new"),
     "dagengine render": (

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # What one batch of the provider may hold.
 _BATCH = 50_000
+# What one file of questions may hold: those that wait take some 27 kB each.
+_FILE = 100_000
 _CALL_TIMEOUT = 120.0
 
 
@@ -109,6 +111,15 @@ class RunOptions:
             help="Use the batch API of OpenAI or Anthropic: half the price, results within a day.",
         ),
     ] = False
+    batch_files: Annotated[
+        Path | None,
+        typer.Option(
+            "--batch-files",
+            metavar="DIR",
+            help="Write questions to files, and wait until an offline engine (vllm run-batch) has "
+            "written the answers; --judge is the name of its model.",
+        ),
+    ] = None
     max_in_flight: MaxInFlight = None
     requests_per_minute: Annotated[
         float | None, typer.Option(help="Rate limit: judge calls per minute. Default: no limit.")
@@ -198,7 +209,8 @@ class RunOptions:
         )  # fmt: skip
         settings = {name: getattr(self, name) for name in names}
         quoting = {"quotes": self.quotes, "unsupported": self.unsupported} if self.quotes else {}
-        return {**settings, "unit": None if self.unit == "trace" else self.unit, **quoting}
+        files = {"batch_files": str(self.batch_files)} if self.batch_files else {}
+        return {**settings, **files, "unit": None if self.unit == "trace" else self.unit, **quoting}
 
     @property
     def journal(self) -> Path | None:
@@ -225,7 +237,7 @@ class RunOptions:
 
         calls = self.max_in_flight, self.judge, self.base_url
         return Limits(
-            max_in_flight=_BATCH if self.batch else in_flight(*calls),
+            max_in_flight=self._batch_size or in_flight(*calls),
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
             call_timeout=self._call_timeout,
@@ -235,6 +247,11 @@ class RunOptions:
             budget=self.budget,
             prices=prices(self.price),
         )
+
+    @property
+    def _batch_size(self) -> int | None:
+        """The questions that one batch may have; None without batches."""
+        return _FILE if self.batch_files else _BATCH if self.batch else None
 
     @property
     def _call_timeout(self) -> float:

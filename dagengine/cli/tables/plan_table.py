@@ -18,7 +18,7 @@ from dagengine.estimate.values import (
     Travel,
     cost,
 )
-from dagengine.terminal import plain
+from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -178,7 +178,7 @@ def _questions(estimate: Estimate) -> Table:
     from rich.text import Text
 
     columns = ("per\ncase", "\nleast", "\nlikely", "\nmost", "\nequal", "tokens\nin", "\nout")
-    table = _grid(f"\n{_counted(estimate.cases, 'case')}", *columns)
+    table = _grid(f"\n{counted(estimate.cases, 'case')}", *columns)
     for metric in estimate.metrics:
         least, most = _number(metric.case.least), _number(metric.case.most)
         table.add_row(
@@ -221,7 +221,7 @@ def _least_calls(estimate: Estimate) -> str:
 def _headline(metric: MetricEstimate, cases: int) -> str:
     if metric.cases == cases:
         return metric.metric
-    return f"{metric.metric} ({_number(metric.cases)} of {_counted(cases, 'case')})"
+    return f"{metric.metric} ({_number(metric.cases)} of {counted(cases, 'case')})"
 
 
 def _worst(estimate: Estimate) -> Iterator[Text]:
@@ -238,7 +238,7 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
             names = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
         line = Text.assemble(("worst path of ", "dim"), (plain(metric.metric), "bold"), ": ")
         line.append(plain(" → ".join(names)))
-        asked = "unbounded" if worst.asked is None else _counted(worst.asked, "question")
+        asked = "unbounded" if worst.asked is None else counted(worst.asked, "question")
         line.append(f" ({asked}, {worst.depth} in a row)", style="dim")
         yield line
 
@@ -316,10 +316,6 @@ def _dollars(money: float) -> str:
     if money >= 0.1 or not money:
         return f"{money:,.2f}"
     return f"{money:.2g}" if money >= _CENTS else f"under {_CENTS:.4f}"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" + "s" * (number != 1)
 
 
 def _duration(seconds: float) -> str:

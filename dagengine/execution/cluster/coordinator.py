@@ -86,9 +86,11 @@ _FAREWELL = 5
 # What holds for one process, and why a cluster cannot keep it.
 _ONE_COUNT = "the workers have no common count"
 _ELSEWHERE = "the workers call the judges, and the coordinator does not see these calls"
+_IN_CHUNKS = "a batch needs the questions of all cases, but workers get the cases in chunks"
 _ONE_MACHINE = {"max_calls": _ONE_COUNT, "budget": _ONE_COUNT}
 _ONE_PROCESS = {
-    "batch": "a batch needs the questions of all cases, but workers get the cases in chunks",
+    "batch": _IN_CHUNKS,
+    "batch_files": _IN_CHUNKS,
     "trace": _ELSEWHERE,
     "tracer": _ELSEWHERE,
     "on_attempt": _ELSEWHERE,

@@ -74,6 +74,8 @@ class Pool:
             process = min(self._processes, key=lambda candidate: candidate.busy)
             try:
                 return await process.call(function, *arguments, heard=heard)
+            # A request that kills each process it comes to would kill all of them, one after the
+            # other, and the requests beside it with them. So it has a few tries only.
             except _DiedError:
                 await self._replace(process)
         raise WorkersDiedError
@@ -119,6 +121,7 @@ class _Process:
             await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _START,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                # In a session of its own Ctrl-C does not reach it: this process ends it.
                 env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
             )
         )  # fmt: skip

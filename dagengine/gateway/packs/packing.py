@@ -145,6 +145,8 @@ class Packing:
         self._busy += 1
 
     def _look(self) -> None:
+        # Woken, not sent: tasks that were started before, but did not run yet, come first and may
+        # still bring a question. Those that wait look again when it is their turn.
         if not self._busy:
             for entry in self._waiting:
                 entry.moved.set()
@@ -255,6 +257,7 @@ class Pack:
         try:
             call: Call = await self._once.get("enter", self._enter)
         except BaseException:
+            # Cancelled when the places of all were there already: its own goes back, once.
             gone = entry in self.entries and self._call is not None
             self.drop(entry)
             if gone and self._call is not None:
@@ -274,6 +277,8 @@ class Pack:
 
     async def answer(self, entry: PackEntry) -> Answer[Any]:
         """The answer to one of the questions, once all of them are aboard; raises JudgeError."""
+        # Each question passes its own budget and limits first; the request is made by whoever asks
+        # for it first, and leaves when the last one is aboard, or has dropped out.
         self._aboard.append(entry)
         self._look()
         outcomes: dict[int, Outcome] = await self._once.get("send", self._send)

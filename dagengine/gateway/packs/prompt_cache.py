@@ -81,6 +81,8 @@ class PromptCacheOrder:
         the next one goes ahead in its place.
         """
         key = judge, beginning
+        # Without a leader and not warm: whoever comes first leads. Those that wait look again after
+        # it, since it may have failed; then one of them leads, and the rest wait once more.
         while not self._is_warm(key) and key in self._leading:
             landed, leader = self._leading[key]
             leader.lend(urgency.place)
@@ -164,6 +166,13 @@ class StickyPlaces:
         warm = next((place for place, read in self._read.items() if read == beginning), None)
         if warm is not None:
             return None if warm in self._busy else warm
+        # A question that finds no warm place takes a cold one, but none that somebody waits for,
+        # and only if there is one for each more urgent question that is cold as well:
+        #
+        #     place   0: A, busy     1: B, free     2: C, free      waiting: A (case 1), D (case 2)
+        #
+        # E of case 3 sees two cold places, and D before it: it takes the second. With one cold
+        # place it would wait, although that place is free: D is about to take it.
         waited_for = {awaited for awaited, _ in self._waiting.values()}
         cold = [
             place for place, read in self._read.items()

@@ -70,8 +70,10 @@ class PromptCounts:
         if self.mute or not read or size.tokens < _SMALL or self.limit is not None:
             return False
         if self.window is not None:
+            # What some servers keep of a prompt that is longer than their window: half of it.
             if abs(read - (self.window // 2 + 2)) <= 1:
                 return True
+            # Even the densest tokenizer would not fill the window with this prompt.
             if max(_DENSEST * (size.tokens + _AROUND), size.characters) < self.window:
                 return False
         if self.refuses:

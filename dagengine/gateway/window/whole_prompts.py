@@ -145,6 +145,12 @@ class WholePrompts:
         self, question: Question[Any], size: Size, read: int
     ) -> tuple[int, int | None]:
         """How many tokens are proved to be read, and about how many a cut prompt has."""
+        # The same prompt with as many known words before it as were counted:
+        #
+        #     count grows by        0              it cuts there, or says the same for everything
+        #                           about `words`  it has read them, and so the prompt
+        #                           far more       the first count left out what was in its cache
+        #                           some of them   it cut the longer prompt only, or this one, too
         words = max(_FEWEST, read)
         more = await self._count(question, _with_words(question.messages, words))
         if not more:

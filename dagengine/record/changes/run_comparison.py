@@ -99,13 +99,6 @@ class MetricComparison:
         return {cause: sum(self.first[key] for key in self.first if key[1] == cause)
                 for cause in CAUSES}  # fmt: skip
 
-    def by_node(self) -> dict[str, int]:
-        """Flips by the first node that differs, the most first."""
-        flips: Counter[str] = Counter()
-        for (node, _), count in self.first.items():
-            flips[node] += count
-        return dict(flips.most_common())
-
     def tree_changes(self) -> list[TreeChange]:
         """What is not the same in the definitions."""
         return list(self.trees.changes())

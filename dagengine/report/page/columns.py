@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagengine.record.costs import StepCosts
+from dagengine.report.page.days import Groups
 from dagengine.report.page.people import People
 from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
 from dagengine.results import CaseResult, MetricResult, Step
@@ -157,6 +158,7 @@ class Columns:
     number: array[int] = field(default_factory=lambda: array("l"))
     tags: dict[str, int] = field(default_factory=dict)
     tagged: list[list[int]] = field(default_factory=list)
+    groups: Groups = field(default_factory=Groups)
     people: People = field(default_factory=People)
     human_answers: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -168,9 +170,15 @@ class Columns:
         self.name.append(row.case)
         self.hash.append((hash_ or "")[:_DIGITS])
         self.number.append(row.index)
+        self.groups.add(row)
         self.tagged.append([self.tags.setdefault(tag, len(self.tags)) for tag in tags])
         results = {result.metric: result for result in row.metrics}
         return [metric.add(results.get(metric.graph.metric.name)) for metric in self.metrics]
+
+    def day_of(self, number: int) -> str | None:
+        """The day of the case with a number; None without one."""
+        place = number if self.number[number : number + 1] == array("l", [number]) else -1
+        return self.groups.day(place) if place >= 0 else None
 
     def as_dict(self, slot: list[int]) -> dict[str, Any]:
         """JSON-ready form; `slot` is the place of every row among the texts."""
@@ -183,5 +191,6 @@ class Columns:
             "tagged": self.tagged if self.tags else None,
             "said": self.human_answers,
             "slot": slot,
+            "groups": self.groups.as_dict(),
             "metrics": [metric.as_dict() for metric in self.metrics],
         }

@@ -179,6 +179,7 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
         odds_of(step),
         *calls_of(step),
         quotes_of(step) or None,
+        list(step.spans) or None,
     ]
     while values[-1] is None:
         values.pop()

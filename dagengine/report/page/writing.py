@@ -20,6 +20,7 @@ from dagengine.record.run import Run
 from dagengine.regular_files import require_regular
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns, MetricColumns
+from dagengine.report.page.days import alarms_of
 from dagengine.report.page.drafts import drafts_of, kept_of
 from dagengine.report.page.layouts import layouts
 from dagengine.report.page.lines import headline, plain_lines
@@ -113,6 +114,8 @@ def _parts(
         blocks, starts, slots = texts.close()
         asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
     record = run_record(run, tally.rows, kept=sum(slot >= 0 for slot in slots))
+    record["days"] = columns.groups.days
+    record["alarms"] = alarms_of(run, columns.day_of)
     record["metrics"] = []
     for metric in columns.metrics:
         drawn, nested = layouts(metric.graph, metric.counted(), tally.rows)

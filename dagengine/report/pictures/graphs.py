@@ -24,6 +24,7 @@ class Node:
     inputs: tuple[str, ...] = ()
     hash: str | None = None
     panel: str | None = None
+    examples: int = 0
     inside: int | None = None
     asks: bool = False
     grades: bool = False
@@ -32,7 +33,7 @@ class Node:
     def as_dict(self) -> dict[str, Any]:
         """What the page gets; of the panel the number of votes."""
         shown = asdict(self)
-        for only_drawn in ("asks", "grades", "scale"):
+        for only_drawn in ("asks", "grades", "scale", *([] if self.examples else ["examples"])):
             del shown[only_drawn]
         panel = shown.pop("panel") or ""
         votes = re.search(r"\d+", panel)
@@ -138,6 +139,7 @@ class MetricGraph:
                 inputs=shown.inputs,
                 hash=shown.hash,
                 panel=shown.panel,
+                examples=shown.examples,
                 inside=inside,
                 asks=bool(shown.judges),
                 grades=record.grades,

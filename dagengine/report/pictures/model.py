@@ -21,6 +21,7 @@ from dagengine.report.pictures.views import (
     threshold_words,
 )
 from dagengine.results.verdict import SIGNS, State, passes, state_of
+from dagengine.terminal import counted
 
 Shape = Literal["judgement", "rating", "items", "task", "code", "metric", "folded", "end"]
 """What a part is: each has a shape of its own, and says it in words, too."""
@@ -204,6 +205,8 @@ class _Maker:
                 ((line, "soft"),) for line in lines_of(node.panel, _NOTE_WIDTH, 3)
             ]
             lines = (*lines, *panel)
+        if node.examples:
+            lines = (*lines, ((counted(node.examples, "example"), "soft"),))
         note = lines_of(mark.note, _NOTE_WIDTH, _NOTE_LINES) if mark.note else []
         if self._questions and question and question != name:
             reads = f"reads {', '.join(node.reads)}" if node.reads else ""
@@ -249,7 +252,7 @@ class _Maker:
         if node.scale:
             kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
         if number in self._graph.owners():
-            kind = f"{kind} · {_counted(nodes_of(self._graph, number))}"
+            kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
         if mark.traffic is None:
             return ((kind, "soft"),)
         return ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
@@ -275,7 +278,7 @@ class _Maker:
         node, mark = self._graph.nodes[number], self._view.node(number)
         inner = [at for at, part in enumerate(self._graph.nodes) if part.inside == number]
         drawn = sum(at not in self._dropped for at in inner)
-        text = f"metric, {_counted(len(inner))}"
+        text = f"metric, {counted(len(inner), 'node')}"
         text += f", {drawn} drawn" if drawn < len(inner) else ""
         words: Words = ((text, "soft"),)
         if mark.traffic is not None:
@@ -284,7 +287,7 @@ class _Maker:
 
     def _group(self, head: int, group: set[int]) -> Part:
         traffic = self._view.node(head).traffic
-        name = _counted(self._folds.size_of(group))
+        name = counted(self._folds.size_of(group), "node")
         first = lines_of(self._own_name(self._graph.nodes[head]), _NAME_WIDTH, 1)[0]
         reached = any(self._view.node(number).reached for number in group)
         line: Words = ((f"from {first}", "soft"),)
@@ -424,15 +427,12 @@ class _Maker:
         limit = threshold_words(self._graph.metric.threshold)
         total = nodes_of(self._graph)
         drawn = sum(part.shape not in ("end", "folded") for part in model.parts)
-        size = "" if drawn == total and self._view.kind != "design" else f" · {_counted(total)}"
+        whole = drawn == total and self._view.kind != "design"
+        size = "" if whole else f" · {counted(total, 'node')}"
         size += f", {drawn} drawn" if drawn < total else ""
         if not self._view.facts:
             return ((f"{limit}{size}", "soft"),)
         return ((f"{limit} · ", "soft"), *self._view.facts, (size, "soft"))
-
-
-def _counted(nodes: int) -> str:
-    return f"{nodes} node{'' if nodes == 1 else 's'}"
 
 
 def _state_words(state: State, threshold: float | None) -> str:
@@ -448,4 +448,5 @@ def _hint(node: Node, name: str) -> str:
     reads = ", ".join((*node.reads, *node.inputs))
     parts += [f"reads {reads}"] if reads else []
     parts += [node.panel] if node.panel else []
+    parts += [counted(node.examples, "example")] if node.examples else []
     return "\n".join(parts)

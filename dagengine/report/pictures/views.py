@@ -13,6 +13,7 @@ from dagengine.report.pictures.looks import Tone, Words, lines_of
 from dagengine.report.tally import MetricTally, Place
 from dagengine.results import MetricResult, Step
 from dagengine.results.verdict import SIGNS, STATES, State
+from dagengine.terminal import counted
 
 _TONES: dict[State, Tone] = {"failed": "fail", "no_score": "none", "passed": "", "scored": ""}
 
@@ -199,9 +200,7 @@ def _traffic(states: Mapping[State, int]) -> Traffic:
 
 def _totals(whole: Traffic) -> Words:
     """The cases of a run, and how many of them failed."""
-    pieces: list[tuple[str, Tone]] = [
-        (f"{whole.cases:,} case{'' if whole.cases == 1 else 's'}", "")
-    ]
+    pieces: list[tuple[str, Tone]] = [(counted(whole.cases, "case"), "")]
     if whole.failed:
         pieces.append((", ", ""))
         pieces.append((f"{SIGNS['failed']} {whole.failed:,} failed", "fail"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import but, cases, judge_of, record, support_metric, usual
+from folders.runs import but, cases, judge_of, record, support_metric, usual
 
 from dagengine import evaluate
 from dagengine.errors import InputError

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import chromium, needs_chromium, visit
-from recorded_runs import CASES, judge, polite
+from folders.recorded_runs import CASES, judge, polite
+from programs.browser import chromium, needs_chromium, visit
 
 from dagengine import Limits, evaluate
 from dagengine.judges import ScriptedJudge

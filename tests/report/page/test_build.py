@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from folders.places import ROOT
 
 PAGE = ROOT / "dagengine" / "report" / "page"
 FRONT = PAGE / "front"

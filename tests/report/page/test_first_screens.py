@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import CHROMIUM, Visit, chromium, needs_chromium, visit
 from playwright.sync_api import Browser
+from programs.browser import CHROMIUM, Visit, chromium, needs_chromium, visit
 
 from dagengine import evaluate
 from dagengine.errors import ProviderError
@@ -328,7 +328,7 @@ def test_what_was_wrong_with_an_answer(browser: Browser, rag: Path) -> None:
         assert page.page.locator("mark.fail.on").inner_text().startswith("Claim number 1 says")
         assert page.page.locator("mark.piece").inner_text() == "number 1 is wrong"
         assert "piece 2 of 2" in page.page.inner_text(".lists")
-        page.page.locator("#item-2").focus()
+        page.page.locator("[data-item='2']").focus()
         page.page.keyboard.press("ArrowDown")
         page.until("document.querySelector('mark.piece').textContent === 'number 2 is wrong'")
         page.page.locator(".rest").first.click()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import CHROMIUM, Scheme, Visit, chromium, needs_chromium, visit
-from decision_server import DecisionServer
-from hostile import TEXTS
+from graphs.hostile import TEXTS
+from graphs.support_tree import support_cases, support_judge, support_metric
 from playwright.sync_api import Browser
-from support_tree import support_cases, support_judge, support_metric
+from programs.browser import CHROMIUM, Scheme, Visit, chromium, needs_chromium, visit
+from servers.decision_server import DecisionServer
 from typer.testing import CliRunner
 
 from dagengine import evaluate

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support_tree import support_cases, support_judge, support_metric
+from graphs.support_tree import support_cases, support_judge, support_metric
 from typer.testing import CliRunner
 
 from dagengine import evaluate

@@ -9,7 +9,7 @@ import { element, text, unpacked, type Head, type Index, type PackedRow, type Pa
 import { Server, type Prompt } from "./server.ts";
 import { scoresOf } from "./statistics.ts";
 import type {
-  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Metric, Order, Part, Row, Run, Source, Step, Window,
+  Case, CaseMetric, Chosen, Counts, DayGroup, End, Filter, Many, Metric, Order, Part, Row, Run, Source, Step, Window,
 } from "./source.ts";
 
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
@@ -75,8 +75,18 @@ export class Embedded implements Source {
     }
     if (kind === "n") return columns.nodes[columns.metric.nodes.findIndex((n) => n.name === key)] ?? null;
     if (kind === "end") return columns.ends.get(key)?.bits ?? null;
+    if (kind === "day" || kind === "stratum") return this.grouped(kind === "day" ? 0 : 1, key);
     if (kind === "b") return columns.bins[Math.round(Number(key) * 10)] ?? null;
     return this.together(key);
+  }
+
+  /** The cases of a day, or of a stratum. */
+  private grouped(place: 0 | 1, key: string): Bits | null {
+    const { all, of } = this.index.groups ?? { all: [], of: [] };
+    if (!all.some((group) => group[place] === key)) return null;
+    const bits = new Bits(this.run.cases);
+    of.forEach((group, row) => all[group]![place] === key && bits.add(row));
+    return bits;
   }
 
   private together(key: string): Bits | null {
@@ -167,6 +177,26 @@ export class Embedded implements Source {
     const told = (ends as Found[]).map(async (end, i) =>
       (i < SHOWN ? { ...end, why: (await this.texts(end.first, metric)).why ?? "" } : end));
     return await Promise.all(told);
+  }
+
+  async days(filter: Filter): Promise<DayGroup[]> {
+    const kept = await this.matching(filter);
+    const columns = this.columns[filter.metric]!;
+    const groups = (this.index.groups?.all ?? []).map(([day, stratum, probability]) =>
+      ({ day: day ?? "", stratum, probability, cases: 0, passed: 0, failed: 0, none: 0, scored: 0, sum: 0, squares: 0 }));
+    for (const row of this.index.groups ? kept.places() : []) {
+      const group = groups[this.index.groups!.of[row]!]!;
+      const [state, score] = [columns.state(row), columns.packed.score[row]];
+      group.cases += 1;
+      group.passed += Number(state === "pass");
+      group.failed += Number(state === "fail");
+      group.none += Number(state === "none");
+      if (score == null) continue;
+      group.scored += 1;
+      group.sum += score;
+      group.squares += score * score;
+    }
+    return groups.filter(({ day, cases }) => day && cases);
   }
 
   async many(filter: Filter): Promise<Many> {
@@ -419,7 +449,7 @@ export class Embedded implements Source {
   }
 
   private step({ metric }: Columns, packed: PackedStep): Step {
-    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds, calls, cached, quotes] = packed;
+    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds, calls, cached, quotes, spans] = packed;
     const node = typeof place === "number" ? metric.nodes[place] : undefined;
     return {
       node: typeof place === "number" ? place : null,
@@ -440,6 +470,7 @@ export class Embedded implements Source {
       calls: calls ?? null,
       cached: cached ?? 0,
       quotes: quotes ?? [],
+      spans: spans ?? [],
     };
   }
 

@@ -44,6 +44,8 @@ export interface Index {
   tagged: number[][] | null;
   /** The place of a row among the texts; -1 where its texts are not in the file. */
   slot: number[];
+  /** Days, strata and probabilities, and the number of the group of every row; null without days. */
+  groups: { all: [day: string | null, stratum: string | null, probability: number][]; of: number[] } | null;
   /** What people said, by row: only rows with some. */
   said: Record<string, Said[]>;
   metrics: MetricColumns[];
@@ -68,6 +70,7 @@ export type PackedStep = [
   confidence?: number | null, votes?: unknown[] | null, tokens?: number | null,
   kind?: string | null, cost?: number | null, seconds?: number | null, odds?: [string, number][] | null,
   calls?: Calls | null, cached?: number | null, quotes?: Quote[] | null,
+  spans?: string[] | null,
 ];
 
 export type PackedMetric = [

@@ -2,7 +2,7 @@
 
 import { element, type Head } from "./packed.ts";
 import { Server, type Prompt } from "./server.ts";
-import type { Case, Chosen, Counts, End, Filter, Many, Order, Run, Source, Window } from "./source.ts";
+import type { Case, Chosen, Counts, DayGroup, End, Filter, Many, Order, Run, Source, Window } from "./source.ts";
 
 export class Remote implements Source {
   readonly byWords = true;
@@ -24,6 +24,10 @@ export class Remote implements Source {
 
   ends(filter: Filter): Promise<End[]> {
     return this.server.source("ends", { filter });
+  }
+
+  days(filter: Filter): Promise<DayGroup[]> {
+    return this.server.source("days", { filter });
   }
 
   many(filter: Filter): Promise<Many> {

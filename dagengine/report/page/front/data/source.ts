@@ -17,6 +17,8 @@ export interface Node {
   inside: number | null;
   /** How many votes were cast per question; 1 without a panel. */
   votes: number;
+  /** How many solved examples its prompts show; absent without any. */
+  examples?: number;
 }
 
 /** An answer of a decision, or of a node that judges items: the edge `node → verdict`. */
@@ -120,6 +122,39 @@ export interface Run {
   noPrompts: string | null;
   /** What became of the drafts of a synthesis; missing in any other run, and in one of very many. */
   drafts?: Draft[];
+  /** On how many days (UTC) its traces began; 0 for other cases. */
+  days: number;
+  /** What a watch raised, the latest last. */
+  alarms: Alarm[];
+}
+
+/** Scores of a watch have left their baseline, or old questions get other answers (group "judge"). */
+export interface Alarm {
+  day: string | null;
+  row: number;
+  metric: string;
+  group: string;
+  before: number;
+  now: number;
+  cases: number;
+  cause: string;
+  again: number;
+  path: string | null;
+  time: string;
+}
+
+/** Cases of one day and stratum that were judged with one probability; sums are over their scores. */
+export interface DayGroup {
+  day: string;
+  stratum: string | null;
+  probability: number;
+  cases: number;
+  passed: number;
+  failed: number;
+  none: number;
+  scored: number;
+  sum: number;
+  squares: number;
 }
 
 /** A draft of a synthesis: the golden that it became, or why it did not. */
@@ -142,8 +177,8 @@ export interface Draft {
 
 /** One condition of a filter. All of them hold at once. */
 export interface Part {
-  /** Answer taken, node reached, end, bin of the distribution, set of metrics that failed. */
-  kind: "e" | "n" | "end" | "b" | "set";
+  /** Answer taken, node reached, end, bin of the distribution, set of metrics that failed, day and stratum of the trace. */
+  kind: "e" | "n" | "end" | "b" | "set" | "day" | "stratum";
   key: string;
   not: boolean;
 }
@@ -307,6 +342,8 @@ export interface Step {
   cached: number;
   /** The words that its verdict, or those of its items, stand on. */
   quotes: Quote[];
+  /** The ids of the spans that its verdict, or those of its items, are about. */
+  spans: string[];
 }
 
 /** Words that a verdict stands on; `item` counts from 1, and is 0 for a step without a list. */
@@ -379,6 +416,7 @@ export interface Source {
   /** Reads the reasons of ends; only of a source whose ends come without, since that takes time. */
   whys?(ends: End[], metric: number): Promise<End[]>;
   many(filter: Filter): Promise<Many>;
+  days(filter: Filter): Promise<DayGroup[]>;
   rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window>;
   /** Reads the texts that a table shows of rows; only of a source whose rows come without. */
   previews?(rows: Row[]): Promise<Row[]>;

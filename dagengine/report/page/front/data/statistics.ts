@@ -24,6 +24,30 @@ export function interval(hits: number, of: number): [number, number] {
   return [Math.max(0, (middle - half) / whole), Math.min(1, (middle + half) / whole)];
 }
 
+/** Values from 0 to 1 that were sampled with one probability: how many, their sum, and that of their squares. */
+export interface Sampled {
+  probability: number;
+  count: number;
+  sum: number;
+  squares: number;
+}
+
+/**
+ * The mean of everything that was sampled from, each value weighed by 1 / its probability (Hájek), with its 95 % interval:
+ * Wilson's for as many cases of equal weight as have the variance of this mean (linearised). Null without a value.
+ */
+export function weighted(groups: Sampled[]): [mean: number, low: number, high: number] | null {
+  const total = (of: (group: Sampled, weight: number) => number) => groups.reduce((sum, group) => sum + of(group, 1 / group.probability), 0);
+  const weights = total(({ count }, weight) => weight * count);
+  if (!weights) return null;
+  const mean = Math.min(1, total(({ sum }, weight) => weight * sum) / weights);
+  const variance = total(({ count, sum, squares }, weight) => weight ** 2 * (squares - 2 * mean * sum + count * mean ** 2)) / weights ** 2;
+  const equal = weights ** 2 / total(({ count }, weight) => weight ** 2 * count);
+  // Few values that are near to each other say little: no mean is surer than that of ten times as many cases.
+  const cases = variance > 1e-12 ? Math.min((mean * (1 - mean)) / variance, 10 * equal) : equal;
+  return [mean, ...interval(mean * cases, cases)];
+}
+
 /** How likely a lead as large is by chance: the sign test (mid-p) over cases that one of the two won. */
 export function signTest(won: number, lost: number): number {
   const of = won + lost;

@@ -18,7 +18,7 @@ export interface Place {
   more: Record<string, string>;
 }
 
-const KINDS = ["e", "n", "end", "b", "set"] as const;
+const KINDS = ["e", "n", "end", "b", "set", "day", "stratum"] as const;
 const STATES = ["fail", "none", "pass", "all", "unsure", "any", "missing", "passed"];
 const OWN = ["m", "v", "state", "q", "sort", "case", "step", "as", "not"];
 

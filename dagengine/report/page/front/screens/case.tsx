@@ -12,10 +12,12 @@ import { cursor } from "../parts/table.tsx";
 import { Fold, Judged, plain } from "../parts/texts.tsx";
 import { moment, money, score, SIGN, STATE, titled, took, whole } from "../parts/words.ts";
 import { ContestView, orderWords } from "../trees/contest.tsx";
-import { ItemsView, OtherFields, tallied } from "../trees/items.tsx";
+import { aboutSpans, ItemsView, OtherFields, tallied } from "../trees/items.tsx";
 import { judgedSteps, mainStep, turnsOf, type JudgedStep } from "../trees/judged.ts";
 import { PathList } from "../trees/pathlist.tsx";
 import { hasRoom, PathTree } from "../trees/pathtree.tsx";
+import { traceOf } from "../trees/spans.ts";
+import { firstSpan, spanOfStep, Trace } from "../trees/trace.tsx";
 import { Turns } from "../trees/turns.tsx";
 import { Steps, Walk } from "../trees/walk.tsx";
 
@@ -63,7 +65,14 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
     // Whoever opened the case by a key goes on from its headline.
     if (document.activeElement === document.body || !document.activeElement?.isConnected) document.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
   }, [shown, front]);
-  const open = (name: string | null) => name !== null && go({ case: name }, "replace");
+  const trace = traceOf(shown.fields);
+  const span = trace && (trace.find(({ span_id }) => span_id === place.more.span)?.span_id ?? firstSpan(trace, metric, result, shown.fields));
+  const chooseSpan = (id: string | null) => id !== null && go({ more: { ...place.more, span: id } }, "replace");
+  const chooseStep = (node: number | null) => {
+    setStep(node);
+    if (trace) chooseSpan(spanOfStep(trace, metric, result, shown.fields, node));
+  };
+  const open = (name: string | null) => name !== null && go({ case: name, more: { ...place.more, span: "" } }, "replace");
   useKeys({
     j: () => open(neighbours?.next ?? null),
     k: () => open(neighbours?.previous ?? null),
@@ -73,6 +82,10 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
     ...(isMany(source) ? Object.fromEntries(worstFirst(shown).slice(0, 9).map((i, place) => [String(place + 1), () => under(i)])) : {}),
   });
   const under = (metric: number) => go({ step: null, more: { ...place.more, under: source.run.metrics[metric]!.name } }, "replace");
+  const spans = trace && (
+    <Trace trace={trace} fields={shown.fields} metrics={source.run.metrics} results={shown.metrics} front={front} chosen={span!} choose={chooseSpan}
+      show={(i, one) => (i === front ? setStep(one.node) : go({ step: one.name, more: { ...place.more, under: source.run.metrics[i]!.name, span: span! } }, "replace"))} />
+  );
   const missing = source.run.texts === "some" ? "its texts are not in this file" : "left out by --no-texts";
   return (
     <>
@@ -95,14 +108,15 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
       {contest ? <ContestView shown={shown} contest={contest} /> : turns ? <Turns run={source.run} shown={shown} turns={turns} metric={metric} judged={judged} other={under} /> : listed && (
         <>
           {typeof shown.fields?.input === "string" && <p class="input0" dir="auto"><b class="soft">input</b> {shown.fields.input}</p>}
-          <ItemsView metric={metric} result={result} judged={listed} fields={shown.fields} missing={missing} />
+          <ItemsView metric={metric} result={result} judged={listed} fields={shown.fields} missing={missing} trace={spans} span={span} chooseSpan={chooseSpan} />
+          {spans && !aboutSpans(listed) && spans}
         </>
       )}
       {(contest || listed || (turns && !decided)) && (
         <>
           <Steps metric={metric} result={result} fields={shown.fields} />
           <div class="more0">
-            <OtherFields fields={shown.fields} shown={["turns", "contestants", "input", "actual_output", "retrieval_context"]} />
+            <OtherFields fields={shown.fields} shown={["turns", "contestants", "input", "actual_output", "retrieval_context", ...(trace ? ["spans"] : [])]} />
             {prompts?.[front]?.some((each) => each.length) && (
               <Fold title="prompts as sent">{prompts[front]!.flatMap((each, i) => each.flat().map((message, j) => <div key={`${i} ${j}`} class="prompt" dir="auto"><b>{result.steps[i]?.name} · {message.role}</b>{"\n"}{message.content}</div>))}</Fold>
             )}
@@ -113,14 +127,15 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
       )}
       {!(contest || listed || (turns && !decided)) && <div class="case">
         <section class="texts">
-          <h2 class="vh">Texts</h2>
+          {spans}
+          <h2 class={trace ? "" : "vh"}>Texts</h2>
           {turns ? <OtherFields fields={shown.fields} shown={["turns"]} /> : <Texts shown={shown} metric={metric} result={result} step={step} missing={missing} draft={draft} />}
           <About shown={shown} result={result} />
         </section>
         <section>
           <h2>How it was decided</h2>
           <Walk metric={metric} result={result} fields={shown.fields} prompts={prompts?.[front] ?? null} noPrompts={source.run.noPrompts}
-            said={shown.said.filter((one) => one.metric === metric.name)} step={step} choose={setStep} />
+            said={shown.said.filter((one) => one.metric === metric.name)} step={step} choose={chooseStep} span={span} chooseSpan={chooseSpan} />
           <People said={shown.said.filter((one) => one.metric === metric.name && !one.node)} />
         </section>
         <aside class="mini">
@@ -243,7 +258,8 @@ function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; m
   }
   const read = readBy(metric, result.steps.map((s) => s.node));
   const now = step === null ? new Set<string>() : readBy(metric, [step]);
-  const names = Object.keys(shown.fields).filter((name) => !["name", "type"].includes(name) && shown.fields![name] !== null);
+  const apart = ["name", "type", ...(traceOf(shown.fields) ? ["spans"] : [])];
+  const names = Object.keys(shown.fields).filter((name) => !apart.includes(name) && shown.fields![name] !== null);
   // What a generator is told of a draft is no text to read.
   const known = names.filter((name) => read.has(name) && !(draft && name === "additional_metadata"));
   const first = known.length ? known : names; // where nothing is known to be read, all is open
@@ -268,7 +284,8 @@ function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; m
 
 /** The fields at the beginning of the paths that nodes read. */
 function readBy(metric: Metric, nodes: (number | null)[]): Set<string> {
-  const paths = nodes.flatMap((node) => (node === null ? [] : metric.nodes[node]!.reads));
+  // The step that is chosen may still be one of the metric before.
+  const paths = nodes.flatMap((node) => (node === null ? [] : (metric.nodes[node]?.reads ?? [])));
   return new Set(paths.map((path) => /^[^.[]+/.exec(path)?.[0] ?? path));
 }
 

@@ -5,6 +5,7 @@ import { Chart } from "../parts/chart.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, headline, judged, Lines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
 import { Chips, Parts } from "../parts/controls.tsx";
+import { Days } from "../parts/days.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
 import { isMany, useChosen, usePage, usePick } from "../parts/state.ts";
 import { Listed } from "../parts/table.tsx";
@@ -62,6 +63,7 @@ function Single() {
           </div>
         )}
       </div>
+      <Days metric={filter.metric} />
       <Announce text={`${whole(counts.cases)} of ${many(all.cases, "case")}`} />
       {counts.cases === 0 && filtered ? <NothingMatches metric={metric} parts={filter.parts} all={all} /> : (
         <div class={`body three${isWide(metric) ? " broad" : ""}`}>
@@ -169,6 +171,8 @@ function filteredHeadline(parts: Part[], text: string, counts: Counts, all: Coun
     if (first.kind === "e") return `${of} went through ${name}`;
     if (first.kind === "n") return `${of} reached ${name}`;
     if (first.kind === "end") return `${of} ended at ${first.key}`;
+    if (first.kind === "day") return `${of} are of ${first.key}`;
+    if (first.kind === "stratum") return `${of} are in the stratum ${first.key}`;
     if (first.kind === "b") return `${of} scored about ${first.key}`;
     return `${of} failed ${first.key} and nothing else`;
   }

@@ -14,8 +14,9 @@ const QUEUES: [string, string, string][] = [
   ["random", "a random sample", "the only queue that can measure agreement with the judge"],
   ["failed", "cases that failed or have no score", ""],
   ["unsure", "cases whose votes were split", ""],
+  ["planned", "those of `dagengine labels plan`", "all of them, whatever number you write below"],
 ];
-const NAMES: Record<string, string> = { random: "random sample", failed: "failures", unsure: "unsure", one: "one case" };
+const NAMES: Record<string, string> = { random: "random sample", failed: "failures", unsure: "unsure", planned: "labels plan", one: "one case" };
 
 export function Label() {
   const { place } = usePage();

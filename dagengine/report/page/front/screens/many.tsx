@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Chosen, Many as Together, Part, Run } from "../data/source.ts";
 import { Choices, Parts } from "../parts/controls.tsx";
+import { Days } from "../parts/days.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
@@ -47,6 +48,7 @@ export function Many() {
           {filtered ? <Parts /> : <ManyLines run={run} together={together} />}
         </div>
       </div>
+      <Days metric={front} />
       <Announce text={`${whole(cases!)} of ${many(run.cases, "case")}`} />
       <div class="body b4">
         <div class="side">

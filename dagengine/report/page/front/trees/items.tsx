@@ -1,5 +1,6 @@
 // What was wrong with an answer: the items that failed, the words they are of, the piece that says otherwise.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { CaseMetric, Metric } from "../data/source.ts";
 import { Marked, marksOf, Quotes, spanOf, type Mark, type Span } from "../parts/marks.tsx";
@@ -49,7 +50,7 @@ function Group({ metric, group, open, chosen, choose }: GroupProps) {
               <b class={`no ${sign === "fail" ? "fail" : "soft"}`}>{ITEM_SIGN[sign]} {item.number}</b>
               <div>
                 {choose
-                  ? <button id={`item-${item.number}`} onClick={() => choose(item.number)} dir="auto"><b>{item.text ?? means(metric, item.verdict)}</b></button>
+                  ? <button data-item={item.number} onClick={() => choose(item.number)} dir="auto"><b>{item.text ?? means(metric, item.verdict)}</b></button>
                   : <b dir="auto">{item.text ?? means(metric, item.verdict)}</b>}
                 {sign === "plain" && item.text !== null && <span> · {item.verdict}</span>}
                 {item.reason && <p class="why" dir="auto">{item.reason}</p>}
@@ -85,13 +86,28 @@ interface Props {
   fields: Record<string, unknown> | null;
   /** Why there are no texts. */
   missing: string;
+  /** The trace with the span in sight, where the case has one. */
+  trace: ComponentChildren;
+  span: string | null;
+  chooseSpan: (span: string | null) => void;
 }
 
-export function ItemsView({ metric, judged, fields, missing }: Props) {
+/** Whether items are about spans of a trace, each about its own. */
+export function aboutSpans({ items }: Pick<JudgedStep, "items">): boolean {
+  return items.some(({ span }) => span !== null);
+}
+
+export function ItemsView({ metric, judged, fields, missing, trace, span, chooseSpan }: Props) {
   const { items } = judged;
   const bad = items.filter(({ sign }) => sign === "fail");
   const [only, setOnly] = useState<Sign | null>(null);
-  const [chosen, setChosen] = useState(bad[0]?.number ?? items[0]!.number);
+  const [picked, setChosen] = useState(bad[0]?.number ?? items[0]!.number);
+  const spans = aboutSpans(judged);
+  const chosen = (spans && items.find((one) => one.span === span)?.number) || picked;
+  const choose = (number: number) => {
+    setChosen(number);
+    if (spans) chooseSpan(items[number - 1]!.span);
+  };
   useEffect(() => {
     setChosen(bad[0]?.number ?? items[0]!.number);
     setOnly(null);
@@ -108,11 +124,12 @@ export function ItemsView({ metric, judged, fields, missing }: Props) {
     const order = SIGNS.flatMap((sign) => shown.filter((one) => one.sign === sign));
     const next = order[order.findIndex(({ number }) => number === chosen) + step];
     if (!next) return;
-    setChosen(next.number);
-    requestAnimationFrame(() => document.getElementById(`item-${next.number}`)?.focus());
+    choose(next.number);
+    const list = event.currentTarget as HTMLElement;
+    requestAnimationFrame(() => list.querySelector<HTMLElement>(`[data-item="${next.number}"]`)?.focus());
   };
   return (
-    <div class={`lists${answer ? "" : " noanswer"}`}>
+    <div class={`lists${answer ? "" : " noanswer"}${spans ? " traced" : ""}`}>
       <section onKeyDown={move}>
         <div class="bar0">
           <h2>{bad.length ? "What was wrong" : "What was judged"} <span class="light">{bad.length ? `${whole(bad.length)} of ${whole(items.length)}` : whole(items.length)}</span></h2>
@@ -123,22 +140,22 @@ export function ItemsView({ metric, judged, fields, missing }: Props) {
             </span>
           )}
         </div>
-        <ItemList key={only} metric={metric} items={shown} chosen={chosen} choose={setChosen} />
+        <ItemList key={only} metric={metric} items={shown} chosen={chosen} choose={choose} />
       </section>
       {answer && (
         <section class="stick">
           <h2>{answer.name}</h2>
-          <Marked text={answer.text} chosen={chosen} choose={setChosen} marks={items.flatMap((one): Mark[] => {
+          <Marked text={answer.text} chosen={chosen} choose={choose} marks={items.flatMap((one): Mark[] => {
             const span = one.text === null ? null : spanOf(answer.text, one.text);
             if (!span || (one.sign === "pass" && one.number !== chosen)) return [];
             return [{ span, number: one.number, look: one.sign, sign: one.sign === "pass" ? "" : `${ITEM_SIGN[one.sign]} ${one.number}`,
               name: `${text(answer.text, span)} ${one.sign === "pass" ? "" : `${ITEM_SIGN[one.sign]} ${one.number}`}: item ${one.number}, ${means(metric, one.verdict)}` }];
           })} />
-          <p class="soft sm">{foundBy(item.text === null ? null : spanOf(answer.text, item.text), `item ${item.number}`)}</p>
+          {!spans && <p class="soft sm">{foundBy(item.text === null ? null : spanOf(answer.text, item.text), `item ${item.number}`)}</p>}
         </section>
       )}
       {!fields && <p class="note m">{missing}</p>}
-      {pieces && <Pieces {...pieces} item={item} />}
+      {spans ? <section class="stick">{trace}</section> : pieces && <Pieces {...pieces} item={item} />}
     </div>
   );
 }

@@ -2,6 +2,7 @@
 
 import type { CaseMetric, Metric, Quote, Step } from "../data/source.ts";
 import { plain } from "../parts/texts.tsx";
+import { titleOf, traceOf } from "./spans.ts";
 
 /** `fail` and `pass` are no and yes, `open` cannot tell; any other verdict is `plain`. */
 export type Sign = "fail" | "open" | "pass" | "plain";
@@ -19,6 +20,8 @@ export interface Item {
   known: string[] | null;
   /** The words that its verdict stands on. */
   quotes: Quote[];
+  /** The span of a trace that it is about; null for anything else. */
+  span: string | null;
 }
 
 export interface JudgedStep {
@@ -56,9 +59,11 @@ export function judgedSteps(metric: Metric, result: CaseMetric, fields: Fields):
     if (!found) return [];
     const { names, field } = texts(metric, result, step, found.length, fields);
     const turns = turnsOf(fields);
+    const trace = step.spans.length === found.length ? traceOf(fields) : null;
     const items = found.map((one, i): Item => ({
       number: i + 1,
-      text: names?.[i] ?? null,
+      text: titleOf(trace, step.spans[i]) ?? names?.[i] ?? null,
+      span: trace ? step.spans[i]! : null,
       verdict: plain(one.judgement.verdict),
       reason: one.judgement.reason ?? null,
       sign: signOf(one.judgement.verdict),

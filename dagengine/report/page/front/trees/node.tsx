@@ -3,7 +3,7 @@
 import type { Counts, Metric, Part } from "../data/source.ts";
 import { answerKey, words } from "../data/names.ts";
 import { Code } from "../parts/texts.tsx";
-import { whole } from "../parts/words.ts";
+import { many, whole } from "../parts/words.ts";
 import { kindWord } from "./tree.tsx";
 
 interface Props {
@@ -16,7 +16,7 @@ interface Props {
 }
 
 export function NodePanel({ metric, counts, node, parts, choose }: Props) {
-  const { name, kind, question, reads, inputs, hash, votes } = metric.nodes[node]!;
+  const { name, kind, question, reads, inputs, hash, votes, examples } = metric.nodes[node]!;
   const asked = counts.nodes[node]!;
   const answers = metric.answers.flatMap((a, answer) => (a.node === node ? [{ answer, verdict: a.verdict }] : []));
   answers.sort((a, b) => counts.answers[b.answer]!.cases - counts.answers[a.answer]!.cases);
@@ -27,7 +27,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
   return (
     <section class="node">
       <h2>
-        {name} <span class="light">· {kindWord(kind)} · {ran} in {whole(asked.cases)} cases{votes > 1 && `, ${votes} votes each`}</span>
+        {name} <span class="light">· {kindWord(kind)} · {ran} in {whole(asked.cases)} cases{votes > 1 && `, ${votes} votes each`}{examples && `, ${many(examples, "example")} shown`}</span>
       </h2>
       {question && <p class="question"><Code text={question} /></p>}
       <p class="soft sm">

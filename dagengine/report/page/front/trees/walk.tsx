@@ -7,7 +7,7 @@ import { words } from "../data/names.ts";
 import { Quotes } from "../parts/marks.tsx";
 import { Code, Fold, plain } from "../parts/texts.tsx";
 import { many, money, probability, score, SIGN, took, whole } from "../parts/words.ts";
-import { ItemList, tallied } from "./items.tsx";
+import { aboutSpans, ItemList, tallied } from "./items.tsx";
 import { itemText, judgedSteps, listOf, type Item } from "./judged.ts";
 import { kindWord } from "./tree.tsx";
 
@@ -26,16 +26,19 @@ interface Props {
   said: Said[];
   step: number | null;
   choose: (node: number | null) => void;
+  /** The span in sight; null where a case has none. */
+  span: string | null;
+  chooseSpan: (span: string | null) => void;
 }
 
-export function Walk({ metric, result, fields, prompts, noPrompts, said, step, choose }: Props) {
+export function Walk({ metric, result, fields, prompts, noPrompts, said, step, choose, span, chooseSpan }: Props) {
   const judged = judgedSteps(metric, result, fields);
   const missing = result.steps.some((each, i) => asks(each) && !prompts?.[i]?.length);
   return (
     <>
     <ol class="walk">
       {result.steps.map((each, i) => (
-        <OneStep key={each.name} {...{ metric, result }} each={each} items={judged.find(({ step }) => step === each)?.items ?? null} place={i + 1} now={each.node !== null && each.node === step}
+        <OneStep key={each.name} {...{ metric, result, span, chooseSpan }} each={each} items={judged.find(({ step }) => step === each)?.items ?? null} place={i + 1} now={each.node !== null && each.node === step}
           prompts={prompts?.[i] ?? []} said={said.filter((one) => one.node === each.name)} choose={() => choose(each.node)} />
       ))}
       <Sum metric={metric} result={result} />
@@ -45,9 +48,9 @@ export function Walk({ metric, result, fields, prompts, noPrompts, said, step, c
   );
 }
 
-type StepProps = Pick<Props, "metric" | "result" | "said"> & { each: Step; items: Item[] | null; prompts: Prompt[]; place: number; now: boolean; choose: () => void };
+type StepProps = Pick<Props, "metric" | "result" | "said" | "span" | "chooseSpan"> & { each: Step; items: Item[] | null; prompts: Prompt[]; place: number; now: boolean; choose: () => void };
 
-function OneStep({ metric, result, items, prompts, said, each, place, now, choose }: StepProps) {
+function OneStep({ metric, result, items, prompts, said, each, place, now, choose, span, chooseSpan }: StepProps) {
   const broke = each.outcome !== "ok";
   const ends = each.node !== null && each.node === result.endNode && (result.state === "fail" || broke);
   const sign = broke ? "none" : "fail";
@@ -59,7 +62,7 @@ function OneStep({ metric, result, items, prompts, said, each, place, now, choos
         <span class="light">· {kindWord(each.kind)}</span>
       </h3>
       <p><Asked metric={metric} each={each} /></p>
-      {broke ? <Broken each={each} result={result} /> : <Said metric={metric} each={each} result={result} items={items} bad={ends} />}
+      {broke ? <Broken each={each} result={result} /> : <Said metric={metric} each={each} result={result} items={items} bad={ends} span={span} chooseSpan={chooseSpan} />}
       <Meta each={each} />
       <OnTheWay each={each} />
       {said.map((one, i) => <Told key={i} said={one} judge={each.verdict} />)}
@@ -126,13 +129,15 @@ function Broken({ each, result }: { each: Step; result: CaseMetric }) {
   );
 }
 
-function Said({ metric, each, result, items, bad }: { metric: Metric; each: Step; result: CaseMetric; items: Item[] | null; bad: boolean }) {
+type SaidProps = Pick<StepProps, "metric" | "each" | "result" | "items" | "span" | "chooseSpan"> & { bad: boolean };
+
+function Said({ metric, each, result, items, bad, span, chooseSpan }: SaidProps) {
   if (each.kind === "field") return <Fold title="what it hands on"><Output result={result} each={each} /></Fold>;
   if (items) {
     return (
       <>
         <div class="ans">→ {many(items.length, "item")} <span class={items.some(({ sign }) => sign === "fail") ? "fail" : ""}>{tallied(metric, items)}</span></div>
-        <ItemList metric={metric} items={items} />
+        <ItemList metric={metric} items={items} {...(aboutSpans({ items }) ? { chosen: items.find((item) => item.span === span)?.number ?? null, choose: (number: number) => chooseSpan(items[number - 1]!.span) } : {})} />
         {each.reason && <p class="why" dir="auto">{each.reason}</p>}
       </>
     );

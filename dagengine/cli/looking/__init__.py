@@ -1,0 +1,3 @@
+"""Commands that read what runs left: `show`, `view`, `diff`, `merge`, `sql`."""
+
+__all__: list[str] = []

@@ -1,0 +1,97 @@
+"""`dagengine sql`: one SELECT over the rows of runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import Format, print_csv, print_json
+from dagengine.cli.common.streams import say
+
+if TYPE_CHECKING:
+    from dagengine.report.queries import Answer
+
+_LISTED = 50  # lines of a table
+_WIDTH = 200  # characters of a cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlOptions:
+    """The options of `dagengine sql`."""
+
+    query: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of DuckDB's SQL.")]
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs."), Reads()
+    ]
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
+
+
+def sql(options: SqlOptions) -> None:
+    """Ask the rows of runs in SQL. Makes no judge calls.
+
+    `runs` has a line per case and metric, `steps` a line per case, metric and node that ran,
+    `cases` the texts; `run` is the folder. `DESCRIBE runs` lists the columns. Needs the extra
+    `sql` (DuckDB).
+
+    Exit codes: 0; 2 invalid input, for instance a query that is not one SELECT.
+    """
+    from dagengine.record.run import load_run
+    from dagengine.report.queries import query_runs
+
+    with query_runs(options.query, [load_run(folder) for folder in options.folders]) as answer:
+        if options.format is Format.TABLE:
+            _print_table(answer)
+            return
+        lines = (dict(zip(answer.columns, line, strict=True)) for line in answer.lines)
+        if options.format is Format.JSON:
+            print_json({name: _data(value) for name, value in line.items()} for line in lines)
+        else:
+            print_csv(answer.columns, lines)
+
+
+def _print_table(answer: Answer) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dagengine.terminal import one_line
+
+    table = Table()
+    lines = list(islice(answer.lines, _LISTED))
+    for place, name in enumerate(answer.columns):
+        numbers = any(isinstance(line[place], int | float) for line in lines)
+        table.add_column(Text(one_line(name, _WIDTH)), justify="right" if numbers else "left")
+    for line in lines:
+        table.add_row(*(Text(one_line(_cell(value), _WIDTH)) for value in line))
+    Console().print(table)
+    more = sum(1 for _ in answer.lines)
+    if more:
+        say(f"{more:,} more lines: --format csv prints all")
+    elif not lines:
+        say("no line matches")
+
+
+def _data(value: Any) -> Any:
+    """A value as JSON has it: a date or an interval is a text, a decimal a number."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_data(part) for part in value]
+    if isinstance(value, dict):
+        return {str(name): _data(part) for name, part in value.items()}
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

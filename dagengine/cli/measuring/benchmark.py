@@ -1,0 +1,351 @@
+"""`dagengine benchmark`: measure how reliable a judge is, and write a judge card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import typer
+
+from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
+from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
+from dagengine.cli.common.files import named
+from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoting_of
+from dagengine.cli.common.streams import outlive_reader, say, shown
+from dagengine.errors import InputError
+
+if TYPE_CHECKING:
+    from dagengine.reliability.card.conditions import FailIf, FailUnlessUse
+    from dagengine.reliability.card.values import JudgeCard, Needs
+    from dagengine.reliability.fingerprint import Binding
+    from dagengine.reliability.observations import Observations
+
+
+def benchmark(options: BenchmarkOptions) -> None:
+    """Measure how reliable a judge is: would I get this score again?
+
+    Asks every question of every test case several times. Reports how often results flip, which node
+    causes it, how many votes would fix it, and whether human labels agree. Writes the judge card as
+    `card.html`, `card.json` and `card.md`. Prints the number of calls before the first call.
+
+    With --verdicts, the card describes existing verdicts of a judge; no calls are made.
+
+    With --store, an interrupted run continues where it stopped, and a finished run makes no calls.
+
+    Exit codes: 0 done; 1 a --fail-if condition holds or the card is stale; 2 invalid input; 130
+    interrupted.
+    """
+    from dagengine.reliability.card.conditions import condition, parse
+    from dagengine.reliability.fingerprint import bind
+
+    _require_no_asking(options)
+    if options.compare is not None:
+        _compare(*options.compare, [parse(text) for text in options.fail_if or ()])
+        return
+    failing = [condition(text) for text in options.fail_if or ()]
+    if options.metrics is None and options.verdicts is not None:
+        _write(_of_file(options), options, failing)
+        return
+    job = _build(options)
+    if options.check is not None:
+        judges = _identities(job) if options.verdicts is None else _collected(job, options)[1]
+        _check(options.check, bind(job.metrics, judges, job.cases), failing)
+        return
+    outlive_reader()  # the card is not written yet
+    seen, judges = (_ask if options.verdicts is None else _collected)(job, options)
+    card = _card(job, options, seen, judges)
+    _write(card, options, failing)
+
+
+_ASKING = {
+    "judge": "--judge",
+    "base_url": "--base-url",
+    "times": "--times",
+    "orders": "--orders",
+    "temperatures": "--temperatures",
+    "seeds": "--seeds",
+    "paraphrases": "--paraphrases",
+    "probabilities": "--probabilities",
+    "second_answers": "--no-second-answers",
+    "max_calls": "--max-calls",
+    "max_in_flight": "--max-in-flight",
+    "store": "--store",
+}
+"""Options about judge calls, by their fields."""
+
+
+def _require_no_asking(options: BenchmarkOptions) -> None:
+    """Raise BadParameter for options about judge calls where none is made."""
+    without = {"--compare": options.compare, "--verdicts": options.verdicts}
+    mode = next((name for name, value in without.items() if value is not None), None)
+    for field in fields(options) if mode else ():
+        if field.name in _ASKING and getattr(options, field.name) != field.default:
+            raise typer.BadParameter(
+                f"{mode} makes no judge calls: leave out {_ASKING[field.name]}"
+            )
+
+
+def _build(options: BenchmarkOptions) -> BenchmarkJob:
+    """The questions to ask; raises BadParameter and InputError for invalid options."""
+    from dagengine.data.cases import strict
+    from dagengine.loading import load_metrics
+    from dagengine.test_case import TestCase
+
+    if options.metrics is None or options.data is None:
+        raise typer.BadParameter(
+            "METRICS.py and --data are required, except with --compare or --verdicts of any judge"
+        )
+    return BenchmarkJob(
+        load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported)),
+        list(
+            cast(
+                Iterable[TestCase],
+                strict(cases_of(options.data, options.mapped, options.delimiter)),
+            )
+        ),
+        _judges(options.judge or (), options.base_url),
+        ways_of(
+            TIMES if options.times is None else options.times,
+            options.orders,
+            options.temperatures,
+            options.seeds,
+            options.paraphrases,
+        ),
+        symmetry_of(options.swap),
+        options.probabilities,
+        options.second_answers,
+    )
+
+
+def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
+    """Raise the errors that show before the first call; print warnings."""
+    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.estimate.solved import shown_as_examples
+    from dagengine.reliability.card.build import check_labels
+
+    _require_intervals()
+    for line in shown_as_examples(compile_metrics(job.metrics), enumerate(job.cases)):
+        say(f"warning: {shown(line)}", err=True)
+    if options.labels is not None:
+        for line in check_labels(job.metrics, job.cases, options.labels):
+            say(f"warning: {line}", err=True)
+
+
+def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
+    """Print the number of calls, then ask; returns the observations and the judges."""
+    from dagengine.gateway.limits import Limits
+    from dagengine.reliability.card.answers import could_be_seen
+
+    if options.scale is not None:
+        raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
+    _check_before(job, options)
+    named = options.judge[0] if options.judge else None
+    most_calls = in_flight(options.max_in_flight, named, options.base_url)
+    most = job.print_plan(most_calls)
+    say(could_be_seen(len(job.cases), job.ways["times"]))
+    if options.max_calls is not None:
+        job.require_calls(most, options.max_calls, options.store)
+    limits = Limits(
+        max_in_flight=most_calls,
+        max_calls=options.max_calls,
+        max_tokens=options.max_tokens,
+    )
+    return job.all(options.store, limits=limits), _identities(job)
+
+
+def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
+    """The observations in the file of --verdicts, and their judges."""
+    from dagengine.reliability.observations import Observations
+
+    assert options.verdicts is not None
+    _check_before(job, options)
+    seen = Observations.load(options.verdicts, job.cases, scale=_ends(options.scale))
+    named = dict.fromkeys(at.judge for at in seen.conditions if at.judge)
+    return seen, [*named] or [options.verdicts.name]
+
+
+def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in (scale or "0,1").split(","))
+    except ValueError:
+        raise InputError(f"{option} takes two numbers, for instance 1,5, not {scale!r}") from None
+    return low, high
+
+
+def _of_file(options: BenchmarkOptions) -> JudgeCard:
+    """The card of verdicts of any judge: its metric and cases are those that the file names."""
+    from dagengine.reliability.card.build import make_card
+    from dagengine.reliability.verdict_files import collected
+
+    assert options.verdicts is not None
+    if options.data is not None:
+        raise typer.BadParameter("--data needs METRICS.py; without it the file names the cases")
+    _require_intervals()
+    verdicts = collected(
+        options.verdicts, metric=options.metric, scale=_ends(options.scale),
+        threshold=options.threshold,
+    )  # fmt: skip
+    judges = dict.fromkeys(at.judge for at in verdicts.observations.conditions if at.judge)
+    return make_card(
+        verdicts.observations,
+        [verdicts.metric],
+        verdicts.cases,
+        [*judges] or [options.verdicts.name],
+        labels=options.labels or verdicts.labels or None,
+        labels_random=options.labels_random,
+        label_scale=_label_scale(options),
+        target=options.target,
+        needs=_needs(options),
+    )
+
+
+def _label_scale(options: BenchmarkOptions) -> tuple[float, float] | None:
+    scale = options.label_scale
+    return None if scale is None else _ends(scale, "--label-scale")
+
+
+def _needs(options: BenchmarkOptions) -> Needs:
+    from dagengine.reliability.card.verdict import parse_needs
+
+    return parse_needs(options.need, options.target)
+
+
+def _card(
+    job: BenchmarkJob, options: BenchmarkOptions, seen: Observations, judges: Sequence[str]
+) -> JudgeCard:
+    from dagengine.reliability.card.build import make_card
+
+    return make_card(
+        seen,
+        job.metrics,
+        job.cases,
+        judges,
+        labels=options.labels,
+        labels_random=options.labels_random,
+        label_scale=_label_scale(options),
+        groups=options.groups,
+        target=options.target,
+        symmetry=job.symmetry,
+        needs=_needs(options),
+        price=seen.totals.cost / seen.totals.calls
+        if seen.totals.cost is not None and seen.totals.calls
+        else None,
+    )
+
+
+def _require_intervals() -> None:
+    """Raise MissingExtraError now, not after all the calls."""
+    from statistics import fmean
+
+    from dagengine.reliability.statistics.intervals import bootstrap
+
+    bootstrap([0.0, 1.0], fmean, resamples=2)
+
+
+def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
+    """The judges by name; none means each metric's judge."""
+    from dagengine.loading import load_judge
+
+    if not names:
+        return {} if base_url is None else {"": load_judge(None, base_url)}
+    if len(set(names)) < len(names):
+        raise InputError(f"--judge is given twice: {', '.join(names)}")
+    return {name: load_judge(name, base_url) for name in names}
+
+
+def _identities(job: BenchmarkJob) -> list[str]:
+    """Who answers: the name that a judge has in every process, where it has one."""
+    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.judges import as_judge
+    from dagengine.question import durable_identity
+
+    plan = compile_metrics(job.metrics)
+    asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
+    identities: list[str] = []
+    for name, chosen in job.judges.items() or [("", None)]:
+        for place in asked:
+            own = plan.models[place]
+            judge = as_judge(chosen if own is None else own)
+            identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"
+            if name and own is None and identity.endswith(number):
+                identity = name + number  # without its own name it is called as it was given
+            identities.append(identity)
+    return list(dict.fromkeys(identities))
+
+
+def _write(
+    card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse] = ()
+) -> None:
+    """Print the card, write its files, and exit as the conditions say."""
+    from dagengine.reliability.card.files import card_page, markdown, write_card
+    from dagengine.reliability.card.table import print_card
+
+    print_card(card, verbose=options.verbose)
+    out = options.out
+    with named(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
+        (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
+        write_card(card, out / "card.json")
+    say(f"card: {out / 'card.html'} (also card.json, card.md)")
+    _exit_as(card, conditions)
+
+
+def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
+    from dagengine.reliability.card.conditions import failures, undecided
+
+    for line in undecided(card, conditions):
+        say(f"cannot tell: {line}", err=True)
+    lines = failures(card, conditions)
+    for line in lines:
+        say(f"fails: {line}", err=True)
+    if lines:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
+    """Say whether a card is still valid for the current metrics and judges."""
+    from dagengine.reliability.card.files import read_card
+    from dagengine.reliability.fingerprint import changes
+
+    card = read_card(path)
+    differing = changes(card.binding, now)
+    if differing:
+        say(f"stale: {path} was made from other metrics, prompts, judges or cases")
+        for line in differing:
+            say(f"  {line}")
+        raise typer.Exit(EXIT_FAILED)
+    say(f"holds: {path} ({card.sha256[:16]})")
+    _exit_as(card, conditions)
+
+
+def _called(path: Path) -> str:
+    """The file of a card in a few words: its folder, if a benchmark wrote it there."""
+    alone = path.name != "card.json" or path.parent == Path()
+    return str(path if alone else path.parent)
+
+
+def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
+    """Print how two cards differ, case by case; conditions name the measures to compare."""
+    from dagengine.reliability.card.comparison import between_cards
+    from dagengine.reliability.card.conditions import worse
+    from dagengine.reliability.card.files import read_card
+    from dagengine.reliability.card.table import print_contrasts
+    from dagengine.reliability.fingerprint import changes
+    from dagengine.reliability.statistics.measures import COMPARED
+
+    before, after = read_card(old), read_card(new)
+    measures = [condition.measure for condition in conditions] or COMPARED
+    contrasts = between_cards(before, after, measures, (_called(old), _called(new)))
+    print_contrasts(contrasts)
+    lines = changes(before.binding, after.binding)
+    say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")
+    for line in lines:
+        say(f"  {line}")
+    failing = worse(contrasts, conditions)
+    for line in failing:
+        say(f"fails: {line}", err=True)
+    if failing:
+        raise typer.Exit(EXIT_FAILED)

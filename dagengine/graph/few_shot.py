@@ -1,0 +1,113 @@
+"""Solved examples that the prompts of a node show: what was judged, and the right answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.graph.arguments import of_kind, text_or_none
+from dagengine.prompts.evidence import Evidence, as_data, canonical_place, evidence_of
+from dagengine.prompts.instructions import solved_name
+from dagengine.test_case import LLMTestCase, TestCase, read_field
+
+_TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A solved example (few-shot) for a node that judges: what was judged, and the right answer.
+
+    `reads` is what the node reads: a mapping of names (fields of the case, labels of other nodes)
+    to values, a test case, of which only the fields that the node reads are shown, or the one text
+    that it reads. `answer` is one of the node's verdicts, or a rating of its scale. `reason` is
+    shown before the answer. Raises InputError for anything else.
+    """
+
+    reads: Mapping[str, Any] | TestCase | str
+    answer: bool | int | str
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        kinds = "a mapping of what the node reads, a test case, or a text"
+        of_kind("reads", self.reads, Mapping | TestCase | str, kinds)
+        of_kind("answer", self.answer, bool | int | str, "a verdict, or a rating of the scale")
+        text_or_none("reason", self.reason)
+        if isinstance(self.reads, Mapping):
+            object.__setattr__(self, "reads", dict(self.reads))
+
+    def values(self, fields: Sequence[str], only: str | None = None) -> list[tuple[str, Any]]:
+        """What it shows to a node that reads these `fields`, in the order of prompts.
+
+        `only` is the name of a text, where the node reads one thing.
+        """
+        if isinstance(self.reads, str):
+            return [(only or _TEXT, self.reads)]
+        if isinstance(self.reads, Mapping):
+            pairs = list(self.reads.items())
+        else:
+            pairs = [(path, read_field(self.reads, path)) for path in fields]
+        shown = [(str(name), value) for name, value in pairs if value is not None]
+        return sorted(shown, key=lambda pair: canonical_place(pair[0]))
+
+
+def examples_given(given: Any) -> tuple[Example, ...]:
+    """The `examples` of a constructor; raises InputError for anything but a list of examples."""
+    if isinstance(given, Example | str | Mapping | LLMTestCase) or not isinstance(given, Iterable):
+        raise InputError(f"examples= takes a list: [Example(…, True), …]; got {given!r:.80}")
+    examples = tuple(given)
+    for place, example in enumerate(examples, 1):
+        if not isinstance(example, Example):
+            raise InputError(
+                f"examples= takes Example(what the node reads, answer); number {place} is "
+                f"{example!r:.80}"
+            )
+    return examples
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedExamples:
+    """The examples of a node that reads these `fields`, or `only` one thing of that name.
+
+    `answer` is what it answers with: a verdict or a rating.
+    """
+
+    examples: tuple[Example, ...]
+    fields: tuple[str, ...]
+    only: str | None
+    answer: str
+
+    def evidence(self) -> list[Evidence]:
+        """The examples as pieces of a prompt, in the order in which they were given."""
+        pieces: list[Evidence] = []
+        for place, example in enumerate(self.examples, 1):
+            name = solved_name(place, len(self.examples))
+            shown = example.values(self.fields, self.only)
+            parts = [piece for label, value in shown for piece in evidence_of(label, value)]
+            if example.reason:
+                parts.append(Evidence("its reason", example.reason))
+            parts += evidence_of(f"its {self.answer}", as_written(example.answer))
+            pieces += [Evidence(f"{name}, {part.label}", part.text) for part in parts]
+        return pieces
+
+    def material(self) -> tuple[tuple[str, Any], ...]:
+        """The examples as material of a decision."""
+        count = len(self.examples)
+        return tuple(
+            (solved_name(place, count), self._data(example))
+            for place, example in enumerate(self.examples, 1)
+        )
+
+    def _data(self, example: Example) -> dict[str, Any]:
+        values = example.values(self.fields, self.only)
+        shown = {name: as_data(value) for name, value in values}
+        reason = {"its reason": example.reason} if example.reason else {}
+        return {**shown, **reason, f"its {self.answer}": example.answer}
+
+
+def as_written(answer: bool | int | str) -> str:
+    """A verdict or a rating as prompts list it."""
+    if isinstance(answer, bool):
+        return "true" if answer else "false"
+    return str(answer)

@@ -1,0 +1,139 @@
+"""Which labelled cases make good examples of a node: few, of every answer, unlike each other."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagengine.graph.few_shot import Example
+from dagengine.graph.node import AskingNode
+from dagengine.graph.nodes import RatingNode
+from dagengine.prompts.evidence import as_text
+from dagengine.reliability.labels import Given, Vote
+from dagengine.test_case import TestCase, read_field
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """An example that a label would make: of which case, and whether the judge gets it wrong."""
+
+    case: int
+    example: Example
+    wrong: bool = False
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words of all that it shows."""
+        reads = self.example.reads
+        texts = map(as_text, reads.values()) if isinstance(reads, Mapping) else [as_text(reads)]
+        return frozenset(word.casefold() for text in texts for word in _WORD.findall(text))
+
+    @property
+    def size(self) -> int:
+        """The characters that it adds to a prompt, about."""
+        reads = self.example.reads
+        shown = reads.values() if isinstance(reads, Mapping) else [reads]
+        return sum(len(as_text(value)) for value in shown) + len(self.example.reason or "")
+
+
+def solved_cases(
+    node: AskingNode,
+    answers: Given,
+    cases: Sequence[TestCase],
+    *,
+    judged: Mapping[int, Vote] | None = None,
+    outputs: Mapping[int, Mapping[str, Any]] | None = None,
+    sealed: Collection[int] = (),
+) -> list[Solved]:
+    """The examples that people's answers to a node would make, in the order of the cases.
+
+    `answers` are those of people by the number of the case (`walked_answers`; ratings from 0 to 1),
+    `judged` those of the judge, `outputs` what the nodes that it reads gave, by label. Cases of
+    which people differ, that are `sealed`, or that lack something that the node reads are left out;
+    so is a text with two answers. Nodes that go over lists have no example by case.
+    """
+    made: list[Solved] = []
+    wanted = node.names_in_examples(
+        [*node.evaluation_params, *(source.output_label or source.title for source in node.inputs)]
+    )
+    for number in sorted(answers.keys() - set(sealed)):
+        answer = _agreed(node, answers[number])
+        if answer is None or not 0 <= number < len(cases):
+            continue
+        fields = {path: read_field(cases[number], path) for path in node.evaluation_params}
+        shown = {**fields, **((outputs or {}).get(number) or {})}
+        reads = {name: shown[name] for name in wanted if shown.get(name) is not None}
+        if len(reads) == len(wanted):
+            vote = (judged or {}).get(number)
+            differs = vote is not None and _answer(node, vote) != answer
+            made.append(Solved(number, Example(reads, answer), differs))
+    kinds = defaultdict[str, set[Any]](set)
+    for solved in made:
+        kinds[repr(solved.example.reads)].add(solved.example.answer)
+    return [solved for solved in made if len(kinds[repr(solved.example.reads)]) == 1]
+
+
+def _agreed(node: AskingNode, votes: Sequence[Vote]) -> Any:
+    """What people answer together; None if they differ."""
+    answers = {_answer(node, vote) for vote in votes}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _answer(node: AskingNode, vote: Vote) -> Any:
+    """A vote as an answer of the node: a rating from 0 to 1 is one on its scale."""
+    if not isinstance(node, RatingNode):
+        return vote if vote in node.exemplary else None
+    low, high = node.points.ends
+    number = low + float(vote) * (high - low)
+    steps = node.points.steps
+    if not steps:
+        return round(number)
+    label = min(steps, key=lambda step: abs(steps[step] - number))
+    return label if isinstance(node.scale, Mapping) else int(steps[label])
+
+
+def pick_examples(
+    solved: Iterable[Solved], count: int = 4, *, most_characters: int = 4_000
+) -> list[Solved]:
+    """A few varied examples, in the order in which a prompt should show them.
+
+    Every answer gets about as many as every other. Cases that the judge gets wrong come before
+    others, then those that share the fewest words with what is chosen already (Jaccard), then the
+    shorter. All of them together have at most so many characters. Equal input gives equal examples.
+    """
+    left = sorted(solved, key=lambda candidate: candidate.case)
+    chosen: list[Solved] = []
+    often: Counter[Any] = Counter()
+    room = most_characters
+    while len(chosen) < count:
+        fitting = [candidate for candidate in left if candidate.size <= room]
+        if not fitting:
+            break
+        answers = dict.fromkeys(candidate.example.answer for candidate in fitting)
+        rarest = min(answers, key=lambda answer: (often[answer], str(answer)))
+        best = min(
+            (candidate for candidate in fitting if candidate.example.answer == rarest),
+            key=lambda candidate: (
+                not candidate.wrong,
+                _likeness(candidate, chosen),
+                candidate.size,
+                candidate.case,
+            ),
+        )
+        left.remove(best)
+        chosen.append(best)
+        often[rarest] += 1
+        room -= best.size
+    return chosen
+
+
+def _likeness(candidate: Solved, chosen: Sequence[Solved]) -> float:
+    """The largest share of words that an example has in common with one of those chosen."""
+    words = candidate.words
+    shares = (len(words & earlier.words) / (len(words | earlier.words) or 1) for earlier in chosen)
+    return max(shares, default=0.0)

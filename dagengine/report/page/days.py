@@ -1,0 +1,98 @@
+"""When the traces of a run began, how they were sampled, and the alarms about them: by the day."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.data.json_lines import complete_lines
+from dagengine.errors import InputError
+from dagengine.record.run import Run
+from dagengine.regular_files import is_there
+from dagengine.results import CaseResult
+from dagengine.results.rows import STARTED, WATCHED
+
+ALERTS = "alerts.jsonl"
+_MOST = 200  # alarms that are shown, the latest
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+Group = tuple[str | None, str | None, float]
+
+
+def group_of(row: CaseResult) -> Group:
+    """The day of a row (UTC, YYYY-MM-DD), its stratum, and the probability that it was judged.
+
+    Both are None for a case that is of no trace, or was not sampled.
+    """
+    ids = row.trace or {}
+    day = _DAY.match(ids.get(STARTED, ""))
+    stratum, probability, _ = map(ids.get, WATCHED)
+    try:
+        share = float(probability or 1)
+    except ValueError:  # a field that is hidden
+        share = 1.0
+    return None if day is None else day[0], stratum, share if 0 < share <= 1 else 1.0
+
+
+@dataclass(slots=True)
+class Groups:
+    """The rows of a run by day, stratum and probability."""
+
+    _numbers: dict[Group, int] = field(default_factory=dict)
+    _of: array[int] = field(default_factory=lambda: array("l"))
+
+    def add(self, row: CaseResult) -> None:
+        """Add the next row."""
+        self._of.append(self._numbers.setdefault(group_of(row), len(self._numbers)))
+
+    @property
+    def days(self) -> int:
+        """How many days there are."""
+        return len({day for day, *_ in self._numbers} - {None})
+
+    def day(self, place: int) -> str | None:
+        """The day of the row at a place."""
+        return list(self._numbers)[self._of[place]][0]
+
+    def as_dict(self) -> dict[str, Any] | None:
+        """JSON-ready form: the groups, and the number of that of every row; None without days."""
+        return {"all": list(self._numbers), "of": list(self._of)} if self.days else None
+
+
+class AlarmRecord(BaseModel):
+    """One alarm of a watch, as far as it is shown; see `watch.values.Alert`."""
+
+    row: int
+    metric: str
+    group: str
+    before: float
+    now: float
+    cases: int
+    cause: str
+    again: int = 0
+    path: str | None = None
+    time: str = ""
+
+
+def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, Any]]:
+    """The latest alarms of a watch, each with the day of the case at which it was raised.
+
+    `day_of` knows the day of a case by its number. None were raised in any other run. Raises
+    InputError that names a damaged line.
+    """
+    path = run.folder / ALERTS
+    alarms: list[AlarmRecord] = []
+    for place, line in complete_lines(path, whole=False) if is_there(path) else ():
+        try:
+            alarms.append(AlarmRecord.model_validate_json(line))
+        except ValidationError as error:
+            raise InputError(f"{place}: not an alarm: {error.errors()[0]['msg']}") from None
+    # What old questions show was found after the last case that there was.
+    return [
+        {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}
+        for alarm in alarms[-_MOST:]
+    ]

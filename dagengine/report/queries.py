@@ -1,0 +1,177 @@
+"""SQL over the rows of runs, by DuckDB (the extra `sql`), without an index.
+
+Three views hold what the files of a run say: `runs` has a line per case and metric, `steps` a
+line per case, metric and node that ran, `cases` the texts. The files are read as they are, by all
+processors, at each query. Nothing else can be read, and nothing can be written.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.record.run import Run
+from dagengine.record.writer import CASES
+from dagengine.regular_files import is_there, require_regular
+
+_FAILURE = "STRUCT(kind VARCHAR, node VARCHAR, message VARCHAR)"
+_USAGE = "STRUCT(input_tokens BIGINT, output_tokens BIGINT)"
+_STEP = (
+    "STRUCT(node VARCHAR, kind VARCHAR, outcome VARCHAR, verdict JSON, score DOUBLE, "
+    f"confidence DOUBLE, reason VARCHAR, output JSON, votes JSON, usage {_USAGE})"
+)
+_METRIC = (
+    "STRUCT(metric VARCHAR, score DOUBLE, success BOOLEAN, outcome VARCHAR, reason VARCHAR, "
+    f"threshold DOUBLE, path JSON[][], failure {_FAILURE}, steps {_STEP}[])"
+)
+_ROW = {"index": "BIGINT", "case": "VARCHAR", "hash": "VARCHAR", "metrics": f"{_METRIC}[]"}
+# A verdict as Python prints it, as in reasons and pictures.
+_WORD = """CREATE MACRO word(value) AS CASE WHEN json_type(value) = 'BOOLEAN'
+    THEN upper((value ->> '$')[1]) || (value ->> '$')[2:] ELSE value ->> '$' END"""
+_TEXTS = {"json": "JSON"}
+_VIEWS = (
+    """CREATE VIEW results AS SELECT run, "index", "case", hash, unnest(metrics) AS m FROM rows""",
+    """CREATE VIEW runs AS SELECT run, "index", "case", hash, m.metric, m.score, m.success,
+    m.outcome, coalesce(m.failure.message, m.reason) AS reason, m.threshold,
+    array_to_string([word(turn[1]) || ' → ' || word(turn[2]) FOR turn IN m.path], ', ') AS path,
+    m.failure.node AS failed_node,
+    coalesce(list_sum([s.usage.input_tokens FOR s IN m.steps]), 0)::BIGINT AS input_tokens,
+    coalesce(list_sum([s.usage.output_tokens FOR s IN m.steps]), 0)::BIGINT AS output_tokens
+    FROM results""",
+    """CREATE VIEW steps AS SELECT run, "index", "case", metric, s.node, s.kind, s.outcome,
+    word(s.verdict) AS verdict, s.score, s.confidence, s.reason, s.output, s.votes,
+    s.usage.input_tokens, s.usage.output_tokens
+    FROM (SELECT * EXCLUDE m, m.metric, unnest(m.steps) AS s FROM results)""",
+    """CREATE VIEW cases AS SELECT run, (json ->> '$.index')::BIGINT AS "index",
+    json ->> '$.name' AS "case", json ->> '$.hash' AS hash, json ->> '$.input' AS input,
+    json ->> '$.actual_output' AS actual_output, json ->> '$.expected_output' AS expected_output,
+    json AS fields FROM texts""",
+)
+_AT_ONCE = 1000  # lines of an answer that are held
+_FORM = "format = 'newline_delimited', maximum_object_size = 1000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query gives: the names of its columns, and its lines as they are read."""
+
+    columns: tuple[str, ...]
+    lines: Iterator[tuple[Any, ...]]
+
+
+@contextmanager
+def query_runs(sql: str, runs: Sequence[Run]) -> Iterator[Answer]:
+    """Ask one SELECT of the views `runs`, `steps` and `cases` of some run folders.
+
+    `run` is the folder of a line, as it was named. Raises MissingExtraError without DuckDB, and
+    InputError for what is not one SELECT, for a query that DuckDB refuses, and for damaged files.
+    """
+    duckdb = _duckdb()
+    _require_select(duckdb, sql)
+    with tempfile.TemporaryDirectory() as own, closing(_connect(duckdb, runs, Path(own))) as db:
+        try:
+            reply = db.execute(sql)
+            columns = tuple(column[0] for column in reply.description)
+            yield Answer(columns, _lines(reply))
+        except duckdb.Error as error:
+            raise InputError(_refusal(error)) from None
+
+
+def _duckdb() -> Any:
+    try:
+        return import_module("duckdb")
+    except ModuleNotFoundError:
+        raise MissingExtraError('SQL needs duckdb: pip install "dagengine[sql]"') from None
+
+
+def _require_select(duckdb: Any, sql: str) -> None:
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise InputError(_refusal(error)) from None
+    kinds = [statement.type.name for statement in statements]
+    if kinds != ["SELECT"]:
+        raise InputError(
+            f"a query is one SELECT, and this is {' and '.join(kinds) or 'empty'}; ask, for "
+            'instance: "SELECT path, avg(score) FROM runs GROUP BY 1"'
+        )
+
+
+def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
+    """A database in memory with the three views; of all files it can read those of the runs."""
+    rows, texts = dict[str, Path](), dict[str, Path]()
+    for number, run in enumerate(runs):
+        rows[str(run.folder)] = _readable(run.results, run, own / f"rows-{number}.jsonl")
+        if is_there(run.folder / CASES):
+            texts[str(run.folder)] = _readable(run.folder / CASES, run, own / f"{number}.jsonl")
+    db = duckdb.connect()
+    try:
+        db.execute(f"SET temp_directory = {_quoted(own)}")
+        db.execute(_WORD)
+        db.execute(f"CREATE VIEW rows AS {_union(rows, _rows_of)}")
+        db.execute(f"CREATE VIEW texts AS {_union(texts, _texts_of)}")
+        for view in _VIEWS:
+            db.execute(view)
+        paths = ", ".join(map(_quoted, (*rows.values(), *texts.values())))
+        db.execute(f"SET allowed_paths = [{paths}]")
+        db.execute(f"SET allowed_directories = [{_quoted(own)}]")
+        db.execute("SET enable_external_access = false")
+        db.execute("SET lock_configuration = true")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _union(files: Mapping[str, Path], read: Callable[[Path], str]) -> str:
+    """The lines of all files, each with its run; a line of nothing where there is no file."""
+    parts = [f"SELECT {_quoted(run)} AS run, * FROM {read(path)}" for run, path in files.items()]
+    return " UNION ALL ".join(parts) or "SELECT NULL AS run, NULL AS json LIMIT 0"
+
+
+def _rows_of(path: Path) -> str:
+    columns = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in _ROW.items())
+    return f"read_json({_quoted(path)}, columns = {{{columns}}}, {_FORM})"
+
+
+def _texts_of(path: Path) -> str:
+    return f"read_json_objects({_quoted(path)}, {_FORM})"
+
+
+def _quoted(text: object) -> str:
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _readable(path: Path, run: Run, copy: Path) -> Path:
+    """A file as DuckDB takes it: whole lines of JSON, without lone surrogates."""
+    require_regular(path)
+    if run.finished and path.suffix == ".jsonl" and not _has_surrogates(path):
+        return path
+    lines = run.cases() if path.name == CASES else (row.as_dict() for row in run.rows())
+    with copy.open("w", encoding="utf-8", errors="replace") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return copy
+
+
+def _has_surrogates(path: Path) -> bool:
+    """Whether a file may have lone surrogates, which are its only escapes of this form."""
+    with path.open("rb") as file:
+        return any(b"\\ud" in line for line in file)
+
+
+def _lines(reply: Any) -> Iterator[tuple[Any, ...]]:
+    while lines := reply.fetchmany(_AT_ONCE):
+        yield from lines
+
+
+def _refusal(error: Exception) -> str:
+    """What DuckDB says, and where to look."""
+    return f"{error}; the tables are runs, steps and cases (`DESCRIBE runs` lists columns)"

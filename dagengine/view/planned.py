@@ -1,0 +1,315 @@
+"""Which cases of a run a person should label next, and how many labels are needed for what.
+
+Half of the cases are drawn at random, in the order of the random sample of `view`: only they say
+how often the judge is right over all cases. The others are chosen because they tell more of its
+mistakes: the most doubtful of every path through the tree. Cases on which people contradict each
+other come first: how far people agree is the most that any judge can reach.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.record.labels import Label
+from dagengine.record.values import MetricRecord
+from dagengine.regular_files import is_there, read_whole, write_whole
+from dagengine.reliability.fitting.cuts import LEAST_LABELS, FittedThreshold, fit_threshold
+from dagengine.reliability.statistics.comparisons import labels_to_decide, labels_within
+from dagengine.reliability.statistics.confusion import accuracy
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
+from dagengine.results import CaseResult, MetricResult, OutcomeKind
+from dagengine.view.queues import sampled
+
+PLAN = "label-plan.json"
+"""The file of a run folder with the cases to label next."""
+WIDTHS = (0.10, 0.05, 0.03)
+_GUESS = 0.8  # the agreement that is assumed before there are labels
+_ENOUGH = 10  # labels from which on their own agreement counts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLabels:
+    """What people answered to a node: how many cases, and on how many the judge says the same.
+
+    `reached` is the share of the run's cases in which the node answered. `more` is about how many
+    more cases have to be labelled for its agreement ± 10 points.
+    """
+
+    node: str
+    labels: int
+    right: int
+    reached: float
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A case that people label differently, and the first node where they part."""
+
+    case: str
+    index: int
+    outcomes: tuple[str, ...]
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPlan:
+    """What is labelled of a metric's cases, what more is needed, and which cases are next.
+
+    `labels` are cases with a label of which `right` agree with the judge; of the random ones
+    `random_labels` and `random_right`. `agreement` is that of the random ones if they are enough,
+    else of all. `within` has the labels still needed for each half width, `to_decide` those that
+    probably tell on which side of `line` the agreement is (None: 640 do not). `several` cases
+    have labels of several people. `stale` labels are of another definition of the metric. The
+    cases to label are numbers in the data: `first` the contradictions, then `random`, `chosen`.
+    """
+
+    metric: str
+    cases: int
+    labels: int
+    right: int
+    random_labels: int
+    random_right: int
+    agreement: Interval | None
+    line: float
+    within: tuple[tuple[float, int], ...]
+    to_decide: int | None
+    several: int
+    stale: int
+    contradictions: tuple[Contradiction, ...]
+    nodes: tuple[NodeLabels, ...]
+    threshold: FittedThreshold | Unknown | None
+    first: tuple[int, ...]
+    random: tuple[int, ...]
+    chosen: tuple[int, ...]
+
+    @property
+    def queue(self) -> tuple[int, ...]:
+        """The cases to label, in their order."""
+        return tuple(dict.fromkeys((*self.first, *self.random, *self.chosen)))
+
+
+def label_plan(
+    record: MetricRecord,
+    rows: Iterable[CaseResult],
+    labels: Sequence[Label],
+    *,
+    line: float = 0.8,
+    count: int = 20,
+    chosen: int | None = None,
+    seed: str = "",
+) -> LabelPlan:
+    """What to label next of one metric of a run.
+
+    `line` is the agreement that is demanded (0 to 1), `count` how many cases are next, `chosen` how
+    many of them are not random (None: half). `seed` is that of the random sample: in `view` the
+    name of the run. Raises InputError if there is no case.
+    """
+    results = [
+        (row, result) for row in rows for result in row.metrics if result.metric == record.name
+    ]
+    if not results:
+        raise InputError(f"the run has no result of {record.name!r}")
+    people = _People(record, labels)
+    order = sampled(range(len(results)), len(results), seed)
+    agreed = {
+        place: people.outcome(row)
+        for place, (row, _) in enumerate(results)
+        if row.hash in people.ends
+    }
+    hits = {
+        place: outcome == ("pass" if results[place][1].success else "fail")
+        for place, outcome in agreed.items()
+        if outcome in ("pass", "fail") and results[place][1].success is not None
+    }
+    # The random sample is walked from its beginning: what is labelled there without a gap.
+    tried = {place for place, (row, _) in enumerate(results) if row.hash in people.tried}
+    drawn = _beginning(order, tried)
+    of_random = [hits[place] for place in drawn if place in hits]
+    counted = of_random if len(of_random) >= _ENOUGH else [*hits.values()]
+    share = sum(counted) / len(counted) if len(counted) >= _ENOUGH else _GUESS
+    several, contradictions = people.contradictions([row for row, _ in results])
+    free = [place for place in order if place not in tried]
+    more = count // 2 if chosen is None else min(chosen, count)
+    random = free[: count - more]
+    picked = _doubtful([(place, results[place][1]) for place in free[count - more :]], more)
+    return LabelPlan(
+        metric=record.name,
+        cases=len(results),
+        labels=len(hits),
+        right=sum(hits.values()),
+        random_labels=len(of_random),
+        random_right=sum(of_random),
+        agreement=_share(counted),
+        line=line,
+        within=tuple(
+            (half, max(labels_within(share, half) - len(of_random), 0)) for half in WIDTHS
+        ),
+        to_decide=labels_to_decide(share, len(counted), line) if counted else None,
+        several=several,
+        stale=people.stale,
+        contradictions=tuple(contradictions),
+        nodes=tuple(_nodes(results, people)),
+        threshold=_threshold(record, results, agreed),
+        first=tuple(contradiction.index for contradiction in contradictions),
+        random=tuple(results[place][0].index for place in random),
+        chosen=tuple(results[place][0].index for place in picked),
+    )
+
+
+class _People:
+    """The labels of one metric: ends of walks and answers to nodes, by case and person."""
+
+    def __init__(self, record: MetricRecord, labels: Sequence[Label]) -> None:
+        mine = [label for label in labels if label.metric == record.name]
+        ends = [label for label in mine if label.outcome is not None]
+        self.stale = sum(label.definition != record.hash for label in ends)
+        self.ends: dict[str, dict[str, str | float]] = {}
+        self.answers: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        for label in ends:
+            if label.outcome is not None and label.definition == record.hash:
+                self.ends.setdefault(label.case, {})[label.who] = label.outcome
+        # Also those of which a person could not tell.
+        self.tried = {label.case for label in mine}
+        for label in mine:
+            if label.node and label.answer is not None:
+                self.answers[label.case].setdefault(label.node, {})[label.who] = label.answer
+
+    def outcome(self, row: CaseResult) -> str | float | None:
+        """What most people say of a case; None for a tie."""
+        best = Counter(self.ends[row.hash or ""].values()).most_common(2)
+        return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
+
+    def contradictions(self, rows: Sequence[CaseResult]) -> tuple[int, list[Contradiction]]:
+        """How many cases several people labelled, and those on which they differ."""
+        several, differing = 0, list[Contradiction]()
+        for row in rows:
+            outcomes = self.ends.get(row.hash or "", {})
+            several += len(outcomes) > 1
+            if len(set(outcomes.values())) > 1:
+                parts = (
+                    node
+                    for node, votes in self.answers[row.hash or ""].items()
+                    if len(set(votes.values())) > 1
+                )
+                votes_of = tuple(f"{who}: {outcome}" for who, outcome in outcomes.items())
+                differing.append(Contradiction(row.case, row.index, votes_of, next(parts, None)))
+        return several, differing
+
+
+def _beginning(order: Sequence[int], tried: set[int]) -> list[int]:
+    """The beginning of the random order, up to the first case that nobody has looked at."""
+    end = next((at for at, place in enumerate(order) if place not in tried), len(order))
+    return list(order[:end])
+
+
+def _share(hits: Sequence[bool]) -> Interval | None:
+    pairs = [(True, hit) for hit in hits]
+    return bootstrap(pairs, accuracy) if len(pairs) > 1 else None
+
+
+def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[int]:
+    """So many cases: of every path the most doubtful, paths of few cases first."""
+    paths: dict[Any, list[tuple[float, int]]] = defaultdict(list)
+    for place, result in results:
+        key = (result.path, str(result.failure.kind) if result.failure else None)
+        paths[key].append((-_doubt(result), place))
+    rows = [sorted(row) for row in sorted(paths.values(), key=lambda row: (len(row), row[0][1]))]
+    longest = max(map(len, rows), default=0)
+    turns = [row[turn][1] for turn in range(longest) for row in rows if turn < len(row)]
+    return turns[:count]
+
+
+def _doubt(result: MetricResult) -> float:
+    """How little a result is worth, from 0 to 1: without a score, split votes, low probability."""
+    if result.failure is not None or result.score is None:
+        return 1.0
+    doubts = [0.0]
+    for step in result.steps:
+        if step.confidence is not None:
+            doubts.append(1 - step.confidence)
+        if step.votes:
+            counts = Counter(map(repr, step.votes))
+            doubts.append(1 - max(counts.values()) / len(step.votes))
+    near = 0.0 if result.threshold is None else 0.5 - abs(result.score - result.threshold) / 2
+    return max(*doubts, near / 2)
+
+
+def _nodes(
+    results: Sequence[tuple[CaseResult, MetricResult]], people: _People
+) -> Iterable[NodeLabels]:
+    """The nodes that people were asked at, those that need most labels first."""
+    asked, right, reached = Counter[str](), Counter[str](), Counter[str]()
+    for row, result in results:
+        steps = {step.node: step for step in result.steps if step.outcome == OutcomeKind.OK}
+        reached.update(
+            name for name, step in steps.items() if step.kind != "code" and step.verdict is not None
+        )
+        for node, votes in people.answers.get(row.hash or "", {}).items():
+            step = steps.get(node)
+            best = Counter(votes.values()).most_common(2)
+            if step is None or (len(best) == 2 and best[0][1] == best[1][1]):
+                continue
+            answer = step.score if step.verdict is None else step.verdict
+            asked[node] += 1
+            right[node] += answer == best[0][0]
+    for node in sorted(reached, key=lambda name: (asked[name], name)):
+        share = right[node] / asked[node] if asked[node] >= _ENOUGH else _GUESS
+        often = reached[node] / len(results)
+        missing = max(labels_within(share, WIDTHS[0]) - asked[node], 0)
+        yield NodeLabels(node, asked[node], right[node], often, math.ceil(missing / often))
+
+
+def _threshold(
+    record: MetricRecord,
+    results: Sequence[tuple[CaseResult, MetricResult]],
+    agreed: Mapping[int, str | float | None],
+) -> FittedThreshold | Unknown | None:
+    """The threshold that labels ask for; None for a metric whose scores leave no choice."""
+    scores = {result.score for _, result in results if result.score is not None}
+    if record.threshold is None or len(scores) < 3:
+        return None
+    scored = [
+        (score, agreed[place] == "pass")
+        for place in agreed
+        if agreed[place] in ("pass", "fail") and (score := results[place][1].score) is not None
+    ]
+    if len(scored) < LEAST_LABELS:
+        return Unknown("too few labels", len(scored), LEAST_LABELS)
+    return fit_threshold(scored, now=record.threshold)
+
+
+def write_plan(folder: Path, plans: Sequence[LabelPlan]) -> Path:
+    """Write the cases to label next into the folder of a run; raises InputError where it cannot."""
+    path = folder / PLAN
+    metrics = {
+        plan.metric: {"first": plan.first, "random": plan.random, "chosen": plan.chosen}
+        for plan in plans
+    }
+    try:
+        write_whole(path, json.dumps({"metrics": metrics}, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
+def planned(folder: Path, metric: str) -> list[int]:
+    """The numbers of the cases that were planned for a metric; raises InputError without a plan."""
+    path = folder / PLAN
+    if not is_there(path):
+        raise InputError(f"{path.name} is not there: write it with `dagengine labels plan`")
+    try:
+        parts = json.loads(read_whole(path))["metrics"][metric]
+        numbers = [number for name in ("first", "random", "chosen") for number in list(parts[name])]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise InputError(f"{path.name} has no plan for {metric!r:.80}") from error
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise InputError(f"{path.name}: cases are numbers from 0 on")
+    return list(dict.fromkeys(numbers))

@@ -1,0 +1,307 @@
+"""A judge behind Anthropic's Message Batches API: half the price, answers within a day.
+
+https://platform.claude.com/docs/en/build-with-claude/batch-processing
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+import tenacity
+from pydantic import BaseModel
+
+from dagengine.errors import (
+    JudgeError,
+    JudgeSetupError,
+    ProviderError,
+    RefusedError,
+    UnparseableError,
+)
+from dagengine.judges.batches.collecting import Batches, BatchLimits
+from dagengine.judges.batches.journal import BatchJournal, Begun
+from dagengine.judges.identity import SharedJudge, durable_name
+from dagengine.judges.wire.bodies import BodyReader
+from dagengine.judges.wire.completions import TRANSIENT, message_usage, wire_type
+from dagengine.judges.wire.connection import libraries
+from dagengine.judges.wire.requests import with_cache_mark
+from dagengine.judges.wire.runaways import runaway
+from dagengine.prompts.bounds import bounds_of
+from dagengine.prompts.parsing import read_answer, without_surrogates
+from dagengine.question import Answer, Capabilities, Question
+from dagengine.redaction import (
+    public_text,
+    public_value,
+    secrets_in,
+    secrets_of_environment,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T", bound=BaseModel)
+
+_ADDRESS: Final = "https://api.anthropic.com"
+_PATH: Final = "/v1/messages/batches"
+_VERSION: Final = "2023-06-01"
+_CONNECT_TIMEOUT = 30.0
+_RESULTS = 2_000_000_000  # bytes of one batch's results that are read
+# Looks at a batch that may fail in a row: it is paid for, and continues without us.
+_LOOKS = 8
+_PASSING = ("rate_limit_error", "api_error", "overloaded_error", "timeout_error")
+
+
+class AnthropicBatchJudge(SharedJudge):
+    """Answers with a model of Anthropic through its batch API: half the price, within a day.
+
+    Collects questions like `OpenAIBatchJudge`, up to the provider's limits of 100,000 questions and
+    256 MB. `journal` is a file that lists the batches in progress, to continue after a kill.
+    Structured answers are requested as the input of a tool, as in `ProviderJudge`. `max_tokens`
+    limits an answer if the question has no limit, because this API requires one. `parameters` are
+    added to every request.
+
+    Stored answers are shared with `ProviderJudge`. Without `api_key` and `base_url`, the variables
+    ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL apply.
+    """
+
+    capabilities = Capabilities(elastic=True, batched=True)
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        max_tokens: int = 4096,
+        size: int = 100_000,
+        file_bytes: int = 256_000_000,
+        quiet: float = 2.0,
+        poll: float = 30.0,
+        journal: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.model = f"anthropic/{model}"
+        self.journal = journal
+        self._address, self._api_key = base_url, api_key
+        self._parameters, self._max_tokens = dict(parameters or {}), max_tokens
+        self._limits = BatchLimits(size, file_bytes, quiet, poll)
+        self._open: dict[Any, tuple[Batches, httpx2.AsyncClient, int]] = {}
+
+    def _public_state(self) -> dict[str, Any]:
+        return {"_parameters": public_value(self._parameters), "_api_key": None, "_open": {}}
+
+    @property
+    def identity(self) -> str:
+        """The model, the endpoint and the parameters."""
+        shown = sorted(public_value(self._parameters).items())
+        return f"{self.model} at {self._where} with {shown!r}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """As of a `ProviderJudge` of the same model, where the endpoint is Anthropic's own."""
+        address = {} if self._where == _ADDRESS else {"base_url": self._where}
+        return durable_name(self.model, {**address, **self._parameters})
+
+    @property
+    def _where(self) -> str:
+        address = self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
+        return public_text(address.rstrip("/"))
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Batches]:
+        """Keep connections open while inside; raises JudgeSetupError without a key.
+
+        At an end without an error the answers of batches are kept.
+        """
+        loop = anyio.lowlevel.current_token()
+        batches, http, users = self._open.get(loop) or (*self._connect(), 0)
+        self._open[loop] = batches, http, users + 1
+        try:
+            yield batches
+            if self._open[loop][2] == 1:
+                batches.forget()
+        finally:
+            users = self._open[loop][2]
+            if users > 1:
+                self._open[loop] = batches, http, users - 1
+            else:
+                del self._open[loop]
+                with anyio.CancelScope(shield=True):
+                    await http.aclose()
+
+    def _connect(self) -> tuple[Batches, httpx2.AsyncClient]:
+        libraries()
+        from dagengine.judges.wire.transport import http_client  # it needs the libraries
+
+        key = self._api_key or os.environ.get("ANTHROPIC_API_KEY")
+        if not key:
+            raise JudgeSetupError(
+                f"no key for the model {self.model!r}: set ANTHROPIC_API_KEY, or pass api_key="
+            )
+        http, _ = http_client(BodyReader(_RESULTS), connect_timeout=_CONNECT_TIMEOUT)
+        address = self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
+        api = _MessageBatches(http, address.rstrip("/"), key)
+        journal = BatchJournal(self.journal, f"anthropic batches at {self._where}")
+        return Batches(api, self._limits, journal), http
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises JudgeError."""
+        async with self.session() as batches:
+            try:
+                body = json.dumps(without_surrogates(self._body(question)))
+                return _answer(question, await batches.answer_to(body))
+            except JudgeError as error:
+                failure = error
+        secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        failure.__cause__ = failure.__context__ = failure.__traceback__ = None
+        failure.args = tuple(shortened(public_text(str(p), secrets)) for p in failure.args)
+        raise failure
+
+    def _body(self, question: Question[Any]) -> dict[str, Any]:
+        """The parameters of a message; instructor words what is asked for."""
+        _, instructor = libraries()
+        options = question.options
+        most = question.token_limit or self._max_tokens
+        own: dict[str, Any] = {"model": self.model.partition("/")[2], "max_tokens": most}
+        if options.temperature is not None:
+            own["temperature"] = options.temperature
+        own |= {**self._parameters, "messages": with_cache_mark(question)}
+        mode = instructor.Mode.JSON if question.parser is not None else instructor.Mode.TOOLS
+        handlers = instructor.v2.mode_registry.get_handlers(instructor.Provider.ANTHROPIC, mode)
+        answer_type: Any = question.answer_type
+        bounds = bounds_of(question)
+        shape = None if question.parser is not None else wire_type(answer_type, bounds)
+        body: dict[str, Any] = handlers.request_handler(response_model=shape, kwargs=own)[1]
+        return body
+
+
+def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
+    """The answer in a line of results; raises JudgeError."""
+    result = line.get("result") or {}
+    if result.get("type") != "succeeded":
+        raise _failure(result)
+    message = result.get("message") or {}
+    usage = message_usage(message.get("usage") or {})
+    tokens = (usage.input_tokens, usage.output_tokens)
+    raw, stop = _text(message, question), message.get("stop_reason")
+    if stop == "refusal":
+        raise RefusedError("the model refused", tokens)
+    if stop == "max_tokens" and question.options.max_tokens is None:
+        raise runaway(raw, "", tokens, question.token_limit)
+    try:
+        value = read_answer(question, raw)
+    except UnparseableError as error:
+        raise UnparseableError(str(error), error.raw, tokens) from None
+    return Answer(value, raw, usage=usage, mode="batch")
+
+
+def _text(message: dict[str, Any], question: Question[Any]) -> str:
+    """What the model said: the input of its tool, or its text."""
+    blocks = [block for block in message.get("content") or () if isinstance(block, dict)]
+    if question.parser is None:
+        for block in blocks:
+            if block.get("type") == "tool_use":
+                return json.dumps(block.get("input"), ensure_ascii=False)
+    return "".join(str(block.get("text") or "") for block in blocks)
+
+
+def _failure(result: dict[str, Any]) -> JudgeError:
+    """A line without an answer: expired and cancelled ones are asked again."""
+    kind = str(result.get("type"))
+    if kind != "errored":
+        return ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
+    error = result.get("error") or {}
+    error = error.get("error") or error
+    name, text = str(error.get("type")), error.get("message") or "no message"
+    return ProviderError(f"in the batch: {name}: {text}", transient=name in _PASSING)
+
+
+class _MessageBatches:
+    """Anthropic's batches."""
+
+    failures: tuple[type[Exception], ...] = ()
+
+    def __init__(self, http: httpx2.AsyncClient, address: str, key: str) -> None:
+        self._http, self._address = http, address
+        self._headers = {
+            "x-api-key": key,
+            "anthropic-version": _VERSION,
+            "content-type": "application/json",
+        }
+
+    def line(self, name: str, body: str) -> bytes:
+        return f'{{"custom_id": "{name}", "params": {body}}}'.encode()
+
+    async def start(self, lines: Sequence[bytes], token: str) -> str:
+        content = b'{"requests": [' + b",".join(lines) + b"]}"
+        # Not tried again: the provider may have taken it all the same.
+        name: str = json.loads(await self._request("POST", _PATH, content))["id"]
+        return name
+
+    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+        """There are no marks: the first other batch after the attempt with as many questions.
+
+        Should it be another one, its results have other names, and the questions are asked again.
+        """
+        batches = json.loads(await self._look(f"{_PATH}?limit=100"))["data"]
+        for batch in reversed(batches):  # the newest comes first
+            name: str = batch["id"]
+            created = datetime.datetime.fromisoformat(batch["created_at"]).timestamp()
+            as_many = sum(batch["request_counts"].values()) == len(begun.questions)
+            if name not in others and created >= begun.at - 60 and as_many:
+                return name
+        return None
+
+    async def ended(self, name: str) -> Any | None:
+        batch = json.loads(await self._look(f"{_PATH}/{name}"))
+        if batch["processing_status"] != "ended":
+            return None
+        if not batch.get("results_url"):
+            raise ProviderError(f"batch {name} ended without results", transient=True)
+        return name
+
+    async def results(self, ended: Any) -> Iterable[str]:
+        # At our own address: the results' own one may be elsewhere, and gets no key of ours.
+        text = await self._look(f"{_PATH}/{ended}/results")
+        return text.decode(errors="replace").splitlines()
+
+    async def _look(self, path: str) -> bytes:
+        retrying = tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(_LOOKS),
+            wait=tenacity.wait_random_exponential(0.5, 30),
+            retry=tenacity.retry_if_exception(
+                lambda error: isinstance(error, ProviderError) and error.transient
+            ),
+            sleep=anyio.sleep,
+            reraise=True,
+        )
+        content: bytes = await retrying(self._request, "GET", path, b"")
+        return content
+
+    async def _request(self, method: str, path: str, content: bytes) -> bytes:
+        """The body of an answer; raises ProviderError."""
+        import httpx2
+
+        try:
+            response = await self._http.request(
+                method, self._address + path, content=content, headers=self._headers
+            )
+        except (OSError, httpx2.HTTPError) as error:
+            message = f"no answer from {public_text(self._address)}: {error}"
+            raise ProviderError(message, transient=True) from None
+        status = response.status_code
+        if status == 200:
+            return response.content
+        hint = {401: "; check the API key", 404: "; check the address"}.get(status, "")
+        raise ProviderError(
+            f"HTTP {status}: {shortened(response.text)}{hint}",
+            transient=status in TRANSIENT or status >= 500,
+            status=status,
+        )

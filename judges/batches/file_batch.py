@@ -1,0 +1,148 @@
+"""A judge behind files: questions are written, and an offline engine writes the answers.
+
+The lines are those of OpenAI's batch API, which `vllm run-batch` reads and writes, too
+(https://docs.vllm.ai/en/latest/examples/offline_inference/openai_batch.html).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dagengine.errors import InputError, JudgeSetupError
+from dagengine.judges.batches.collecting import BatchApi
+from dagengine.judges.batches.journal import Begun
+from dagengine.judges.batches.openai_batch import BODY, OpenAIBatchJudge, request_line
+from dagengine.judges.wire.client import Provider
+from dagengine.question import NO_FACTS, ServerFacts
+from dagengine.regular_files import is_there, open_to_read, write_whole
+from dagengine.terminal import counted
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_TOKEN = 8  # characters of a batch's token in the names of its files
+_QUESTIONS, _ANSWERS = "questions-{}.jsonl", "answers-{}.jsonl"
+_BLOCK = 1 << 20
+
+
+class FileBatchJudge(OpenAIBatchJudge):
+    """Answers through files in `folder`, for engines that have no server: no network is used.
+
+    Questions are collected as by `OpenAIBatchJudge` and written to `questions-N-….jsonl`, in an
+    order in which equal beginnings of prompts are next to each other. An engine with a cache of
+    prefixes then reads each once. The judge waits, and looks every `poll` seconds, until
+    `answers-N-….jsonl` of the same folder has a line for every question. An empty file
+    `answers-N-….jsonl.done` says that no more lines come; what has none is asked again in another
+    file. `announce` gets a sentence about each file that is written.
+
+    After a kill, a run with the same folder takes up its files: nothing is asked twice. Only one
+    process at a time may use a folder.
+    """
+
+    provider = Provider("batch files", "", "", "http://batch-files.invalid")
+
+    def __init__(
+        self,
+        model: str,
+        folder: str | os.PathLike[str],
+        *,
+        size: int = 100_000,
+        quiet: float = 2.0,
+        poll: float = 2.0,
+        announce: Callable[[str], None] | None = None,
+        parameters: dict[str, Any] | None = None,
+    ) -> None:
+        """Raises InputError for a folder that is a file."""
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file; name a folder for questions and answers")
+        self._announce = announce
+        super().__init__(
+            model,
+            size=size,
+            file_bytes=1 << 62,  # files have no limit
+            quiet=quiet,
+            poll=poll,
+            journal=self.folder / "journal",
+            parameters=parameters,
+            api_key="none",
+        )
+
+    def _public_state(self) -> dict[str, Any]:
+        return {**super()._public_state(), "_announce": None}
+
+    def _batch_api(self, openai: Any, api: AsyncOpenAI) -> BatchApi:
+        return _FileBatches(self.folder, self.model, self._announce or (lambda sentence: None))
+
+    async def facts(self) -> ServerFacts:
+        """Nothing is known of an engine that reads files."""
+        return NO_FACTS
+
+
+class _FileBatches:
+    """Batches as pairs of files."""
+
+    failures: tuple[type[Exception], ...] = ()
+
+    def __init__(self, folder: Path, model: str, announce: Callable[[str], None]) -> None:
+        self._folder, self._model, self._announce = folder, model, announce
+        self._announced = set[str]()
+        self._counts, self._sizes = dict[str, int](), dict[str, int]()
+
+    def line(self, name: str, body: str) -> bytes:
+        return request_line(name, body)
+
+    async def start(self, lines: Sequence[bytes], token: str) -> str:
+        number = len(list(self._folder.glob(_QUESTIONS.format("*")))) + 1
+        name = f"{number:04}-{token[:_TOKEN]}"
+        ordered = sorted(lines, key=lambda line: line.partition(BODY)[2])
+        path = self._folder / _QUESTIONS.format(name)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_whole(path, b"".join(ordered))
+        except OSError as error:
+            why = error.strerror or error
+            raise JudgeSetupError(f"cannot write {path}: {why}") from None
+        return name
+
+    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+        pattern = _QUESTIONS.format(f"*-{begun.token[:_TOKEN]}")
+        names = [path.stem.removeprefix("questions-") for path in self._folder.glob(pattern)]
+        return names[0] if names else None
+
+    async def ended(self, name: str) -> Path | None:
+        answers = self._folder / _ANSWERS.format(name)
+        questions = self._folder / _QUESTIONS.format(name)
+        if name not in self._announced:
+            self._announced.add(name)
+            self._counts[name] = _lines_of(questions)
+            self._announce(
+                f"{counted(self._counts[name], 'question')} in {questions}; the answers go to "
+                f"{answers}, for instance by: vllm run-batch -i {questions} -o {answers} "
+                f"--model {self._model}"
+            )
+        ended = is_there(answers.with_name(f"{answers.name}.done")) or self._is_whole(name, answers)
+        return answers if ended else None
+
+    def _is_whole(self, name: str, answers: Path) -> bool:
+        """Whether every question has its line; a file that grows is not read."""
+        if not is_there(answers):
+            return False
+        size, before = answers.stat().st_size, self._sizes.get(name)
+        self._sizes[name] = size
+        return size == before and _lines_of(answers) >= self._counts[name]
+
+    async def results(self, ended: Path) -> Iterable[str]:
+        if not is_there(ended):
+            return []
+        with open_to_read(ended) as file:
+            return file.read().decode("utf-8", "replace").splitlines()
+
+
+def _lines_of(path: Path) -> int:
+    """The whole lines of a file."""
+    with open_to_read(path) as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))

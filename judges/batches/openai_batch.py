@@ -1,0 +1,173 @@
+"""A judge behind OpenAI's batch API: half the price, answers within a day.
+
+https://platform.openai.com/docs/guides/batch
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.lowlevel
+from pydantic import ValidationError
+
+from dagengine.errors import JudgeError, ProviderError
+from dagengine.judges.batches.collecting import BatchApi, Batches, BatchLimits
+from dagengine.judges.batches.journal import BatchJournal, Begun
+from dagengine.judges.openai import OpenAIJudge
+from dagengine.judges.wire.completions import TRANSIENT, Completion
+from dagengine.judges.wire.connection import ChatConnection, Post
+from dagengine.judges.wire.requests import RequestForm
+from dagengine.question import Capabilities, Question
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_ENDPOINT: Final = "/v1/chat/completions"
+BODY: Final = b', "body": '
+"""What is between a question's name and the question in such a line."""
+_ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+# The client's own retries: a batch is not given up because one look at it failed.
+_RETRIES = 8
+_TOKEN = "dagengine"
+# Bytes of results that are read; they are those of a whole batch.
+_RESULTS = 2_000_000_000
+
+
+class OpenAIBatchJudge(OpenAIJudge):
+    """Answers through OpenAI's batch API: half the price, answers within a day.
+
+    Questions are collected until no new one has come for `quiet` seconds, there are `size` of them,
+    or their file would exceed `file_bytes`. The provider's limits are 50,000 questions and 200 MB.
+    Later questions go into another batch. Every batch is checked every `poll` seconds. Questions
+    that expired or came back damaged are asked again in another batch.
+
+    `journal` is a file that lists the batches in progress. After a kill, a run with the same
+    journal collects them: nothing is paid twice.
+
+    A graph that is three questions deep needs three batches, one after the other, and each may take
+    up to a day. Use a `max_in_flight` of thousands, because it limits the size of a batch.
+    Everything else is as for `OpenAIJudge`; the two share stored answers.
+    """
+
+    capabilities = Capabilities(logprobs=True, elastic=True, batched=True)
+
+    def __init__(
+        self,
+        model: str = "gpt-4o",
+        *,
+        size: int = 50_000,
+        file_bytes: int = 200_000_000,
+        quiet: float = 2.0,
+        poll: float = 30.0,
+        journal: str | os.PathLike[str] | None = None,
+        max_bytes: int = _RESULTS,
+        **settings: Any,
+    ) -> None:
+        super().__init__(model, max_bytes=max_bytes, **settings)
+        self._limits = BatchLimits(size, file_bytes, quiet, poll)
+        self.journal = journal
+        self._batches: dict[Any, Batches] = {}
+
+    def _public_state(self) -> dict[str, Any]:
+        return {**super()._public_state(), "_batches": {}}
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[ChatConnection]:
+        """As of `OpenAIJudge`; at an end without an error the answers of batches are kept."""
+        async with super().session() as connection:
+            yield connection
+            loop = anyio.lowlevel.current_token()
+            if self._clients[loop][1] == 1:
+                self._batches.pop(loop).forget()
+
+    def _poster(self, openai: Any, api: AsyncOpenAI, direct: object) -> Post:
+        journal = BatchJournal(self.journal, f"openai batches at {self.base_url or 'default'}")
+        batches = Batches(self._batch_api(openai, api), self._limits, journal)
+        self._batches[anyio.lowlevel.current_token()] = batches
+
+        async def post(form: RequestForm, question: Question[Any]) -> Completion:
+            completion = _completion(await batches.answer_to(json.dumps(form.body(question))))
+            try:
+                return Completion.read(json.dumps(completion).encode())
+            except ValidationError:
+                message = f"the batch holds no chat completion: {completion!r:.120}"
+                raise ProviderError(message, transient=False) from None
+
+        return post
+
+    def _batch_api(self, openai: Any, api: AsyncOpenAI) -> BatchApi:
+        """Where batches go."""
+        return _OpenAIBatches(openai, api)
+
+
+class _OpenAIBatches:
+    """OpenAI's batches."""
+
+    def __init__(self, openai: Any, api: AsyncOpenAI) -> None:
+        self.failures: tuple[type[Exception], ...] = (openai.OpenAIError,)
+        self._api = api.with_options(max_retries=_RETRIES)
+
+    def line(self, name: str, body: str) -> bytes:
+        return request_line(name, body)
+
+    async def start(self, lines: Sequence[bytes], token: str) -> str:
+        file = await self._api.files.create(file=("batch.jsonl", b"".join(lines)), purpose="batch")
+        batch = await self._api.batches.create(
+            input_file_id=file.id, endpoint=_ENDPOINT, completion_window="24h",
+            metadata={_TOKEN: token},
+        )  # fmt: skip
+        return batch.id
+
+    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+        async for batch in self._api.batches.list(limit=100):
+            if (batch.metadata or {}).get(_TOKEN) == begun.token:
+                return batch.id
+            if batch.created_at < begun.at - 3600:  # they come from the newest on
+                return None
+        return None
+
+    async def ended(self, name: str) -> Any | None:
+        batch = await self._api.batches.retrieve(name)
+        if batch.status not in _ENDED:
+            return None
+        if batch.output_file_id is None and batch.error_file_id is None:
+            errors = batch.errors.data if batch.errors else None
+            why = "; ".join(str(error.message) for error in errors or ()) or "no reason given"
+            late = batch.status == "expired"  # it may have been begun too late for anything
+            raise ProviderError(f"batch {name} {batch.status}: {why}", transient=late)
+        return batch
+
+    async def results(self, ended: Any) -> Iterable[str]:
+        lines: list[str] = []
+        for file in filter(None, (ended.error_file_id, ended.output_file_id)):
+            lines += (await self._api.files.content(file)).text.splitlines()
+        return lines
+
+
+def request_line(name: str, body: str) -> bytes:
+    """A request, given as JSON, as a line of a file of questions."""
+    head = json.dumps({"custom_id": name, "method": "POST", "url": _ENDPOINT})
+    return head[:-1].encode() + BODY + f"{body}}}\n".encode()
+
+
+def _completion(line: dict[str, Any]) -> dict[str, Any]:
+    """The body of a successful answer; raises ProviderError for any other line."""
+    response, error = line.get("response") or {}, line.get("error") or {}
+    status, body = response.get("status_code"), response.get("body") or {}
+    if status == 200:
+        return dict(body)
+    error = error or body.get("error") or {}
+    code, text = str(error.get("code") or ""), error.get("message") or "no message"
+    raise _failure(status, code, text)
+
+
+def _failure(status: int | None, code: str, text: str) -> JudgeError:
+    passing = code == "batch_expired" or (
+        status is not None and (status in TRANSIENT or status >= 500)
+    )
+    where = f"HTTP {status}" if status else code or "error"
+    return ProviderError(f"in the batch: {where}: {text}", transient=passing, status=status)

@@ -1,0 +1,376 @@
+"""The files of commands: none is read and written at once, and what cannot be written is named."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from programs.commands import run_command
+from typer.testing import CliRunner
+
+from dagengine.cli import app
+from dagengine.cli.common.command import Commands
+from dagengine.cli.common.files import Reads, Writes, require_writable
+from dagengine.errors import InputError
+
+METRICS = """
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from pathlib import Path
+
+def answer(question):
+    Path(__file__).with_name("asked").touch()
+    return "kind" in question.messages[-1]["content"]
+
+judge = ScriptedJudge(answer, name="pupil")
+kind = BinaryJudgementNode(
+    "Is it kind?", evaluation_params=["actual_output"], then={True: 10, False: 4}, name="kind"
+)
+metric = DAGMetric("Good manners", DAG(kind), model=judge)
+"""
+MAKER = """
+from dagengine.judges import ScriptedJudge
+
+def answer(question):
+    match question.name:
+        case "Draft":
+            return ["How many masts has a ship of the line?"]
+        case "Rewrite":
+            return "How many masts has a ship of the line?"
+        case "Expected output":
+            return {"answer": "three", "supporting_sentences": ["Ships have three masts."]}
+        case "Blind answer":
+            return "three"
+    return question.name not in ("Answerable without context", "Leaks the answer")
+
+judge = ScriptedJudge(answer, name="maker")
+"""
+CASE = '{"input": "a", "actual_output": "kind"}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.py").write_text(METRICS)
+    (tmp_path / "cases.jsonl").write_text(CASE * 3)
+    (tmp_path / "words.json").write_text("{}")
+    return tmp_path
+
+
+def refused(*arguments: str) -> str:
+    """What a command says before it refuses to start."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert isinstance(done.exception, InputError), done.output
+    return str(done.exception)
+
+
+def commands(group: Commands = app) -> dict[str, Any]:
+    """Every command of the command line with its callback, by its name."""
+    found = {
+        command.name or command.callback.__name__: command.callback
+        for command in group.registered_commands
+        if command.callback is not None
+    }
+    for inner in group.registered_groups:
+        assert isinstance(inner.typer_instance, Commands)
+        found |= commands(inner.typer_instance)
+    return found
+
+
+def hints_of(callback: Any) -> dict[str, Any]:
+    return get_type_hints(callback, include_extras=True)
+
+
+def test_every_option_that_names_a_file_says_whether_it_is_read_or_written() -> None:
+    unmarked = [
+        f"{command} {name}"
+        for command, callback in commands().items()
+        for name, hint in hints_of(callback).items()
+        if "Path" in str(hint) or ".py" in str(getattr(hint, "__metadata__", ()))
+        if not any(isinstance(one, Reads | Writes) for one in getattr(hint, "__metadata__", ()))
+    ]
+    assert len(commands()) >= 10
+    assert unmarked == []
+
+
+def marked(callback: Any, kind: type[Any]) -> list[tuple[str, Any]]:
+    return [
+        (name, one)
+        for name, hint in hints_of(callback).items()
+        for one in getattr(hint, "__metadata__", ())
+        if isinstance(one, kind)
+    ]
+
+
+def option(name: str) -> str:
+    return {"assert_pass": "--assert"}.get(name, f"--{name.replace('_', '-')}")
+
+
+PAIRS = [
+    (command, read, written)
+    for command, callback in commands().items()
+    for read, _ in marked(callback, Reads)
+    for written, mark in marked(callback, Writes)
+    if mark == Writes() or mark == Writes(opened=True)
+    if command not in ("synthesize", "watch")  # they take no --data
+    if not {read, written} & {"metrics", "path", "others", "judge", "app", "check", "compare"}
+]
+
+
+@pytest.mark.parametrize(("command", "read", "written"), PAIRS)
+def test_no_command_reads_and_writes_one_file(
+    folder: Path, command: str, read: str, written: str
+) -> None:
+    name = "cases.jsonl" if read == "data" else "words.json"
+    (folder / "link.jsonl").symlink_to(folder / name)
+    before = (folder / name).read_bytes()
+    files = {"data": "cases.jsonl", read: name, written: "./link.jsonl"}
+    options = [part for name, path in files.items() for part in (option(name), path)]
+    says = refused(command, "m.py", *options)
+    assert f"{option(read)} and {option(written)} are the same file" in says
+    assert (folder / name).read_bytes() == before
+    assert not (folder / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--data cases.jsonl --results cases.jsonl",
+        "--data ./cases.jsonl --results sub/../cases.jsonl",
+        "--data hard.jsonl --results cases.jsonl",
+        "--data out/results.jsonl",
+        "--data out/results.jsonl --out ./out/../out",
+        "--data cases.jsonl --store cases.jsonl",
+        "--data cases.jsonl --results new.jsonl --store new.jsonl",
+        "--data cases.jsonl --store out/results.jsonl",
+        "--data cases.jsonl --store m.py",
+        "--data cases.jsonl --store judge.py --judge judge.py:judge",
+        "--data cases.jsonl --store judge.py --app judge.py:judge",
+        "--data out/good-manners-tree.svg",
+    ],
+)
+def test_a_run_whose_files_are_one_is_refused(folder: Path, options: str) -> None:
+    (folder / "sub").mkdir()
+    (folder / "out").mkdir()
+    (folder / "judge.py").write_text(METRICS)
+    os.link(folder / "cases.jsonl", folder / "hard.jsonl")
+    for name in ("results.jsonl", "good-manners-tree.svg"):
+        (folder / "out" / name).write_text(CASE)
+    before = {path: path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+    assert "are the same file" in refused("run", "m.py", *options.split())
+    assert before == {path: path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "render m.py --results cases.jsonl --out cases.jsonl",
+        "benchmark m.py --data benchmark/card.json",
+        "benchmark m.py --data cases.jsonl --paraphrases benchmark/card.json",
+        "benchmark m.py --data cases.jsonl --store m.py",
+        "store export answers.db --out answers.db",
+        "store merge answers.db other.db ./answers.db",
+        "synthesize cases.jsonl --out cases.jsonl",
+        "synthesize m.py --quotas cases.jsonl --out cases.jsonl",
+    ],
+)
+def test_other_commands_keep_their_files_apart_as_well(folder: Path, command: str) -> None:
+    (folder / "benchmark").mkdir()
+    (folder / "benchmark" / "card.json").write_text("{}")
+    for name in ("answers.db", "other.db"):
+        (folder / name).write_text("")
+    assert "are the same file" in refused(*command.split())
+
+
+def test_results_in_another_file_leave_the_folder_for_data(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "results.jsonl").write_text(CASE)
+    given = ("m.py", "--data", "out/results.jsonl", "--results", "rows.jsonl")
+    assert CliRunner().invoke(app, ["run", *given]).exit_code == 0
+    assert len((folder / "rows.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_file_may_be_read_twice(folder: Path) -> None:
+    (folder / "both.py").write_text(METRICS)
+    given = ("both.py:metric", "--data", "cases.jsonl", "--judge", "both.py:judge")
+    assert CliRunner().invoke(app, ["run", *given]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--results cases.jsonl/rows.jsonl", "cases.jsonl is a file, not a folder"),
+        ("--out cases.jsonl", "cases.jsonl is a file, not a folder"),
+        ("--results out.jsonl", "out.jsonl is a folder"),
+        ("--results sealed/rows.jsonl", "sealed"),
+        ("--results sealed/deeper/rows.jsonl", "sealed"),
+        (f"--results {'n' * 300}.jsonl", "File name too long"),
+    ],
+)
+def test_results_that_cannot_be_written_are_noticed_before_the_first_call(
+    folder: Path, options: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "out.jsonl").mkdir()
+    (folder / "sealed").mkdir(mode=0o500)
+    allowed = os.access
+    monkeypatch.setattr(  # who runs the tests may write everywhere
+        os, "access", lambda path, mode: Path(path).name != "sealed" and allowed(path, mode)
+    )
+    assert says in refused("run", "m.py", "--data", "cases.jsonl", *options.split())
+    assert not (folder / "asked").exists()
+
+
+def test_looking_whether_a_file_can_be_written_leaves_everything_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("kept")
+    require_writable(tmp_path / "old")
+    require_writable(tmp_path / "new" / "deep" / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_text() == "kept"
+
+
+def process(
+    folder: Path, *arguments: str, shell: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, with the redirections of `shell`."""
+    command = f'unset PYTHONUNBUFFERED; exec "{sys.executable}" -m dagengine "$@" {shell}'
+    return subprocess.run(
+        ["bash", "-c", command, "bash", *arguments],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by /dev/full")
+@pytest.mark.parametrize(
+    ("arguments", "link"),
+    [
+        (("run", "m.py", "--data", "cases.jsonl", "--junit", "all.xml"), "all.xml"),
+        (("render", "m.py"), "tree.svg"),
+        (("store", "export", "answers.db", "--out", "all.jsonl"), "all.jsonl"),
+    ],
+)
+def test_a_full_disk_is_named_with_its_file(
+    folder: Path, arguments: tuple[str, ...], link: str
+) -> None:
+    filled = run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
+    assert filled.returncode == 0, filled.stderr
+    (folder / link).unlink(missing_ok=True)
+    (folder / link).symlink_to("/dev/full")
+    done = run_command(folder, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert "error: " in done.stderr
+    assert link in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "good-manners-tree.svg"])
+def test_a_run_writes_through_no_link_of_its_folder(folder: Path, name: str) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / name).symlink_to("/dev/full")
+    says = refused("run", "m.py", "--data", "cases.jsonl")
+    assert f"out/{name} is a link" in says
+    assert (folder / "asked").exists() == (name != "results.jsonl")
+
+
+def test_a_page_without_room_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *given: Any, **named: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    says = refused("run", "m.py", "--data", "cases.jsonl")
+    assert "out/report.html cannot be written: No space left on device" in says
+
+
+def test_a_reader_who_leaves_costs_no_page_and_no_picture(folder: Path) -> None:
+    done = process(folder, "run", "m.py", "--data", "cases.jsonl", shell="| true")
+    assert "Traceback" not in done.stderr
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert {"report.html", "good-manners-tree.svg", "good-manners-counts.svg"} <= names
+
+
+def test_a_reader_who_leaves_costs_no_card_and_no_goldens(folder: Path) -> None:
+    """Whoever looks at the first lines has paid for the rest, which comes last."""
+    (folder / "ships.md").write_text("Ships have three masts. They carry sails and guns.")
+    (folder / "maker.py").write_text(MAKER)
+    for command in (
+        "benchmark m.py --data cases.jsonl --times 2 --out card",
+        "synthesize ships.md --count 1 --evolutions 0 --judge maker.py:judge --out goldens.jsonl",
+    ):
+        done = process(folder, *command.split(), shell="| true")
+        assert "Traceback" not in done.stderr
+        assert "Broken pipe" not in done.stderr
+    assert (folder / "card" / "card.json").stat().st_size > 0
+    assert (folder / "goldens.jsonl").read_text().count("\n") >= 1
+
+
+def test_an_output_that_has_not_every_character_gets_escapes(folder: Path) -> None:
+    (folder / "m.py").write_text(METRICS.replace("Good manners", "Good \u2192 manners"), "utf-8")
+    done = process(folder, "run", "m.py", "--data", "cases.jsonl", PYTHONIOENCODING="cp1252")
+    assert (done.returncode, "\\u2192" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_not_end_a_run(folder: Path, closed: str) -> None:
+    done = process(folder, "run", "m.py", "--data", "cases.jsonl", shell=closed)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    rows = (folder / "out" / "results.jsonl").read_text().splitlines()
+    assert [json.loads(row)["index"] for row in rows] == [0, 1, 2]
+
+
+def test_an_error_is_said_on_the_stream_that_is_open(folder: Path) -> None:
+    done = process(folder, "run", "nope.py", "--data", "cases.jsonl", shell="2>&-")
+    assert done.returncode == 2
+    assert "error: there is no file nope.py" in done.stdout
+
+
+def test_output_that_is_closed_is_said(folder: Path) -> None:
+    done = process(folder, "check", "m.py", shell=">&-")
+    assert "standard output is closed" in done.stderr
+
+
+def test_output_that_cannot_be_written_is_an_error(folder: Path) -> None:
+    done = process(folder, "check", "m.py", shell="> /dev/full")
+    assert done.returncode == 2
+    assert "error: standard output: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("data", ["/dev/fd/{}", "fifo.jsonl"])
+@pytest.mark.parametrize(
+    "command", ["run m.py", "plan m.py", "plan m.py --store answers.db", "check m.py"]
+)
+def test_a_pipe_is_data(folder: Path, command: str, data: str) -> None:
+    if "--store" in command:
+        run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
+    os.mkfifo("fifo.jsonl")
+    reader, writer = os.pipe()
+    if "fifo" in data:
+        os.close(writer)
+    feeder = threading.Thread(target=feed, args=["fifo.jsonl" if "fifo" in data else writer])
+    feeder.start()
+    done = CliRunner().invoke(app, [*command.split(), "--data", data.format(reader)])
+    feeder.join()
+    os.close(reader)
+    assert done.exit_code == 0, done.output
+    if command.startswith("run"):
+        assert len(Path("out/results.jsonl").read_text().splitlines()) == 3
+
+
+def feed(target: str | int) -> None:
+    """Write the cases into a pipe, and end it."""
+    with open(target, "wb") as pipe:
+        pipe.write(Path("cases.jsonl").read_bytes())
+
+
+def test_standard_input_is_data(folder: Path) -> None:
+    done = process(folder, "run", "m.py", "--data", "/dev/stdin", shell="< <(cat cases.jsonl)")
+    assert done.returncode == 0, done.stderr
+    assert len((folder / "out" / "results.jsonl").read_text().splitlines()) == 3

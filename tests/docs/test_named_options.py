@@ -1,0 +1,111 @@
+"""What documents and messages name exists: every command, every option."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+from folders.places import ROOT
+
+import dagengine
+from dagengine.cli.commands import app
+
+COMMAND: Any = typer.main.get_command(app)
+PACKAGE = Path(dagengine.__file__).resolve().parent
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+_TYPED = re.compile(r"\bdagengine ([a-z][^`\n]*)")
+_SPAN = re.compile(r"`([^`\n]+)`")
+# Options of our own scripts stand in their commands, those of other programs here.
+_SCRIPT = re.compile(r"\b\w+\.py\b")
+_DECLARED = re.compile(r"^    (\w+): Annotated\[", re.MULTILINE)
+FOREIGN = {
+    *("--durations", "--junitxml", "--lf", "--maxfail", "--pdb", "--reruns", "--sw"),  # pytest
+    "--nthreads",  # Dask
+    *("--cache-sim", "--tool"),  # valgrind
+    *("--max-model-len", "--structured-outputs-config"),  # vLLM
+    *("--ctx-size", "--parallel"),  # llama.cpp
+    "--spread",  # of server.py, which throughput.py hands on
+}
+
+
+def words_of(group: Any) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Every command, hidden ones too, with its options."""
+    yield (), options_of(group)
+    for name, one in getattr(group, "commands", {}).items():
+        for words, options in words_of(one):
+            yield (name, *words), options
+
+
+def options_of(command: Any) -> set[str]:
+    """The names of a command's options, and `--help`."""
+    named = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    return {name for name in named if name.startswith("--")} | {"--help"}
+
+
+OPTIONS = dict(words_of(COMMAND))
+GROUPS = {words[:-1] for words in OPTIONS if words}
+
+
+def of_tests() -> set[str]:
+    """What the plugin adds to pytest."""
+    source = "".join(file.read_text("utf-8") for file in (PACKAGE / "testing").glob("*.py"))
+    return set(re.findall(r'"(--evals[a-z-]*)"', source))
+
+
+def of_scripts(text: str) -> set[str]:
+    """The options of the scripts that a page tells to run."""
+    named = set(_SCRIPT.findall(text))
+    scripts = [one for one in ROOT.glob("benchmarks/**/*.py") if one.name in named]
+    sources = "".join(one.read_text(encoding="utf-8") for one in scripts)
+    declared = {f"--{name.replace('_', '-')}" for name in _DECLARED.findall(sources)}
+    return declared | set(_OPTION.findall(sources))
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """All pages, and all strings of the program: messages, help and docstrings."""
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
+        yield page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
+    for file in sorted({one.resolve() for one in PACKAGE.glob("**/*.py")}):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{file.name}:{node.lineno}", node.value
+
+
+TEXTS = [(where, text.replace("\\\n", " ")) for where, text in texts()]
+
+
+def test_every_option_that_is_named_exists() -> None:
+    ours = set().union(*OPTIONS.values()) | of_tests()
+    named = [
+        (where, option)
+        for where, text in TEXTS
+        if (options := set(_OPTION.findall(text)) - FOREIGN)
+        for option in options - of_scripts(text)
+    ]
+    assert len(named) > 300
+    assert [one for one in named if one[1] not in ours] == []
+
+
+def test_every_command_that_is_named_exists_and_has_the_options_it_is_given() -> None:
+    wrong = []
+    for where, text in TEXTS:
+        shown = [span.strip() for span in _SPAN.findall(text)] if where.endswith(".md") else []
+        for typed in _TYPED.findall(text):
+            certain = f"dagengine {typed.strip()}" in shown
+            if problem := _wrong(typed.split(), certain):
+                wrong.append(f"{where}: dagengine {typed.strip()}: {problem}")
+    assert wrong == []
+
+
+def _wrong(typed: list[str], certain: bool) -> str:
+    """What is wrong with a line that is a command, or at least looks like one."""
+    words: tuple[str, ...] = ()
+    while typed and words in GROUPS and (*words, typed[0]) in OPTIONS:
+        words = (*words, typed.pop(0))
+    if not words:
+        return "there is no such command" if certain else ""
+    return ", ".join(set(_OPTION.findall(" ".join(typed))) - OPTIONS[words] - of_tests())

@@ -1,0 +1,124 @@
+"""What servers say of themselves before the first question, from real HTTP servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from servers.local_servers import LLAMA, LM_STUDIO, OLLAMA, VLLM, TellingServer
+from servers.raw_server import RawServer, response
+
+from dagengine.judges import LabelJudge, LexicalJudge, OpenAIJudge
+from dagengine.judges.wire import servers
+from dagengine.judges.wire.servers import is_provider, root_of
+from dagengine.question import NO_FACTS, ServerFacts, facts_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("pages", "facts"),
+    [
+        (LLAMA, ServerFacts("llama.cpp", 4096, 4)),
+        (VLLM, ServerFacts("vLLM", 8192)),
+        (LM_STUDIO, ServerFacts("LM Studio", 4096)),
+        (OLLAMA, ServerFacts("Ollama", 32768)),
+        ({"/v1/models": {"data": [{"id": "x", "max_model_len": 99}]}}, ServerFacts("", 99)),
+        ({}, NO_FACTS),
+    ],
+)
+async def test_a_server_says_its_kind_its_window_and_its_places(
+    pages: Mapping[str, Any], facts: ServerFacts
+) -> None:
+    with TellingServer(pages) as server:
+        assert await facts_of(OpenAIJudge("m", base_url=server.base_url)) == facts
+
+
+async def test_every_judge_behind_an_address_has_facts_and_others_have_none() -> None:
+    with TellingServer(LLAMA) as server:
+        labels = LabelJudge("m", base_url=server.base_url)
+        assert (await facts_of(labels)).places == 4
+    with TellingServer(OLLAMA) as server:  # a judge that cannot ask for a window has the loaded one
+        assert (await facts_of(LabelJudge("m", base_url=server.base_url))).window == 4096
+    assert await facts_of(LexicalJudge()) is NO_FACTS
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html>sign in</html>",
+        "[" * 100_000,
+        {"default_generation_settings": {"n_ctx": -1}, "total_slots": 4},
+        {"default_generation_settings": {"n_ctx": 10**30}, "total_slots": 4},
+        {"default_generation_settings": {"n_ctx": "4096"}, "total_slots": 4},
+        {"default_generation_settings": [], "total_slots": True},
+        500,
+    ],
+)
+async def test_nonsense_says_nothing(page: Any) -> None:
+    pages = dict.fromkeys(["/props", "/v1/models", "/api/ps", "/api/v0/models"], page)
+    with TellingServer(pages) as server:
+        assert await facts_of(OpenAIJudge("m", base_url=server.base_url)) == NO_FACTS
+
+
+async def test_a_server_is_asked_once() -> None:
+    with TellingServer(LLAMA) as server:
+        judge = OpenAIJudge("m", base_url=server.base_url)
+        await facts_of(judge)
+        pages = len(server.told)
+        await facts_of(judge)
+        assert len(server.told) == pages
+
+
+async def test_a_server_that_is_not_ready_is_asked_again_later() -> None:
+    loading: dict[str, Any] = dict.fromkeys(["/props", "/v1/models", "/api/ps"], 503)
+    loading |= dict.fromkeys(["/api/v0/models", "/api/version"], 503)
+    with TellingServer(loading) as server:
+        judge = OpenAIJudge("m", base_url=server.base_url)
+        assert await facts_of(judge) == NO_FACTS
+        server.pages = LLAMA
+        assert (await facts_of(judge)).server == "llama.cpp"
+
+
+async def test_silence_and_absence_are_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "SECONDS", 0.05)
+    with RawServer(lambda: iter([])) as silent:
+        assert await facts_of(OpenAIJudge("m", base_url=silent.base_url)) == NO_FACTS
+    assert await facts_of(OpenAIJudge("m", base_url="http://127.0.0.1:1/v1")) == NO_FACTS
+
+
+async def test_facts_of_another_origin_are_not_read() -> None:
+    with TellingServer(LLAMA) as other:
+        moved = f"Location: {other.base_url.removesuffix('/v1')}/props"
+        page = response(b"", moved, status="307 Temporary Redirect")
+        with RawServer(lambda: iter([page])) as server:
+            assert await facts_of(OpenAIJudge("m", base_url=server.base_url)) == NO_FACTS
+        assert not other.told
+
+
+async def test_a_judge_without_a_key_has_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert await facts_of(OpenAIJudge("m")) == NO_FACTS
+
+
+@pytest.mark.parametrize(
+    ("address", "provider"),
+    [
+        ("https://api.openai.com/v1/", True),
+        ("https://x.openai.azure.com/openai/", True),
+        ("https://api.groq.com/openai/v1/", True),
+        ("http://localhost:1234/v1/", False),
+        ("http://192.168.1.7:8000/v1/", False),
+        ("http://[::1]:8000/v1/", False),
+        ("https://models.example.org/v1/", False),
+    ],
+)
+def test_providers_are_known_by_their_addresses(address: str, provider: bool) -> None:
+    assert is_provider(address) is provider
+
+
+def test_the_root_of_a_server_is_its_address_without_the_protocol() -> None:
+    assert root_of("http://localhost:11434/v1/") == "http://localhost:11434/"
+    assert root_of("http://host/ollama/v1?x=1") == "http://host/ollama/"
+    assert root_of("http://host") == "http://host/"

@@ -1,0 +1,375 @@
+"""What to do with a judge: verdicts about judges whose truth is known, each with one next step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from graphs.trees import yes_no_metric
+from rich.console import Console
+
+pytest.importorskip("scipy")
+
+from dagengine.errors import InputError
+from dagengine.reliability.card import make_card, print_card, read_card, write_card
+from dagengine.reliability.card.conditions import condition, failures
+from dagengine.reliability.card.files import card_page
+from dagengine.reliability.card.values import JudgeCard, Needs, SettingCard
+from dagengine.reliability.card.verdict import Verdict, parse_needs, verdict
+from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.statistics import departures, labels_to_decide, labels_within
+from dagengine.results import OutcomeKind
+from dagengine.test_case import LLMTestCase
+
+
+def card_of(
+    table: Sequence[Sequence[bool | None]], labels: Any = None,
+    texts: Sequence[Sequence[str]] | None = None, **settings: Any,
+) -> JudgeCard:  # fmt: skip
+    """The card of verdicts by case and run; None could not be parsed."""
+    seen: list[Observation] = []
+    for case, row in enumerate(table):
+        for run, said in enumerate(row):
+            at = Condition(run)
+            if said is None:
+                seen.append(Observation(case, "good", "", at, outcome=OutcomeKind.UNPARSEABLE))
+            else:
+                path = (("good", said),)
+                raw = None if texts is None else texts[case][run]
+                seen.append(Observation(case, "good", "", at, None, float(said), raw, path=path))
+                seen.append(Observation(case, "good", "good", at, said))
+    cases = [LLMTestCase(input=str(case)) for case in range(len(table))]
+    return make_card(seen, [yes_no_metric("good")], cases, ["drawn"], labels=labels, **settings)
+
+
+def said_of(card: JudgeCard) -> Verdict:
+    return verdict(card, card.metrics[0], card.metrics[0].settings[0])
+
+
+def under(card: JudgeCard) -> SettingCard:
+    return card.metrics[0].settings[0]
+
+
+def judged(
+    cases: int, runs: int, wrong: Callable[[Random], float], seed: int = 1
+) -> tuple[list[list[bool | None]], dict[int, bool]]:
+    """Verdicts of a judge that is wrong with a chance of its own in every case, and the truth."""
+    random = Random(seed)
+    truth = [random.random() < 0.6 for _ in range(cases)]
+    table: list[list[bool | None]] = []
+    for good in truth:
+        chance = wrong(random)
+        table.append([good ^ (random.random() < chance) for _ in range(runs)])
+    return table, dict(enumerate(truth))
+
+
+def test_a_good_judge_is_to_be_used_and_says_what_that_costs() -> None:
+    table, truth = judged(200, 6, lambda random: float(random.random() < 0.05))
+    card = card_of(table, truth, price=0.001)
+    made = said_of(card)
+    assert (made.kind, made.row, str(made)) == ("use", "8", "✓ Use it")
+    assert "$1.00 per 1,000 cases" in made.step
+    assert not failures(card, [condition("verdict!=use")])
+
+
+def test_votes_are_sold_where_they_were_seen_to_be_enough() -> None:
+    table, truth = judged(400, 12, lambda _: 0.06)
+    made = said_of(card_of(table, truth, price=0.001))
+    assert made.row == "9"
+    assert made.headline.startswith("Use it with 3 votes at good: +$2.00 per 1,000 cases")
+    assert "$1.00 per 1,000 cases becomes $3.00" in made.step
+
+
+def test_forty_cases_are_enough_for_a_good_judge_that_never_flips() -> None:
+    """Two wrong cases leave 83 to 99 % right; behind eight equal runs at most 4.7 % flips hide."""
+    truth = {case: True if case < 2 else case % 4 > 0 for case in range(40)}
+    table: list[list[bool | None]] = [[truth[case] ^ (case < 2)] * 8 for case in range(40)]
+    made = said_of(card_of(table, truth))
+    assert (made.kind, made.row) == ("use", "8")
+    few = said_of(card_of([row[:3] for row in table], truth))
+    assert (few.kind, few.row) == ("open", "12")  # three runs hide more: 6.2 %
+
+
+def test_nobody_pays_for_votes_while_fewer_may_be_enough() -> None:
+    """Forty cases show that three votes are steady, and leave open whether one is."""
+    advice = []
+    for seed in range(6):
+        table, truth = judged(40, 8, lambda random: 0.99 if random.random() < 0.05 else 0.01, seed)
+        advice.append(said_of(card_of(table, truth, price=0.001)))
+    (made, *_) = [made for made in advice if made.row == "10"]
+    assert str(made) == "○ Not known yet whether 1 vote is enough; 3 are"
+    assert made.votes == 1
+    assert "or add as many cases: 320 questions, $0.32" in made.step
+    assert "Or pay: Set 3 votes at good. $1.00 per 1,000 cases becomes $3.00" in made.step
+
+
+@pytest.mark.parametrize(
+    ("wrong", "row"),
+    [(lambda random: 0.5, "3"), (lambda random: float(random.random() < 0.45), "4")],
+    ids=["coin", "hardly right"],
+)
+def test_a_judge_that_tells_nothing_is_not_to_be_used(
+    wrong: Callable[[Random], float], row: str
+) -> None:
+    table, truth = judged(200, 6, wrong)
+    card = card_of(table, truth)
+    assert said_of(card).kind == "no"
+    assert said_of(card).row.startswith(row)
+    assert failures(card, [condition("verdict!=use")])
+
+
+def test_a_judge_that_always_passes_is_no_better_than_that() -> None:
+    random = Random(2)
+    truth = {case: random.random() < 0.8 for case in range(200)}
+    made = said_of(card_of([[True] * 4] * 200, truth))
+    assert made.headline == "Do not use: no better than always “pass”"
+
+
+def test_steady_without_labels_asks_for_labels_and_right_without_runs_for_runs() -> None:
+    steady = said_of(card_of([[True] * 4] * 60 + [[False] * 4] * 60))
+    assert (steady.row, steady.headline) == ("11", "Steady, but nobody compared it with people")
+    assert "Label 62 cases drawn at random" in steady.step
+    table, truth = judged(200, 1, lambda random: float(random.random() < 0.05))
+    once = said_of(card_of(table, truth))
+    assert (once.row, once.headline) == ("12", "Right, but steadiness was not measured")
+    assert "7 more times: 1,400 questions, no price known" in once.step
+
+
+def test_lines_are_the_owners() -> None:
+    assert parse_needs("agreement=85,kappa=.3,flips=2") == Needs(0.85, 0.3, 0.02)
+    assert parse_needs(None, 0.1) == Needs(flips=0.1)
+    for stray in ("accuracy=80", "flips=a", "agreement=120", "kappa=2"):
+        with pytest.raises(InputError, match="--need"):
+            parse_needs(stray)
+    table, truth = judged(200, 6, lambda random: float(random.random() < 0.05))
+    strict = card_of(table, truth, needs=Needs(agreement=0.99))
+    assert said_of(strict).kind == "no"
+    assert "you need 99" in said_of(strict).headline
+
+
+def test_the_terminal_takes_one_screen_and_the_card_is_read_back(tmp_path: Path) -> None:
+    table, truth = judged(100, 12, lambda random: random.choice((0.0, 0.3)))
+    card = card_of(table, truth)
+    console = Console(width=100, record=True, file=StringIO())
+    print_card(card, console)
+    shown = console.export_text()
+    assert len(shown.splitlines()) <= 60
+    assert str(said_of(card))[:40] in shown
+    write_card(card, tmp_path / "card.json")
+    assert read_card(tmp_path / "card.json") == card
+
+
+def test_a_notebook_shows_the_page_of_a_card_in_a_frame_of_its_own() -> None:
+    table, truth = judged(20, 4, lambda random: 0.0)
+    card = card_of(table, {case: truth[case] for case in range(10)})
+    names = tuple(replace(key, name=f'"><script>{key.name}') for key in card.cases)
+    card = replace(card, cases=names)
+    tags: list[tuple[str, dict[str, str | None]]] = []
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append((tag, dict(attrs)))
+
+    Tags().feed(card._repr_html_() or "")
+    ((tag, attributes),) = tags
+    assert (tag, attributes["title"]) == ("iframe", "Judge card")
+    assert attributes["srcdoc"] == card_page(card)
+    assert str(said_of(card)) in (attributes["srcdoc"] or "")
+    assert repr(card) == "<JudgeCard of good: 20 cases, 4 runs each>"
+
+
+# Runs that are not repeats.
+
+
+def noisy(random: Random, cases: int = 120, runs: int = 6) -> list[list[bool | None]]:
+    odds = [random.choice((0.0, 0.0, 0.2, 0.5)) for _ in range(cases)]
+    return [[random.random() >= chance for _ in range(runs)] for chance in odds]
+
+
+def test_repeats_are_seldom_said_not_to_be_repeats() -> None:
+    alarms = sum(
+        any(departure.sure for departure in departures(noisy(Random(seed), 40, 5)))
+        for seed in range(30)
+    )
+    assert alarms <= 3
+
+
+def test_cases_of_one_group_change_places_together() -> None:
+    """What a run makes of a dialogue is the same in all its turns: no departure of that run."""
+
+    def grouped(random: Random, copied: float) -> list[list[bool]]:
+        table: list[list[bool]] = []
+        for _ in range(30):
+            row: list[bool] = []
+            for run in range(6):
+                again = run > 0 and random.random() < copied
+                row.append(row[-1] if again else random.random() < 0.5)
+            table += [row] * 8
+        return table
+
+    groups = [place // 8 for place in range(240)]
+    for seed in range(3):
+        independent = grouped(Random(seed), 0.0)
+        assert any(departure.sure for departure in departures(independent))
+        assert not any(departure.sure for departure in departures(independent, groups=groups))
+        (copies, *_) = departures(grouped(Random(seed), 0.7), groups=groups)
+        assert (copies.way, copies.sure) == ("copied from the run before", True)
+
+
+def test_copied_answers_stop_the_card() -> None:
+    random = Random(3)
+    table = noisy(random, 200)
+    for row in table:
+        for run in range(1, len(row)):
+            if random.random() < 0.7:
+                row[run] = row[run - 1]
+    card = card_of(table, dict.fromkeys(range(200), True))
+    made = said_of(card)
+    assert (made.kind, made.row) == ("stop", "2")
+    assert "answers repeat the run before" in made.headline
+    assert all(node.votes is None and node.share.value is None for node in under(card).nodes)
+    flips = under(card).figure("flip-rate")
+    assert flips is not None
+    assert flips.value is not None
+    assert flips.low is None
+    assert flips.high is None
+
+
+def noise_like_copies() -> tuple[list[list[bool | None]], dict[int, bool]]:
+    """Repeats of which each happens to agree with the run before more often than with others."""
+    for seed in range(200):
+        table = noisy(Random(seed), 40)
+        ways = [(departure.way, departure.sure) for departure in departures(table)]
+        if ways == [("copied from the run before", False)]:
+            return table, dict.fromkeys(range(40), True)
+    raise AssertionError("no such luck in 200 seeds")
+
+
+def test_copies_that_are_only_suspected_are_said_to_be_chance_or_copies() -> None:
+    table, truth = noise_like_copies()
+    flips = under(card_of(table, truth)).voted[0].flips
+    assert (flips.low, under(card_of(table, truth)).departures) == (None, ())
+    assert "by chance (in 1 of 10 benchmarks) or as copies of a cache" in flips.note
+
+
+def test_texts_that_differ_where_results_are_equal_show_that_nothing_was_copied() -> None:
+    table, truth = noise_like_copies()
+    reasons = [[f"{said}, {case} {run}" for run, said in enumerate(row)]
+               for case, row in enumerate(table)]  # fmt: skip
+    card = card_of(table, truth, texts=reasons)
+    assert under(card).voted[0].flips.low is not None
+    assert under(card).departures == ()
+
+
+def test_copied_texts_stop_the_card_also_where_results_hardly_vary() -> None:
+    """Results of 12 cases are too few to show copies; their reasons are not."""
+    random = Random(2)
+    table, reasons = (
+        noisy(random, 12),
+        [[f"{case} {run}" for run in range(6)] for case in range(12)],
+    )
+    for row, written in zip(table, reasons, strict=True):
+        for run in range(1, 6):
+            if random.random() < 0.6:
+                row[run], written[run] = row[run - 1], written[run - 1]
+    truth = dict.fromkeys(range(12), True)
+    assert not any(departure.sure for departure in departures(table))
+    made = said_of(card_of(table, truth, texts=reasons))
+    assert (made.kind, made.row) == ("stop", "2")
+    assert "answers repeat the run before" in made.headline
+
+
+def test_a_judge_that_always_answers_alike_is_no_cache() -> None:
+    table: list[list[bool | None]] = [[case % 3 > 0] * 8 for case in range(40)]
+    reasons = [[f"the same reason of case {case}"] * 8 for case in range(40)]
+    for texts in (None, reasons):
+        setting = under(card_of(table, {case: case % 3 > 0 for case in range(40)}, texts=texts))
+        assert setting.departures == ()
+        assert setting.voted[0].flips.high is not None
+
+
+def test_a_shock_that_is_only_suspected_withholds_votes_and_blame_but_no_verdict() -> None:
+    drawn = (judged(60, 8, lambda random: 0.15, seed) for seed in range(300))
+    table, truth = next(
+        (table, truth)
+        for table, truth in drawn
+        if [(part.way, part.sure) for part in departures(table)] == [("stands apart", False)]
+    )
+    card = card_of(table, truth)
+    (warning,) = under(card).warnings
+    assert warning.startswith("perhaps run ")
+    assert warning.endswith("stands apart from the others; more runs would tell")
+    assert under(card).departures == ()
+    assert said_of(card).kind != "stop"
+    assert [voted.votes for voted in under(card).voted] == [1]
+    assert under(card).voted[0].flips.low is None
+    (node,) = under(card).nodes
+    assert (node.share.value, node.share.note, node.votes) == (None, warning, None)
+
+
+def test_a_run_that_stands_apart_is_named_and_asked_again() -> None:
+    random = Random(4)
+    table = noisy(random)
+    for row in table:
+        row[3] = random.random() < 0.5
+    card = card_of(table)
+    assert under(card).departures[0] == "run 4 stands apart from the others"
+    assert said_of(card).step == "Ask that run again: 120 questions, no price known."
+
+
+# Rules that all figures share.
+
+
+def test_missing_answers_are_counted_both_ways_in_every_figure() -> None:
+    """Four of twenty cases could never be parsed; the others pass, as people say."""
+    kinds: tuple[tuple[bool | None, int], ...] = ((True, 8), (False, 8), (None, 4))
+    table = [[verdict, verdict] for verdict, count in kinds for _ in range(count)]
+    truth = {case: case < 8 or case > 17 for case in range(20)}
+    card = card_of(table, truth)
+    for name, value in (("accuracy", 1.0), ("pass-rate", 0.5)):
+        figure = under(card).figure(name)
+        assert figure is not None
+        assert figure.value == value
+        assert figure.low is not None
+        assert figure.high is not None
+    accuracy = under(card).figure("accuracy")
+    assert accuracy is not None
+    assert (accuracy.low or 1) < 0.65 < 1 == accuracy.high
+    assert "not spread by chance" in under(card).warnings[0]
+
+
+def test_cases_that_ran_differently_often_count_with_as_many_runs() -> None:
+    random = Random(5)
+    table: list[list[bool | None]] = []
+    for case in range(200):
+        hard = case % 2 == 1
+        table.append([random.random() >= (0.4 if hard else 0.0) for _ in range(9 if hard else 2)])
+    accuracy = under(card_of(table, dict.fromkeys(range(200), True))).figure("accuracy")
+    assert accuracy is not None
+    assert "majority of a case's first 1 run," in accuracy.level
+    assert accuracy.value == pytest.approx(0.8, abs=0.07)
+
+
+def test_labels_of_the_first_cases_are_no_random_sample() -> None:
+    table, truth = judged(150, 1, lambda random: 0.1)
+    first = {case: label for case, label in truth.items() if case < 50}
+    (refused,) = under(card_of(table, first, labels_random=True)).corrected
+    assert refused.estimate.value is None
+    assert "place in the file" in refused.estimate.note
+    drawn = dict(Random(1).sample(sorted(truth.items()), 50))
+    (known,) = under(card_of(table, drawn, labels_random=True)).corrected
+    assert known.estimate.value is not None
+
+
+def test_labels_for_a_width_and_to_decide() -> None:
+    assert labels_within(0.5, 0.1) == 97
+    assert labels_to_decide(0.94, 50, 0.85) in (20, 40, 80)
+    assert labels_to_decide(0.80, 200, 0.8) is None
+    with pytest.raises(InputError):
+        labels_within(0.5, 0)

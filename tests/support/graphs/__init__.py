@@ -1,0 +1,1 @@
+"""Graphs and metrics with their cases and answers, and plain interpreters to compare with."""

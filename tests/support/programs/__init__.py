@@ -1,0 +1,1 @@
+"""Commands, programs, pytest sessions and browsers, each in a process of its own."""

@@ -1,0 +1,1 @@
+"""Servers, models and processes that judges are tested against."""

@@ -12,7 +12,7 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
-    "Know and set the judge": ("judge", "benchmark", "store"),
+    "Know and set the judge": ("judge", "benchmark", "labels", "store"),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
@@ -90,6 +90,10 @@ _EXAMPLES = {
     "store prune": ("dagengine store prune answers.db --older-than 30 --compact",),
     "store export": ("dagengine store export answers.db --out answers.jsonl",),
     "store merge": ("dagengine store merge answers.db other.db",),
+    "labels plan": (
+        "dagengine labels plan out",
+        "dagengine labels plan out --need agreement=85 --count 40",
+    ),
     "judge set": (
         "dagengine judge set gpt-4o",
         "dagengine judge set llama3.1 --base-url http://localhost:11434/v1",

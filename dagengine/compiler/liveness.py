@@ -92,22 +92,6 @@ def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[S
     return certain
 
 
-def _reachable(causes: nx.DiGraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:
-    """Whether liveness can get from the start to `goal` without touching `avoiding`."""
-    if goal in avoiding:
-        return False
-    seen: set[Slot | Start] = {START}
-    waiting: list[Slot | Start] = [START]
-    while waiting:
-        for after in causes.successors(waiting.pop()):
-            if after is goal:
-                return True
-            if after not in seen and after not in avoiding:
-                seen.add(after)
-                waiting.append(after)
-    return False
-
-
 class _Dominators:
     """Which slots are live only after certain others."""
 
@@ -153,5 +137,18 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
 
 
 def only_after(slot: Slot, others: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> bool:
-    """Whether `slot` is never live without one of `others` being live."""
-    return not _reachable(causes, slot, _live_with(others, causes))
+    """Whether `slot` is never live without one of `others` being live.
+
+    It is not if liveness gets to it from the start on a way around them.
+    """
+    avoiding = _live_with(others, causes)
+    seen: set[Slot | Start] = {START}
+    waiting: list[Slot | Start] = [START]
+    while waiting and slot not in avoiding:
+        for after in causes.successors(waiting.pop()):
+            if after is slot:
+                return False
+            if after not in seen and after not in avoiding:
+                seen.add(after)
+                waiting.append(after)
+    return True

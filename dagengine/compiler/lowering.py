@@ -48,18 +48,12 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
 def name_problems(names: Sequence[str]) -> list[Problem]:
     """Names that are empty or shared: results are told apart by the names of the metrics."""
     hint = "give every metric its own name"
-    return [
-        Problem("metric-name", f"metric {name!r}", problem, hint)
-        for name, count in Counter(names).items()
-        for problem in (_name_problem(name, count),)
-        if problem
-    ]
-
-
-def _name_problem(name: str, count: int) -> str:
-    if not name.strip():
-        return "the name is empty"
-    return f"{count} metrics are called so" if count > 1 else ""
+    problems: list[Problem] = []
+    for name, count in Counter(names).items():
+        if count > 1 or not name.strip():
+            words = f"{count} metrics are called so" if name.strip() else "the name is empty"
+            problems.append(Problem("metric-name", f"metric {name!r}", words, hint))
+    return problems
 
 
 class _Compiler:

@@ -235,6 +235,8 @@ def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
 
 def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Whether a score is certain, and whether there may be more than one."""
+    # From the last slots backwards: a score is certain from a slot if it grades, if it is from one
+    # that it hands on to, or if it is from the targets of all its verdicts.
     sure: set[Slot] = set()
     dead: list[str] = []
     for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first

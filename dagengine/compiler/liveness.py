@@ -75,6 +75,10 @@ def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[S
     These are the slots themselves, their readers and the parents that hand on to them,
     and so on.
     """
+    # From `n` backwards: its parent `p` hands on to it, and `r` reads it, so neither is ever live
+    # without it. The gate may be live and choose `no`.
+    #
+    #     p ──hands on──▶ n ◀──reads── r        gate ──yes──▶ n
     waiting = list(slots)
     certain = set(waiting)
     while waiting:

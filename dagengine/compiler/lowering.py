@@ -224,6 +224,13 @@ def with_shares(units: list[Unit]) -> list[Unit]:
     Prompts show the fields of the case in one order. A node that may put several questions shares
     all that it reads with itself.
     """
+    # Four questions to one judge. The first three begin alike, and the longest beginning that some
+    # other question has, too, is what a unit shares. It is made of whole fields, in their order.
+    #
+    #     context, answer, input     shares (context, answer)
+    #     context, answer            shares (context, answer)
+    #     context, input             shares (context)
+    #     input                      shares nothing
     reads = {
         unit.index: tuple(sorted(unit.reads, key=canonical_place))
         for unit in units

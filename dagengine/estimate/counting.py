@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.compiler.plan import Plan, Unit
+from dagengine.estimate.cached_prompts import CachedPrompts
 from dagengine.estimate.case_classes import CaseClass, CaseClasses
 from dagengine.estimate.duplicates import EqualQuestions
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.packs import PackWalker, answering
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
-from dagengine.estimate.readings import Readings
 from dagengine.estimate.sampling import Spread, draw
 from dagengine.estimate.values import (
     NO_QUESTIONS,
@@ -99,12 +99,12 @@ class _Counting:
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
-        self.readings = Readings(plan, asked)
+        self.cached = CachedPrompts(plan, asked)
 
     def add(self, case: TestCase) -> None:
         case_class, estimates = self.classes.look(case)
         chances = case_class.chances.items()
-        self.readings.add(case, {u: chance * estimates[u].asked.likely for u, chance in chances})
+        self.cached.add(case, {u: chance * estimates[u].asked.likely for u, chance in chances})
         if self.packs is not None:
             self.travel += self.packs.travel(case, estimates)
         self.spread.add(case_class.whole.likely)
@@ -240,7 +240,7 @@ class _Counting:
         ]
         if judge in packing[:1]:
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
-        cached = min(tokens_in, max(0.0, self.readings.tokens[judge]) * self.factor)
+        cached = min(tokens_in, max(0.0, self.cached.tokens[judge]) * self.factor)
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out, cached)
 
 

@@ -258,9 +258,9 @@ class Cluster:
                 finally:
                     with anyio.move_on_after(_FAREWELL, shield=True):
                         await self._ask_counts(end_run)  # and have them stop what they do
-                        for name, count in self._asked.items():
-                            totals = replace(count.totals, in_flight=0)
-                            self._asked[name] = replace(count, totals=totals, waiting=())
+                        for name, asked in self._asked.items():
+                            totals = replace(asked.totals, in_flight=0)
+                            self._asked[name] = replace(asked, totals=totals, waiting=())
 
     @contextmanager
     def _common_folder(self) -> Iterator[Path | None]:

@@ -201,7 +201,7 @@ def check(
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics, name_problems
     from dagengine.data.cases import strict as valid
-    from dagengine.estimate.solved import shown_as_examples
+    from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.evaluation import missing_fields
     from dagengine.execution.engine import check_cases
     from dagengine.loading import load_metrics

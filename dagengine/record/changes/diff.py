@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from typing import Any
 
@@ -72,23 +72,23 @@ class _Reader:
                 if place < len(self._sides[side])
             }
             for side, row in rows.items():
-                pair = self._alignment.offer(side, place, _key(row))
-                if pair is not None:
-                    self._take(pair, place, rows)
+                # A row of the data that was not a test case is known by its place.
+                pair = self._alignment.offer(side, place, row.hash or (row.index, row.case))
+                if pair is None:
+                    continue
+                # The partner came earlier in its run, so its row is read a second time.
+                old, new = (
+                    rows[own] if pair[own] == place else self._sides[own].row(pair[own])
+                    for own in _SIDES
+                )
+                self._comparison.same_cases += 1
+                self._comparison.add(old, new, CaseFields())
             advance()
         self._leftovers()
 
-    def _take(
-        self, pair: tuple[Place, Place], here: Place, rows: Mapping[Side, CaseResult]
-    ) -> None:
-        old, new = (
-            rows[side] if pair[side] == here else self._sides[side].row(pair[side])
-            for side in _SIDES
-        )
-        self._comparison.same_cases += 1
-        self._comparison.add(old, new, CaseFields())
-
     def _leftovers(self) -> None:
+        # From the surest key to the least sure one. Each takes its pairs out before the next looks,
+        # so a case that only got another name is not claimed by one with the same input.
         left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
         for kind, key in _KEYS.items():
             if not all(left):
@@ -98,26 +98,17 @@ class _Reader:
             ]
             for old, new in paired(*keys):
                 del left[0][old], left[1][new]
-                self._unequal(old, new, kind)
+                same = kind == "renamed"
+                if same:
+                    self._comparison.renamed += 1
+                else:
+                    self._comparison.changed += 1
+                texts = (self._sides[0].fields(old), self._sides[1].fields(new))
+                rows = (self._sides[0].row(old), self._sides[1].row(new))
+                self._comparison.add(*rows, CaseFields(same, *texts))
         for side in _SIDES:
             for place in left[side]:
                 self._comparison.unpaired(self._sides[side].row(place).case, new=side == 1)
-
-    def _unequal(self, old: Place, new: Place, kind: str) -> None:
-        """Take two cases that are not equal in content."""
-        same = kind == "renamed"
-        texts = (self._sides[0].fields(old), self._sides[1].fields(new))
-        if same:
-            self._comparison.renamed += 1
-        else:
-            self._comparison.changed += 1
-        rows = (self._sides[0].row(old), self._sides[1].row(new))
-        self._comparison.add(*rows, CaseFields(same, *texts))
-
-
-def _key(row: CaseResult) -> Hashable:
-    """The content of a case; a row of the data that was not a test case is known by its place."""
-    return row.hash or (row.index, row.case)
 
 
 def _without_name(side: RunFiles, place: Place) -> Hashable | None:
@@ -133,19 +124,16 @@ def _name(side: RunFiles, place: Place) -> Hashable | None:
 
 
 def _input(side: RunFiles, place: Place) -> Hashable | None:
-    asked = next(_inputs(side.fields(place) or {}), None)
-    return None if asked is None else _digest(asked)
-
-
-def _inputs(fields: Mapping[str, Any]) -> Iterator[Any]:
     """What went into the application: an input, the contestants' input, or the first turn."""
-    if "input" in fields:
-        yield fields["input"]
-    for contestant in (fields.get("contestants") or {}).values():
-        yield contestant.get("input")
-    turns: Iterable[Any] = fields.get("turns") or ()
-    for turn in turns:
-        yield turn.get("content")
+    fields = side.fields(place) or {}
+    contestants = [*(fields.get("contestants") or {}).values()]
+    turns = fields.get("turns") or ()
+    inputs = [
+        *([fields["input"]] if "input" in fields else []),
+        *(contestant.get("input") for contestant in contestants[:1]),
+        *(turn.get("content") for turn in turns[:1]),
+    ]
+    return None if not inputs or inputs[0] is None else _digest(inputs[0])
 
 
 def _digest(value: Any) -> bytes:

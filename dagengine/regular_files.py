@@ -8,6 +8,7 @@ anything.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
@@ -101,6 +102,14 @@ def read_whole(path: Path) -> bytes:
             return file.read()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def file_sha256(path: Path) -> str | None:
+    """SHA-256 (hex) of a plain file; None for a pipe, which can be read only once."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_whole(path: Path, data: str | bytes) -> None:

@@ -38,7 +38,7 @@ class JsonLines:
     def __init__(self, path: Path, *, emptied: bool = True) -> None:
         """A file that is not `emptied`, whose lines are whole, is continued."""
         self._file = open_to_write(path, emptied=emptied)
-        self._complete = 0 if emptied else path.stat().st_size  # bytes of whole rows
+        self.size = 0 if emptied else path.stat().st_size  # bytes of whole rows
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Write one object; raises OSError, and then the lines before it are whole."""
@@ -51,9 +51,9 @@ class JsonLines:
         except OSError:
             # Half a line would become one with the next, and both would be lost to readers.
             with suppress(OSError):
-                self._file.truncate(self._complete)
+                self._file.truncate(self.size)
             raise
-        self._complete += len(line)
+        self.size += len(line)
 
     def close(self) -> None:
         """Close the file."""

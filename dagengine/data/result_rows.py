@@ -126,6 +126,11 @@ class RowWriter:
         self.count += 1
         self._last = row.index
 
+    @property
+    def size(self) -> int:
+        """The bytes of the lines so far, which is where the next one begins."""
+        return self._writer.size if isinstance(self._writer, JsonLines) else 0
+
     def keep(self, row: CaseResult) -> None:
         """Let a finished row wait for earlier ones, in a file beside the results.
 

@@ -39,8 +39,8 @@ class Worst:
         self._size = size
         self._heap: list[tuple[tuple[float, ...], CaseResult]] = []
 
-    def add(self, row: CaseResult) -> None:
-        """Take one row."""
+    def add(self, row: CaseResult) -> bool:
+        """Take one row; returns whether it is one of the worst so far."""
         rank, score, index = badness(row)
         # Negative, so that the heap drops what is least bad. With the index no two are equal: rows
         # cannot be compared, and of rows that are equally bad the earlier ones stay.
@@ -49,6 +49,9 @@ class Worst:
             heapq.heappush(self._heap, entry)
         elif self._heap and entry[0] > self._heap[0][0]:
             heapq.heapreplace(self._heap, entry)
+        else:
+            return False
+        return True
 
     @property
     def rows(self) -> list[CaseResult]:

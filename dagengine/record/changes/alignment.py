@@ -23,6 +23,11 @@ class Alignment:
     def __init__(self) -> None:
         self._waiting: tuple[dict[Hashable, deque[Place]], ...] = ({}, {})
 
+    @property
+    def idle(self) -> bool:
+        """Whether no case waits for its partner."""
+        return not any(self._waiting)
+
     def offer(self, side: Side, place: Place, key: Hashable) -> tuple[Place, Place] | None:
         """The pair that this case completes, as old and new place; None while it waits."""
         # Copies of a case (`a` twice on each side) are paired in their order. With the new run read

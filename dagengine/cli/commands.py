@@ -216,7 +216,8 @@ def check(
         compiled = compile_metrics(loaded)
         cases = cases_of(data, mapped, delimiter, unit=unit)
         if isinstance(cases, TraceCases) and format is Format.TABLE:
-            say("\n".join(cases.mapping()))
+            for line in cases.mapping():
+                say(line)
         check_cases(compiled, cases.check())
         missing = missing_fields(compiled, valid(cases))
         problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]

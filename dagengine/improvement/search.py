@@ -1,0 +1,532 @@
+"""The search: split, node, ladder, test, sealed part. Every answer is stored before it counts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dagengine.data.cases import read_cases, strict
+from dagengine.errors import InputError
+from dagengine.execution.engine import check_settings
+from dagengine.execution.interrupts import sync
+from dagengine.graph.nodes import RatingNode
+from dagengine.improvement.judged import Asking, Judged
+from dagengine.improvement.naming import blame, wrong_at
+from dagengine.improvement.planning import changeable, possible_rungs, search_plan
+from dagengine.improvement.rewriters import JudgeRewriter, Rewriter, Task, WrongCase, complaint
+from dagengine.improvement.rungs import (
+    answers_of_one,
+    asking_node,
+    examples_for,
+    fitted_score,
+    fitted_threshold,
+    holistic,
+    with_score,
+    with_threshold,
+)
+from dagengine.improvement.splitting import split_cases
+from dagengine.improvement.values import (
+    Blame,
+    Candidate,
+    Improvement,
+    Rung,
+    Sealed,
+    SearchPlan,
+    Split,
+)
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.reliability.clusters import clusters
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.fitting.cuts import FittedThreshold
+from dagengine.reliability.labels import (
+    Given,
+    Labels,
+    NodeAnswers,
+    labels_for,
+    labels_of,
+    left_out,
+    metric_hash,
+    walk_file,
+    walked_answers,
+    walked_labels,
+)
+from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
+from dagengine.reliability.statistics.confusion import label_ceiling
+from dagengine.reliability.statistics.intervals import Unknown
+from dagengine.terminal import counted
+from dagengine.test_case import TestCase, case_label, read_field
+from dagengine.voting.stopping import Curtailed
+from dagengine.voting.wrappers import exemplified, reworded, voted
+
+LEVEL = 0.05
+POINTS = 0.05
+"""The gain for which labels are counted when nothing is proved."""
+VOTES = 3
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search, checked and split, before anything is asked."""
+
+    cases: Sequence[TestCase]
+    metric: BaseMetric
+    labels: Labels
+    given: Given
+    answers: NodeAnswers
+    groups: Mapping[int, Hashable]
+    split: Split
+    rungs: Sequence[Rung]
+    node: str | None
+    times: int
+    proposals: int
+    sealed_share: float
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        test_cases: Any,
+        metric: BaseMetric,
+        labels: str | Path | Mapping[int, Any],
+        *,
+        groups: str | None = None,
+        node: str | None = None,
+        times: int = 3,
+        proposals: int = 2,
+        sealed: float = 0.4,
+    ) -> Search:
+        """Read labels and split the cases; raises InputError for what cannot be improved."""
+        cases: list[Any] = list(strict(read_cases(test_cases)))
+        if not isinstance(metric, BaseMetric):
+            raise InputError(f"improve takes one metric, got {metric!r:.80}")
+        if times < 1 or proposals < 0:
+            raise InputError("times= is a whole number from 1 on, proposals= one from 0 on")
+        nodes = changeable(metric)
+        if node is not None and node not in nodes:
+            names = ", ".join(map(repr, nodes)) or "none"
+            raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
+        replay, walks = Counterfactual(metric), walk_file(labels)
+        if walks is None:
+            given, answers, notes = labels_of(cases, labels), {}, ()
+        else:
+            (given,) = walked_labels(walks, cases, [replay])
+            answers = walked_answers(walks, cases, replay)
+            notes = tuple(left_out(walks, [replay]))
+        meant = labels_for(given, replay, cases, replay.spec.threshold)
+        if not answers:
+            answers = answers_of_one(metric, meant.by_case)
+        together = {} if groups is None else clusters(cases, (), groups)
+        split = split_cases(cases, meant.by_case, together, sealed)
+        made = Asking(cases, meant, together, times, {})
+        made.read(metric)  # raises for labels that say neither pass nor fail nor a verdict
+        rungs = possible_rungs(
+            metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
+        )
+        return cls(
+            cases, metric, meant, given, answers, together, split, rungs, node, times, proposals,
+            sealed, notes,
+        )  # fmt: skip
+
+    def plan(self, *, model: Any = None, prices: Any = None) -> SearchPlan:
+        """What it will ask; asks nothing."""
+        return search_plan(
+            self.cases, self.metric, self.split, self.rungs, node=self.node, times=self.times,
+            votes=VOTES, model=model, prices=prices,
+        )  # fmt: skip
+
+    async def run(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        rewriter: Rewriter | None = None,
+        on_candidate: Callable[[Candidate], None] | None = None,
+        on_look: Callable[[str], int] | None = None,
+    ) -> Improvement:
+        """Climb the ladder, and open the sealed part if a change was accepted.
+
+        `on_candidate` gets every candidate once it is decided. `on_look` gets the hash of the
+        accepted metric before the sealed part is opened, and says how many earlier looks it had.
+        """
+        asking = Asking(self.cases, self.labels, self.groups, self.times, settings)
+        ladder = _Ladder(
+            self, asking, rewriter or JudgeRewriter(), on_candidate or (lambda _: None)
+        )
+        found = await ladder.climb()
+        sealed, looks, metric = None, 0, ladder.metric
+        if any(candidate.accepted for candidate in ladder.tried) and self.split.sealed:
+            if on_look is not None:
+                looks = on_look(metric_hash(Counterfactual(metric)))
+            sealed = await self._open(asking, metric)
+        several = [votes for votes in self.given.values() if len(votes) > 1]
+        differing = [n for n, votes in self.given.items() if len(set(map(str, votes))) > 1]
+        return Improvement(
+            name=self.metric.spec().name,
+            metric=metric,
+            split=self.split,
+            times=self.times,
+            tries=len(self.rungs),
+            right=asking.share(ladder.as_it_was),
+            blame=found,
+            candidates=tuple(ladder.tried),
+            sealed=sealed,
+            needed=self._needed(ladder.tried),
+            several=len(several),
+            contradictions=tuple(case_label(self.cases[n], n) for n in differing),
+            ceiling=label_ceiling([list(votes) for votes in self.given.values()])
+            if several
+            else None,
+            totals=asking.totals,
+            looks=looks,
+            notes=self.notes,
+        )
+
+    async def _open(self, asking: Asking, metric: BaseMetric) -> Sealed:
+        """The sealed part, before and after."""
+        before = asking.right(await asking.judge(self.metric, self.split.sealed))
+        after = asking.right(await asking.judge(metric, self.split.sealed))
+        names = {n: case_label(self.cases[n], n) for n in self.split.sealed}
+        return Sealed(
+            asking.share(before),
+            asking.share(after),
+            asking.gain(before, after),
+            tuple(names[n] for n in before if before[n] <= 0.5 < after[n]),
+            tuple(names[n] for n in before if after[n] <= 0.5 < before[n]),
+        )
+
+    def _needed(self, tried: Sequence[Candidate]) -> int | None:
+        """About how many more labels would show a gain of 5 points, by what the best one did."""
+        gains = [c.gain for c in tried if isinstance(c.gain, Comparison) and c.rung != "rival"]
+        best = max(gains, key=lambda gain: gain.value, default=None)
+        if best is None:
+            return None
+        visible = best.visible
+        square = max((visible or 0.0) ** 2 * best.cases / 7.85, 0.02)
+        missing = cases_needed(POINTS, square) - best.cases
+        held = best.cases / len(self.labels.by_case)
+        return max(0, 10 * round(missing / held / 10))
+
+
+class _Ladder:
+    """The candidates of one search, one after the other."""
+
+    def __init__(
+        self,
+        search: Search,
+        asking: Asking,
+        rewriter: Rewriter,
+        on_candidate: Callable[[Candidate], None],
+    ) -> None:
+        self._search, self._asking, self._rewriter = search, asking, rewriter
+        self._on_candidate = on_candidate
+        self.metric = search.metric
+        self.tried: list[Candidate] = []
+        self.as_it_was: dict[int, float] = {}
+        self._right: dict[int, float] = {}
+        self._held = search.split.without(0)
+
+    async def climb(self) -> Blame | None:
+        """Try every rung; returns which node is to blame."""
+        judged = await self._asking.judge(self.metric, self._search.split.tried)
+        self._right = self.as_it_was = self._asking.right(judged)
+        judged = await self._free(judged)
+        found = self._blame(judged)
+        if found.node is None:
+            return found
+        await self._paid(found.node, judged)
+        return found
+
+    def _blame(self, judged: Judged) -> Blame:
+        search = self._search
+        found = blame(self._asking, judged, search.answers, 1 - search.sealed_share)
+        if search.node is not None:
+            return replace(found, node=search.node, by="your choice", needed=None)
+        if found.node is not None and found.node not in changeable(self.metric):
+            return replace(found, node=None, needed=None)
+        return found
+
+    # Threshold and scores.
+
+    async def _free(self, judged: Judged) -> Judged:
+        """What costs no call; returns the answers with what was accepted."""
+        rungs = self._search.rungs
+        if "threshold" in rungs:
+            fit = fitted_threshold(self._asking, judged)
+            if isinstance(fit, FittedThreshold) and fit.threshold != fit.now:
+                what = f"threshold {fit.now:g} → {fit.threshold:.3g}"
+                made = with_threshold(self.metric, round(fit.threshold, 3))
+                candidate = Candidate(
+                    "threshold", what, "whole metric", 1 - fit.cost_now, 1 - fit.cost, fit.gain,
+                    cases=fit.items,
+                    detail={"threshold": round(fit.threshold, 3), "before": fit.now},
+                )  # fmt: skip
+                judged = await self._decide_free(candidate, made, judged)
+            else:
+                why = fit.detail or fit.reason if isinstance(fit, Unknown) else "the present fits"
+                self._skip("threshold", "another threshold", "whole metric", why)
+        if "scores" in rungs:
+            score = fitted_score(self._asking, judged, self._search.split)
+            if score is None:
+                why = "no verdict has a score that most people contradict"
+                self._skip("scores", "another score", "whole metric", why)
+            else:
+                title, verdict = score.leaf
+                what = f"score of {verdict!s}: {score.old} → {score.score}"
+                candidate = Candidate(
+                    "scores", what, title, score.before, score.after, score.gain,
+                    cases=len(self._right),
+                    detail={"verdict": verdict, "before": score.old, "score": score.score},
+                )  # fmt: skip
+                made = with_score(self.metric, score.leaf, score.score)
+                judged = await self._decide_free(candidate, made, judged)
+        return judged
+
+    async def _decide_free(self, candidate: Candidate, made: BaseMetric, judged: Judged) -> Judged:
+        if not self._decide(candidate, made):
+            return judged
+        judged = await self._asking.judge(made, self._search.split.tried)
+        self._right = self._asking.right(judged)
+        return judged
+
+    # At the node.
+
+    async def _paid(self, node: str, judged: Judged) -> None:
+        """Votes, examples, rewritten criteria at a node, then the rival."""
+        rungs, asking = self._search.rungs, self._asking
+        if "votes" in rungs:
+            varied = any(
+                len({run.replies.get(node) for run in runs}) > 1 for runs in judged.runs.values()
+            )
+            what = f"{VOTES} votes"
+            if not varied:
+                self._skip("votes", what, node, "its answers never differed")
+            else:
+                try:
+                    made = voted(self.metric, VOTES, [node], stop=Curtailed())
+                except InputError as error:
+                    self._skip("votes", what, node, str(error))
+                else:
+                    await self._try("votes", what, node, made, {"votes": VOTES})
+        shown = self._search.split.folds[0]
+        examples = examples_for(
+            self.metric, node, self._search.answers, asking.cases, judged, shown
+        )
+        with_them = {
+            "examples": [{"reads": example.reads, "answer": example.answer} for example in examples]
+        }
+        promising = False
+        if "examples" in rungs:
+            what = f"{counted(len(examples), 'example')} from labels"
+            if not examples:
+                self._skip("examples", "examples from labels", node, "no label of it can be shown")
+            else:
+                made = exemplified(self.metric, {node: examples})
+                promising = await self._try("examples", what, node, made, with_them) > 0
+        accepted_examples = (
+            bool(self.tried) and self.tried[-1].rung == "examples" and self.tried[-1].accepted
+        )
+        reworded_by = await self._criteria(node, judged)
+        if "together" in rungs:
+            if promising and reworded_by and not accepted_examples:
+                made = exemplified(self.metric, {self._title(node): examples})
+                what = f"{reworded_by} and {counted(len(examples), 'example')}"
+                await self._try("together", what, node, made, with_them)
+            else:
+                why = "needs an accepted criterion, and examples that looked better"
+                self._skip("together", "criterion and examples", node, why)
+        if "rival" in rungs and (rival := holistic(self._search.metric)) is not None:
+            await self._try("rival", "one holistic node", "rival", rival, {})
+
+    async def _criteria(self, node: str, judged: Judged) -> str | None:
+        """Criteria reworded; returns the name of the accepted one."""
+        accepted, earlier = None, list[str]()
+        shown = self._search.split.folds[0]
+        wrong = wrong_at(self._asking, judged, self._search.answers, node, shown)
+        for number in range(self._search.rungs.count("criterion")):
+            what = f"criterion rewritten, {chr(ord('a') + number)}"
+            held = asking_node(self._search.metric, node)
+            assert held is not None
+            if not wrong:
+                self._skip("criterion", what, node, "no wrong case of it can be shown")
+                continue
+            old = held.text
+            task = Task(old, list(map(str, held.exemplary)), self._as_seen(judged, node, wrong))
+            words, why = None, ""
+            for _ in range(2):
+                refused = why or (
+                    f"write another edit than: {' / '.join(earlier)}" if earlier else ""
+                )
+                words, totals = await self._rewriter.rewrite(
+                    replace(task, complaint=refused), self._asking.rest()
+                )
+                self._asking.totals = self._asking.totals + totals
+                why = "it was tried already" if words in earlier else complaint(old, words)
+                if not why:
+                    break
+            if why or words is None:
+                self._skip("criterion", what, node, f"no usable edit: {why}")
+                continue
+            earlier.append(words)
+            base = self.metric
+            made = reworded(base, {self._title(node): words})
+            detail = {"before": old, "criterion": words}
+            await self._try("criterion", what, node, made, detail)
+            if self.tried[-1].accepted:
+                accepted = what
+        return accepted
+
+    def _title(self, node: str) -> str:
+        """What the node is called in the metric as it is now: one without a name has its words."""
+        if asking_node(self.metric, node) is not None:
+            return node
+        place = [each.title for each in self._search.metric.spec().graph.nodes()].index(node)
+        return self.metric.spec().graph.nodes()[place].title
+
+    def _as_seen(self, judged: Judged, node: str, wrong: Sequence[int]) -> list[WrongCase]:
+        """Wrong cases as a rewriter sees them."""
+        seen: list[WrongCase] = []
+        held = asking_node(self.metric, node)
+        assert held is not None
+        for number in wrong:
+            case, result = self._asking.cases[number], judged.first[number]
+            steps = {step.node: step for step in result.steps}
+            reads = {path: read_field(case, path) for path in held.evaluation_params}
+            reads |= {
+                source.output_label or source.title: steps[source.title].output
+                for source in held.inputs
+                if source.title in steps
+            }
+            step = steps.get(node)
+            people = self._search.answers.get(node, {}).get(number)
+            label = self._asking.labels.by_case[number]
+            final = {True: "pass", False: "fail"}.get(label, str(label))  # type: ignore[arg-type]
+            wanted = f"the whole result: {final}"
+            if people:
+                wanted = (
+                    str(people[0]) if not isinstance(held, RatingNode) else f"{people[0]:g} of 1"
+                )
+            answered = (
+                "nothing"
+                if step is None
+                else str(step.score if step.verdict is None else step.verdict)
+            )
+            seen.append(WrongCase(reads, answered, step.reason if step else None, wanted))
+        return seen
+
+    # Decisions.
+
+    async def _try(
+        self, rung: Rung, what: str, node: str, made: BaseMetric, detail: Mapping[str, Any]
+    ) -> float:
+        """Ask a candidate about the held-out cases and decide; returns its gain."""
+        calls = self._asking.totals.calls
+        right = self._asking.right(await self._asking.judge(made, self._held))
+        before = {number: self._right[number] for number in right}
+        gain = self._asking.gain(before, right)
+        candidate = Candidate(
+            rung, what, node, _mean(before), _mean(right), gain, cases=len(right),
+            calls=self._asking.totals.calls - calls, detail=dict(detail),
+        )  # fmt: skip
+        if self._decide(candidate, made):
+            self._right = right
+        return gain.value if isinstance(gain, Comparison) else 0.0
+
+    def _decide(self, candidate: Candidate, made: BaseMetric) -> bool:
+        """Accept a candidate if its gain is more than chance, counting all tries."""
+        tries, gain = len(self._search.rungs), candidate.gain
+        p = None if not isinstance(gain, Comparison) else min(1.0, gain.p * tries)
+        decided = replace(
+            candidate, p=p, refused=_refusal(gain, p, tries),
+            definition=metric_hash(Counterfactual(made)),
+        )  # fmt: skip
+        if decided.accepted:
+            self.metric = made
+        self.tried.append(decided)
+        self._on_candidate(decided)
+        return decided.accepted
+
+    def _skip(self, rung: Rung, what: str, where: str, why: str) -> None:
+        self.tried.append(Candidate(rung, what, where, refused=why, skipped=True))
+        self._on_candidate(self.tried[-1])
+
+
+def _mean(right: Mapping[int, float]) -> float | None:
+    return sum(right.values()) / len(right) if right else None
+
+
+def _refusal(gain: Comparison | Unknown | None, p: float | None, tries: int) -> str:
+    """Why a gain is not enough; "" if it is."""
+    if not isinstance(gain, Comparison) or p is None:
+        return "not known: too few cases or groups"
+    if gain.value <= 0:
+        return "not better" if gain.value == 0 or gain.p > LEVEL else "worse"
+    if p <= LEVEL:
+        return ""
+    if gain.p <= LEVEL:
+        return f"p {gain.p:.2g} alone, {p:.2g} after {tries} tries"
+    return "could be chance, or the judge's noise"
+
+
+@asynccontextmanager
+async def _stored(settings: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """The settings with a store: a file of its own for this search, where none is given."""
+    if settings.get("store") is not None:
+        yield dict(settings)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield {**settings, "store": Path(folder) / "answers.db"}
+
+
+async def a_improve(
+    test_cases: Any,
+    metric: BaseMetric,
+    labels: str | Path | Mapping[int, Any],
+    *,
+    groups: str | None = None,
+    node: str | None = None,
+    times: int = 3,
+    proposals: int = 2,
+    sealed: float = 0.4,
+    rewriter: Rewriter | None = None,
+    on_candidate: Callable[[Candidate], None] | None = None,
+    **settings: Any,
+) -> Improvement:
+    """Improve one node of a metric by human labels; returns what was tried, and what is proved.
+
+    `labels` are a case field, a file, or values by the number of the case, as for a judge card; the
+    `labels.jsonl` of `dagengine view` also says which node is to blame. A share of the labelled
+    cases is `sealed` and looked at once, after the choice. Of the rest a quarter may be shown to a
+    judge, as examples or as wrong cases; candidates are compared on the other three quarters.
+    `groups` is a field whose equal values keep cases together.
+
+    Tried are, cheapest first: another threshold, another score of a verdict, votes at the node that
+    causes most wrong results (or at `node`), solved examples from labels, `proposals` criteria by
+    the `rewriter`, and the whole tree as one question. Each is asked `times` times. A change is
+    accepted if its gain over the metric accepted before it has a p value of at most 0.05 after it
+    is multiplied by the number of tries. `settings` are those of `evaluate`. With a `store` nothing
+    is asked twice, also after a kill. The metric is not changed; the result has the new one.
+
+    Raises InputError for labels that say neither pass nor fail nor a verdict, for too few of them,
+    and when a limit of `limits` is reached.
+    """
+    check_settings(a_improve, settings)
+    search = Search.of(
+        test_cases, metric, labels, groups=groups, node=node, times=times, proposals=proposals,
+        sealed=sealed,
+    )  # fmt: skip
+    async with _stored(settings) as stored:
+        return await search.run(stored, rewriter=rewriter, on_candidate=on_candidate)
+
+
+def improve(
+    test_cases: Any,
+    metric: BaseMetric,
+    labels: str | Path | Mapping[int, Any],
+    **settings: Any,
+) -> Improvement:
+    """`a_improve` for callers without an event loop (it works inside one, too)."""
+    check_settings(a_improve, settings)
+    return sync(lambda: a_improve(test_cases, metric, labels, **settings))

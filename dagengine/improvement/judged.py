@@ -59,7 +59,7 @@ class Asking:
             on_row=rows.append,
             **self.rest(),
         )
-        self.totals = self.totals + seen.totals
+        self.add(seen.totals)
         if any(row.outcome is OutcomeKind.OVER_BUDGET for row in seen):
             raise OutOfBudgetError(
                 "the limit of calls or money is reached: allow more, and run it again with the "
@@ -72,6 +72,10 @@ class Asking:
         }
         first = {chosen[row.index]: row.metrics[0] for row in rows}
         return Judged(metric, by_case, first, seen.totals)
+
+    def add(self, totals: Totals) -> None:
+        """Count what was asked."""
+        self.totals = self.totals + totals
 
     def rest(self) -> dict[str, Any]:
         """The settings, with the limits of what is still allowed."""

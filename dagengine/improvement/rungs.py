@@ -24,7 +24,6 @@ from dagengine.reliability.fitting.cuts import FittedThreshold, fit_threshold
 from dagengine.reliability.fitting.picking import pick_examples, solved_cases
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
-from dagengine.reliability.statistics.comparisons import Comparison
 from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.results import Verdict
 from dagengine.results.verdict import passes
@@ -79,70 +78,86 @@ def with_score(metric: BaseMetric, leaf: Leaf, score: int) -> BaseMetric:
     return RewrittenMetric(metric, lambda: Rewriting([change]))
 
 
-def fitted_threshold(asking: Asking, judged: Judged) -> FittedThreshold | Unknown:
-    """The threshold that the labels ask for; its gain is that of folds it was not fitted on."""
-    threshold = judged.metric.spec().threshold
-    scored = [
-        (number, run.score, asking.labels.by_case[number] is True)
-        for number, runs in judged.runs.items()
-        for run in runs
-        if run.score is not None
-    ]
-    if threshold is None or asking.labels.kind != "pass" or judged.metric.spec().strict:
-        return Unknown("undefined", len(scored), detail="only pass and fail have a threshold")
-    if len({score for _, score, _ in scored}) < 3:
-        return Unknown("undefined", len(scored), detail="its scores leave no choice")
-    groups = [asking.groups.get(number, number) for number, _, _ in scored]
-    return fit_threshold([(score, good) for _, score, good in scored], now=threshold, groups=groups)
-
-
 @dataclass(frozen=True, slots=True)
-class FittedScore:
-    """One verdict whose score is on the wrong side of the threshold, and its gain on other folds.
+class Fitted:
+    """What was fitted to the labels (`now` becomes `value`), at a verdict if there is a `leaf`.
 
-    `before` and `after` are shares of right results.
+    `right` are the shares of right results of each case by what its other folds ask for.
     """
 
-    leaf: Leaf
-    old: int
-    score: int
-    before: float
-    after: float
-    gain: Comparison | Unknown
+    now: float
+    value: float
+    right: Mapping[int, float]
+    leaf: Leaf | None = None
 
 
-def fitted_score(asking: Asking, judged: Judged, split: Split) -> FittedScore | None:
-    """The verdict whose other score mends most; each fold is judged by the choice of the others."""
+def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
+    """The threshold that the labels ask for, or why there is none."""
+    now = judged.metric.spec().threshold
+    assert now is not None
+
+    def fit(numbers: Sequence[int]) -> FittedThreshold | Unknown:
+        scored = [
+            (number, run.score)
+            for number in numbers
+            for run in judged.runs.get(number, ())
+            if run.score is not None
+        ]
+        return fit_threshold(
+            [(score, asking.labels.by_case[number] is True) for number, score in scored],
+            now=now,
+            groups=[asking.groups.get(number, number) for number, _ in scored],
+        )
+
+    scores = {run.score for runs in judged.runs.values() for run in runs}
+    if len(scores - {None}) < 3:
+        return "its scores leave no choice"
+    whole = fit(split.tried)
+    if isinstance(whole, Unknown):
+        return whole.detail or whole.reason
+    if whole.threshold == now:
+        return "the present one fits best"
+    right: dict[int, float] = {}
+    for place, fold in enumerate(split.folds):
+        others = fit(split.without(place))
+        cut = others.threshold if isinstance(others, FittedThreshold) else now
+        shares = asking.right(judged, lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
+        right |= {number: shares[number] for number in fold if number in shares}
+    return Fitted(now, round(whole.threshold, 3), right)
+
+
+def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
+    """The verdict whose other score mends most, or why there is none.
+
+    Each fold is judged by the choice of the others.
+    """
     spec = judged.metric.spec()
-    if asking.labels.kind != "pass" or spec.threshold is None or spec.strict or spec.expected:
-        return None
+    assert spec.threshold is not None
     before = asking.right(judged)
     options = {
         leaf: (old, score, _rescored(asking, judged, leaf, score))
         for leaf, old, score in _other_scores(asking, judged, spec.threshold)
+        if not spec.expected
     }
-    if not options:
-        return None
 
-    def best(numbers: Sequence[int]) -> tuple[Leaf | None, float]:
+    def best(numbers: Sequence[int]) -> Leaf | None:
         gains = {
             leaf: statistics.fmean(right[n] - before[n] for n in numbers)
             for leaf, (_, _, right) in options.items()
         }
-        leaf = max(gains, key=gains.__getitem__)
-        return (leaf, gains[leaf]) if gains[leaf] > 0 else (None, 0.0)
+        leaf = max(gains, key=gains.__getitem__, default=None)
+        return leaf if leaf is not None and gains[leaf] > 0 else None
 
+    leaf = best(list(before))
+    if leaf is None:
+        return "no verdict has a score that most people contradict"
     held: dict[int, float] = {}
     for place, fold in enumerate(split.folds):
-        chosen, _ = best([n for n in split.without(place) if n in before])
+        chosen = best([n for n in split.without(place) if n in before])
         right = before if chosen is None else options[chosen][2]
         held |= {number: right[number] for number in fold if number in before}
-    leaf, _ = best(list(before))
-    if leaf is None:
-        return None
     old, score, _ = options[leaf]
-    means = statistics.fmean(before.values()), statistics.fmean(held.values())
-    return FittedScore(leaf, old, score, *means, asking.gain(before, held))
+    return Fitted(old, score, held, leaf)
 
 
 def _other_scores(

@@ -14,6 +14,7 @@ from dagengine.errors import InputError
 from dagengine.execution.engine import check_settings
 from dagengine.execution.interrupts import sync
 from dagengine.graph.nodes import RatingNode
+from dagengine.improvement.acceptance import LEVEL, joint_p
 from dagengine.improvement.judged import Asking, Judged
 from dagengine.improvement.naming import blame, wrong_at
 from dagengine.improvement.planning import changeable, possible_rungs, search_plan
@@ -41,7 +42,6 @@ from dagengine.improvement.values import (
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.fitting.cuts import FittedThreshold
 from dagengine.reliability.labels import (
     Given,
     Labels,
@@ -56,13 +56,13 @@ from dagengine.reliability.labels import (
 )
 from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
 from dagengine.reliability.statistics.confusion import label_ceiling
-from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label, read_field
 from dagengine.voting.stopping import Curtailed
 from dagengine.voting.wrappers import exemplified, reworded, voted
 
-LEVEL = 0.05
+FREE = 0.2
+"""The share of the error that is spent on the rungs that ask nothing."""
 POINTS = 0.05
 """The gain for which labels are counted when nothing is proved."""
 VOTES = 3
@@ -210,8 +210,20 @@ class Search:
         return max(0, 10 * round(missing / held / 10))
 
 
+@dataclass(frozen=True)
+class _Try:
+    """A candidate that was asked, and the metric with it; `right` are its shares of right results.
+
+    The metric before it is that which the free rungs left.
+    """
+
+    candidate: Candidate
+    metric: BaseMetric
+    right: Mapping[int, float]
+
+
 class _Ladder:
-    """The candidates of one search, one after the other."""
+    """The candidates of one search, cheapest first."""
 
     def __init__(
         self,
@@ -228,15 +240,17 @@ class _Ladder:
         self._right: dict[int, float] = {}
         self._held = search.split.without(0)
 
-    async def climb(self) -> Blame | None:
+    async def climb(self) -> Blame:
         """Try every rung; returns which node is to blame."""
         judged = await self._asking.judge(self.metric, self._search.split.tried)
         self._right = self.as_it_was = self._asking.right(judged)
-        judged = await self._free(judged)
+        self._decide(self._free(judged), FREE)
+        if self.metric is not self._search.metric:
+            judged = await self._asking.judge(self.metric, self._search.split.tried)
+            self._right = self._asking.right(judged)
         found = self._blame(judged)
-        if found.node is None:
-            return found
-        await self._paid(found.node, judged)
+        if found.node is not None:
+            self._decide(await self._paid(found.node, judged), 1 - FREE)
         return found
 
     def _blame(self, judged: Judged) -> Blame:
@@ -248,142 +262,123 @@ class _Ladder:
             return replace(found, node=None, needed=None)
         return found
 
-    # Threshold and scores.
-
-    async def _free(self, judged: Judged) -> Judged:
-        """What costs no call; returns the answers with what was accepted."""
-        rungs = self._search.rungs
-        if "threshold" in rungs:
-            fit = fitted_threshold(self._asking, judged)
-            if isinstance(fit, FittedThreshold) and fit.threshold != fit.now:
-                what = f"threshold {fit.now:g} → {fit.threshold:.3g}"
-                made = with_threshold(self.metric, round(fit.threshold, 3))
-                candidate = Candidate(
-                    "threshold", what, "whole metric", 1 - fit.cost_now, 1 - fit.cost, fit.gain,
-                    cases=fit.items,
-                    detail={"threshold": round(fit.threshold, 3), "before": fit.now},
-                )  # fmt: skip
-                judged = await self._decide_free(candidate, made, judged)
+    def _free(self, judged: Judged) -> list[_Try]:
+        """Threshold and scores, which are replayed from the answers."""
+        tries: list[_Try] = []
+        split, asking = self._search.split, self._asking
+        if "threshold" in self._search.rungs:
+            fit = fitted_threshold(asking, judged, split)
+            if isinstance(fit, str):
+                self._skip("threshold", "another threshold", "whole metric", fit)
             else:
-                why = fit.detail or fit.reason if isinstance(fit, Unknown) else "the present fits"
-                self._skip("threshold", "another threshold", "whole metric", why)
-        if "scores" in rungs:
-            score = fitted_score(self._asking, judged, self._search.split)
-            if score is None:
-                why = "no verdict has a score that most people contradict"
-                self._skip("scores", "another score", "whole metric", why)
+                what, detail = f"threshold {fit.now:g} → {fit.value:g}", {"before": fit.now}
+                made = with_threshold(self.metric, fit.value)
+                detail["threshold"] = fit.value
+                tries.append(self._made("threshold", what, "whole metric", made, fit.right, detail))
+        if "scores" in self._search.rungs:
+            fit = fitted_score(asking, judged, split)
+            if isinstance(fit, str) or fit.leaf is None:
+                self._skip("scores", "another score", "whole metric", str(fit))
             else:
-                title, verdict = score.leaf
-                what = f"score of {verdict!s}: {score.old} → {score.score}"
-                candidate = Candidate(
-                    "scores", what, title, score.before, score.after, score.gain,
-                    cases=len(self._right),
-                    detail={"verdict": verdict, "before": score.old, "score": score.score},
-                )  # fmt: skip
-                made = with_score(self.metric, score.leaf, score.score)
-                judged = await self._decide_free(candidate, made, judged)
-        return judged
-
-    async def _decide_free(self, candidate: Candidate, made: BaseMetric, judged: Judged) -> Judged:
-        if not self._decide(candidate, made):
-            return judged
-        judged = await self._asking.judge(made, self._search.split.tried)
-        self._right = self._asking.right(judged)
-        return judged
+                (node, verdict), score = fit.leaf, int(fit.value)
+                what = f"score of {verdict}: {fit.now:g} → {score}"
+                made = with_score(self.metric, fit.leaf, score)
+                scored = {"verdict": verdict, "before": fit.now, "score": score}
+                tries.append(self._made("scores", what, node, made, fit.right, scored))
+        return tries
 
     # At the node.
 
-    async def _paid(self, node: str, judged: Judged) -> None:
+    async def _paid(self, node: str, judged: Judged) -> list[_Try]:
         """Votes, examples, rewritten criteria at a node, then the rival."""
-        rungs, asking = self._search.rungs, self._asking
-        if "votes" in rungs:
-            varied = any(
-                len({run.replies.get(node) for run in runs}) > 1 for runs in judged.runs.values()
-            )
-            what = f"{VOTES} votes"
-            if not varied:
-                self._skip("votes", what, node, "its answers never differed")
-            else:
-                try:
-                    made = voted(self.metric, VOTES, [node], stop=Curtailed())
-                except InputError as error:
-                    self._skip("votes", what, node, str(error))
-                else:
-                    await self._try("votes", what, node, made, {"votes": VOTES})
-        shown = self._search.split.folds[0]
+        rungs, tries = self._search.rungs, list[_Try]()
+        if "votes" in rungs and (made := self._voted(node, judged)) is not None:
+            tries.append(await self._ask("votes", f"{VOTES} votes", node, made, {"votes": VOTES}))
         examples = examples_for(
-            self.metric, node, self._search.answers, asking.cases, judged, shown
-        )
-        with_them = {
-            "examples": [{"reads": example.reads, "answer": example.answer} for example in examples]
-        }
-        promising = False
-        if "examples" in rungs:
+            self.metric, node, self._search.answers, self._asking.cases, judged,
+            self._search.split.folds[0],
+        )  # fmt: skip
+        shown = [
+            {"reads": example.reads, "answer": example.answer, "reason": example.reason}
+            for example in examples
+        ]
+        solved = None
+        if "examples" in rungs and examples:
+            made = exemplified(self.metric, {node: examples})
             what = f"{counted(len(examples), 'example')} from labels"
-            if not examples:
-                self._skip("examples", "examples from labels", node, "no label of it can be shown")
-            else:
-                made = exemplified(self.metric, {node: examples})
-                promising = await self._try("examples", what, node, made, with_them) > 0
-        accepted_examples = (
-            bool(self.tried) and self.tried[-1].rung == "examples" and self.tried[-1].accepted
-        )
-        reworded_by = await self._criteria(node, judged)
+            solved = await self._ask("examples", what, node, made, {"examples": shown})
+            tries.append(solved)
+        elif "examples" in rungs:
+            self._skip("examples", "examples from labels", node, "no label of it may be shown")
+        criteria = await self._criteria(node, judged) if "criterion" in rungs else []
+        tries += criteria
+        best = max(criteria, key=self._gain, default=None)
         if "together" in rungs:
-            if promising and reworded_by and not accepted_examples:
-                made = exemplified(self.metric, {self._title(node): examples})
-                what = f"{reworded_by} and {counted(len(examples), 'example')}"
-                await self._try("together", what, node, made, with_them)
-            else:
-                why = "needs an accepted criterion, and examples that looked better"
+            if best is None or solved is None or min(map(self._gain, (best, solved))) <= 0:
+                why = "needs a criterion and examples that both look better"
                 self._skip("together", "criterion and examples", node, why)
+            else:
+                made = exemplified(best.metric, {self._title(best.metric, node): examples})
+                what = f"{best.candidate.what[-1]} and {counted(len(examples), 'example')}"
+                detail = {**best.candidate.detail, "examples": shown}
+                tries.append(await self._ask("together", what, node, made, detail))
         if "rival" in rungs and (rival := holistic(self._search.metric)) is not None:
-            await self._try("rival", "one holistic node", "rival", rival, {})
+            tries.append(await self._ask("rival", "one holistic node", "rival", rival, {}))
+        return tries
 
-    async def _criteria(self, node: str, judged: Judged) -> str | None:
-        """Criteria reworded; returns the name of the accepted one."""
-        accepted, earlier = None, list[str]()
+    def _voted(self, node: str, judged: Judged) -> BaseMetric | None:
+        """The metric with votes at the node; None if they cannot help."""
+        why = "its answers never differed"
+        varied = (len({run.replies.get(node) for run in runs}) > 1 for runs in judged.runs.values())
+        if any(varied):
+            try:
+                return voted(self.metric, VOTES, [node], stop=Curtailed())
+            except InputError as error:
+                why = str(error)
+        self._skip("votes", f"{VOTES} votes", node, why)
+        return None
+
+    async def _criteria(self, node: str, judged: Judged) -> list[_Try]:
+        """The criterion reworded, each time otherwise."""
+        tries, earlier = list[_Try](), list[str]()
+        held = asking_node(self.metric, node)
         shown = self._search.split.folds[0]
         wrong = wrong_at(self._asking, judged, self._search.answers, node, shown)
         for number in range(self._search.rungs.count("criterion")):
             what = f"criterion rewritten, {chr(ord('a') + number)}"
-            held = asking_node(self._search.metric, node)
-            assert held is not None
-            if not wrong:
-                self._skip("criterion", what, node, "no wrong case of it can be shown")
+            if not wrong or held is None:
+                self._skip("criterion", what, node, "no wrong case of it may be shown")
                 continue
-            old = held.text
-            task = Task(old, list(map(str, held.exemplary)), self._as_seen(judged, node, wrong))
-            words, why = None, ""
-            for _ in range(2):
-                refused = why or (
-                    f"write another edit than: {' / '.join(earlier)}" if earlier else ""
-                )
-                words, totals = await self._rewriter.rewrite(
-                    replace(task, complaint=refused), self._asking.rest()
-                )
-                self._asking.totals = self._asking.totals + totals
-                why = "it was tried already" if words in earlier else complaint(old, words)
-                if not why:
-                    break
-            if why or words is None:
-                self._skip("criterion", what, node, f"no usable edit: {why}")
+            task = Task(
+                held.text, list(map(str, held.exemplary)), self._as_seen(judged, node, wrong)
+            )
+            words, why = await self._edit(task, earlier)
+            if words is None:
+                self._skip("criterion", what, node, f"no edit that can be used: {why}")
                 continue
             earlier.append(words)
-            base = self.metric
-            made = reworded(base, {self._title(node): words})
-            detail = {"before": old, "criterion": words}
-            await self._try("criterion", what, node, made, detail)
-            if self.tried[-1].accepted:
-                accepted = what
-        return accepted
+            made = reworded(self.metric, {node: words})
+            detail = {"before": held.text, "criterion": words}
+            tries.append(await self._ask("criterion", what, node, made, detail))
+        return tries
 
-    def _title(self, node: str) -> str:
-        """What the node is called in the metric as it is now: one without a name has its words."""
-        if asking_node(self.metric, node) is not None:
-            return node
-        place = [each.title for each in self._search.metric.spec().graph.nodes()].index(node)
-        return self.metric.spec().graph.nodes()[place].title
+    async def _edit(self, task: Task, earlier: Sequence[str]) -> tuple[str | None, str]:
+        """A new criterion, or None and why; one that cannot be used is asked for once more."""
+        why = f"write another edit than: {' / '.join(earlier)}" if earlier else ""
+        for _ in range(2):
+            words, totals = await self._rewriter.rewrite(
+                replace(task, complaint=why), self._asking.rest()
+            )
+            self._asking.add(totals)
+            why = "it was tried already" if words in earlier else complaint(task.criterion, words)
+            if not why:
+                return words, ""
+        return None, why
+
+    def _title(self, metric: BaseMetric, node: str) -> str:
+        """What a node of the metric is called in a copy: one without a name by its new words."""
+        place = [each.title for each in self.metric.spec().graph.nodes()].index(node)
+        return metric.spec().graph.nodes()[place].title
 
     def _as_seen(self, judged: Judged, node: str, wrong: Sequence[int]) -> list[WrongCase]:
         """Wrong cases as a rewriter sees them."""
@@ -418,55 +413,105 @@ class _Ladder:
 
     # Decisions.
 
-    async def _try(
-        self, rung: Rung, what: str, node: str, made: BaseMetric, detail: Mapping[str, Any]
-    ) -> float:
-        """Ask a candidate about the held-out cases and decide; returns its gain."""
+    async def _ask(
+        self, rung: Rung, what: str, where: str, made: BaseMetric, detail: Mapping[str, Any]
+    ) -> _Try:
+        """Ask a candidate about the held-out cases."""
         calls = self._asking.totals.calls
         right = self._asking.right(await self._asking.judge(made, self._held))
-        before = {number: self._right[number] for number in right}
-        gain = self._asking.gain(before, right)
-        candidate = Candidate(
-            rung, what, node, _mean(before), _mean(right), gain, cases=len(right),
-            calls=self._asking.totals.calls - calls, detail=dict(detail),
-        )  # fmt: skip
-        if self._decide(candidate, made):
-            self._right = right
-        return gain.value if isinstance(gain, Comparison) else 0.0
+        calls = self._asking.totals.calls - calls
+        return self._made(rung, what, where, made, right, detail, calls)
 
-    def _decide(self, candidate: Candidate, made: BaseMetric) -> bool:
-        """Accept a candidate if its gain is more than chance, counting all tries."""
-        tries, gain = len(self._search.rungs), candidate.gain
-        p = None if not isinstance(gain, Comparison) else min(1.0, gain.p * tries)
-        decided = replace(
-            candidate, p=p, refused=_refusal(gain, p, tries),
+    def _made(
+        self,
+        rung: Rung,
+        what: str,
+        where: str,
+        made: BaseMetric,
+        right: Mapping[int, float],
+        detail: Mapping[str, Any],
+        calls: int = 0,
+    ) -> _Try:
+        before = {number: self._right[number] for number in right if number in self._right}
+        candidate = Candidate(
+            rung, what, where, _mean(before), _mean(right), self._asking.gain(before, right),
+            cases=len(before), calls=calls, detail=dict(detail),
             definition=metric_hash(Counterfactual(made)),
         )  # fmt: skip
-        if decided.accepted:
-            self.metric = made
-        self.tried.append(decided)
-        self._on_candidate(decided)
-        return decided.accepted
+        return _Try(candidate, made, right)
+
+    def _decide(self, tries: Sequence[_Try], spent: float) -> None:
+        """Accept what is shown to be better, cheapest first; a later one has to beat it.
+
+        The share `spent` of the error that is allowed belongs to these tries.
+        """
+        held = self._right
+        accepted: _Try | None = None
+        against = _joint(tries, held, self._asking.groups, spent)
+        for place, each in enumerate(tries):
+            p, why = (
+                against[place],
+                _refusal(each.candidate, against[place], len(self._search.rungs)),
+            )
+            if not why and accepted is not None:
+                rest = tries[place:]
+                (p, *_), gain = (
+                    _joint(rest, accepted.right, self._asking.groups, spent),
+                    self._asking.gain(accepted.right, each.right),
+                )
+                if p > LEVEL:
+                    points = 100 * gain.value if isinstance(gain, Comparison) else 0.0
+                    why = f"{points:+.0f} points over {accepted.candidate.what}: could be chance"
+            decided = replace(each.candidate, p=p, refused=why)
+            self.tried.append(decided)
+            self._on_candidate(decided)
+            if not why:
+                if accepted is not None:
+                    self._replaced(accepted.candidate, decided)
+                accepted = replace(each, candidate=decided)
+        if accepted is not None:
+            self.metric = accepted.metric
+
+    def _replaced(self, old: Candidate, new: Candidate) -> None:
+        """Note that a better change took the place of one that was accepted before."""
+        place = next(n for n, each in enumerate(self.tried) if each.definition == old.definition)
+        self.tried[place] = replace(old, refused=f"{new.what} is shown to be better")
+
+    def _gain(self, tried: _Try) -> float:
+        gain = tried.candidate.gain
+        return gain.value if isinstance(gain, Comparison) else 0.0
 
     def _skip(self, rung: Rung, what: str, where: str, why: str) -> None:
         self.tried.append(Candidate(rung, what, where, refused=why, skipped=True))
         self._on_candidate(self.tried[-1])
 
 
+def _joint(
+    tries: Sequence[_Try], before: Mapping[int, float], groups: Mapping[int, Hashable], spent: float
+) -> list[float]:
+    """The p value of each try over what was before it, for the share of the error it may spend."""
+    gains = [
+        {number: each.right[number] - before[number] for number in each.right if number in before}
+        for each in tries
+    ]
+    return [min(1.0, p / spent) for p in joint_p(gains, groups)]
+
+
 def _mean(right: Mapping[int, float]) -> float | None:
     return sum(right.values()) / len(right) if right else None
 
 
-def _refusal(gain: Comparison | Unknown | None, p: float | None, tries: int) -> str:
+def _refusal(candidate: Candidate, p: float, tries: int) -> str:
     """Why a gain is not enough; "" if it is."""
-    if not isinstance(gain, Comparison) or p is None:
+    gain = candidate.gain
+    if not isinstance(gain, Comparison):
         return "not known: too few cases or groups"
     if gain.value <= 0:
-        return "not better" if gain.value == 0 or gain.p > LEVEL else "worse"
+        return "worse" if gain.value < 0 and gain.p <= LEVEL else "not better"
     if p <= LEVEL:
         return ""
-    if gain.p <= LEVEL:
-        return f"p {gain.p:.2g} alone, {p:.2g} after {tries} tries"
+    if gain.p / 2 <= LEVEL:
+        return f"p {gain.p / 2:.2g} alone, {p:.2g} after {tries} tries"
     return "could be chance, or the judge's noise"
 
 
@@ -505,8 +550,8 @@ async def a_improve(
     Tried are, cheapest first: another threshold, another score of a verdict, votes at the node that
     causes most wrong results (or at `node`), solved examples from labels, `proposals` criteria by
     the `rewriter`, and the whole tree as one question. Each is asked `times` times. A change is
-    accepted if its gain over the metric accepted before it has a p value of at most 0.05 after it
-    is multiplied by the number of tries. `settings` are those of `evaluate`. With a `store` nothing
+    accepted if its gain over the metric accepted before it has a p value of at most 0.05 that
+    counts all tries (`acceptance`). `settings` are those of `evaluate`. With a `store` nothing
     is asked twice, also after a kill. The metric is not changed; the result has the new one.
 
     Raises InputError for labels that say neither pass nor fail nor a verdict, for too few of them,

@@ -66,10 +66,9 @@ class Candidate:
     """One change that was tried, or could not be.
 
     `before` and `after` are the shares of right results on the held-out cases, of the metric that
-    was accepted before and with the change. `gain` compares them case by case; `p` is that of the
-    gain, multiplied by the number of tries. `refused` says why it was not accepted ("" if it was),
-    `skipped` that nothing was asked. `detail` has its words as data, `definition` the hash of the
-    metric with it.
+    was there before and with the change. `gain` compares them case by case; `p` is that of it,
+    corrected for all tries. `refused` says why it was not accepted ("" if it was), `skipped` that
+    nothing was asked. `detail` has its words as data, `definition` the hash of the metric with it.
     """
 
     rung: Rung

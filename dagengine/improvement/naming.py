@@ -130,7 +130,7 @@ class _Faults:
         self._asking, self._judged = asking, judged
         self._replay = Counterfactual(judged.metric)
         self._read = asking.read(judged.metric)
-        self._answers = {node: _agreed(given) for node, given in answers.items()}
+        self._answers = {node: _agreed(votes) for node, votes in answers.items()}
         self.nodes = [speaker.node for speaker in self._replay.speakers if not speaker.reads]
         tried = judged.runs.keys()
         self.by_labels = any(tried & cases.keys() for cases in self._answers.values())
@@ -159,23 +159,23 @@ class _Faults:
         """The nodes that may have caused a wrong result, each with the chance that it mends it."""
         people = {
             node: Reply(verdict=answer) if self._replay.verdicts_of(node) else Reply(score=answer)
-            for node, given in self._answers.items()
-            if (answer := given.get(number)) is not None
+            for node, agreed in self._answers.items()
+            if (answer := agreed.get(number)) is not None
         }
-        known = {node: reply for node, reply in people.items() if node in run.replies}
-        if known:
-            differing = [n for n in self.nodes if n in known and run.replies[n] != known[n]]
+        labelled = {node: reply for node, reply in people.items() if node in run.replies}
+        if labelled:
+            differing = [n for n in self.nodes if n in labelled and run.replies[n] != labelled[n]]
             mending = [
                 n
                 for n in differing
-                if self._mends(number, {**people, **run.replies, n: known[n]}, label)
+                if self._mends(number, {**people, **run.replies, n: labelled[n]}, label)
             ]
             blamed = (mending or differing)[:1]
             yield from ((node, 1.0) for node in blamed)
             return
         for node, reply in run.replies.items():
             if node in self.nodes:
-                others = [other for other in self._others(node) if other != reply]
+                others = [answer for answer in self._others(node) if answer != reply]
                 chances = [self._mends(number, {**run.replies, node: o}, label) for o in others]
                 if chances and max(chances) > 0:
                     yield node, max(chances)
@@ -211,6 +211,6 @@ class _Faults:
         return float(outcome == label)
 
 
-def _agreed(given: Mapping[int, tuple[Vote, ...]]) -> dict[int, Any]:
+def _agreed(votes_of: Mapping[int, tuple[Vote, ...]]) -> dict[int, Any]:
     """What people answered to a node together, by case; cases on which they differ are left out."""
-    return {number: votes[0] for number, votes in given.items() if len(set(votes)) == 1}
+    return {number: votes[0] for number, votes in votes_of.items() if len(set(votes)) == 1}

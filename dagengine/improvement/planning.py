@@ -39,7 +39,7 @@ def possible_rungs(
     Without a `node` those of any node. `passes` says that labels are pass or fail.
     """
     titles = [node] if node is not None else changeable(metric)
-    nodes = [found for title in titles if (found := asking_node(metric, title)) is not None]
+    nodes = [held for title in titles if (held := asking_node(metric, title)) is not None]
     rungs: list[Rung] = ["threshold", "scores"] if passes and not metric.spec().strict else []
     if times > 1 and any(each.vote and each.panel is None for each in nodes):
         rungs.append("votes")
@@ -141,8 +141,8 @@ class _Counted:
     def _after(self, title: str, by_node: Mapping[str, Bounds]) -> int | None:
         """The most questions of nodes that may follow a node, or read it."""
         units = [unit.index for unit in self._plan.units if unit.name == title]
-        behind = {other for unit in units for other in nx.descendants(self._plan.graph, unit)}
-        names = {self._plan.units[other].name for other in behind} - {title}
+        behind = {later for unit in units for later in nx.descendants(self._plan.graph, unit)}
+        names = {self._plan.units[later].name for later in behind} - {title}
         each = [by_node.get(name, NO_QUESTIONS).most for name in names]
         return None if None in each else sum(most or 0 for most in each)
 
@@ -167,5 +167,5 @@ def _paid(plan: Plan, estimated: Estimate, model: Any, prices: Prices) -> Iterat
     for judge, own in zip(estimated.judges, plan.models, strict=False):
         asked = as_judge(model if own is None else own)
         name = getattr(asked, "model", None)
-        known = name if isinstance(name, str) else judge_name(asked.identity)
-        yield cost(known, judge.input_tokens, judge.output_tokens, prices)
+        called = name if isinstance(name, str) else judge_name(asked.identity)
+        yield cost(called, judge.input_tokens, judge.output_tokens, prices)

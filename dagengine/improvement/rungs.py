@@ -174,16 +174,16 @@ def _other_scores(
             leaf, target = (node.title, branch.verdict), branch.target
             if isinstance(target, VerdictNode):
                 target = target.score
-            said = ended.get(leaf)  # type: ignore[arg-type]
-            if not said or not isinstance(target, int) or isinstance(target, bool):
+            labels = ended.get(leaf)  # type: ignore[arg-type]
+            if not labels or not isinstance(target, int) or isinstance(target, bool):
                 continue
-            good = statistics.fmean(said) >= 0.5
+            good = statistics.fmean(labels) >= 0.5
             if good == (target / 10 >= threshold):
                 continue
             # The score that the labels give, on their side of the threshold.
             sides = [score for score in range(11) if (score / 10 >= threshold) == good]
             if sides:
-                near = min(sides, key=lambda score: abs(score - 10 * statistics.fmean(said)))
+                near = min(sides, key=lambda score: abs(score - 10 * statistics.fmean(labels)))
                 yield leaf, target, near  # type: ignore[misc]
 
 
@@ -226,7 +226,7 @@ def examples_for(
     node = asking_node(metric, title)
     if node is None or not node.exemplary or node.prompted:
         return []
-    given = {n: votes for n, votes in answers.get(title, {}).items() if n in set(shown)}
+    own = {n: votes for n, votes in answers.get(title, {}).items() if n in set(shown)}
     labels = {source.title: source.output_label or source.title for source in node.inputs}
     votes: dict[int, Vote] = {}
     outputs: dict[int, dict[str, Any]] = {}
@@ -237,7 +237,7 @@ def examples_for(
                 votes[number] = vote
             if step.node in labels:
                 outputs.setdefault(number, {})[labels[step.node]] = step.output
-    solved = solved_cases(node, given, cases, judged=votes, outputs=outputs)
+    solved = solved_cases(node, own, cases, judged=votes, outputs=outputs)
     return [picked.example for picked in pick_examples(solved, EXAMPLES)]
 
 
@@ -252,14 +252,14 @@ def holistic(metric: BaseMetric) -> BaseMetric | None:
     if len(nodes) < 2 or not fields or spec.threshold is None:
         return None
     steps = "\n".join(f"- {line}" for line in map(partial(_in_words, spec), nodes))
-    one = BinaryJudgementNode(
+    whole = BinaryJudgementNode(
         "Judge the whole by these steps together: does it pass?\n" + steps,
         evaluation_params=fields,
         then={True: 10, False: 0},
         name="Whole",
     )
     return DAGMetric(
-        spec.name, Graph(one), threshold=0.5, model=spec.model, include_reason=spec.include_reason
+        spec.name, Graph(whole), threshold=0.5, model=spec.model, include_reason=spec.include_reason
     )
 
 
@@ -293,5 +293,5 @@ def answers_of_one(metric: BaseMetric, labels: Mapping[int, Vote]) -> NodeAnswer
             ends[target / 10 >= threshold].append(branch.verdict)
     if sorted(map(len, ends.values())) != [1, 1]:
         return {}
-    given = {n: (ends[vote][0],) for n, vote in labels.items() if isinstance(vote, bool)}
-    return {nodes[0]: given}
+    verdicts = {n: (ends[vote][0],) for n, vote in labels.items() if isinstance(vote, bool)}
+    return {nodes[0]: verdicts}

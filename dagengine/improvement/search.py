@@ -75,7 +75,7 @@ class Search:
     cases: Sequence[TestCase]
     metric: BaseMetric
     labels: Labels
-    given: Given
+    people: Given
     answers: NodeAnswers
     groups: Mapping[int, Hashable]
     split: Split
@@ -111,12 +111,12 @@ class Search:
             raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
         replay, walks = Counterfactual(metric), walk_file(labels)
         if walks is None:
-            given, answers, notes = labels_of(cases, labels), {}, ()
+            people, answers, notes = labels_of(cases, labels), {}, ()
         else:
-            (given,) = walked_labels(walks, cases, [replay])
+            (people,) = walked_labels(walks, cases, [replay])
             answers = walked_answers(walks, cases, replay)
             notes = tuple(left_out(walks, [replay]))
-        meant = labels_for(given, replay, cases, replay.spec.threshold)
+        meant = labels_for(people, replay, cases, replay.spec.threshold)
         if not answers:
             answers = answers_of_one(metric, meant.by_case)
         together = {} if groups is None else clusters(cases, (), groups)
@@ -127,7 +127,7 @@ class Search:
             metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
         )
         return cls(
-            cases, metric, meant, given, answers, together, split, rungs, node, times, proposals,
+            cases, metric, meant, people, answers, together, split, rungs, node, times, proposals,
             sealed, notes,
         )  # fmt: skip
 
@@ -155,14 +155,14 @@ class Search:
         ladder = _Ladder(
             self, asking, rewriter or JudgeRewriter(), on_candidate or (lambda _: None)
         )
-        found = await ladder.climb()
+        blamed = await ladder.climb()
         sealed, looks, metric = None, 0, ladder.metric
         if any(candidate.accepted for candidate in ladder.tried) and self.split.sealed:
             if on_look is not None:
                 looks = on_look(metric_hash(Counterfactual(metric)))
             sealed = await self._open(asking, metric)
-        several = [votes for votes in self.given.values() if len(votes) > 1]
-        differing = [n for n, votes in self.given.items() if len(set(map(str, votes))) > 1]
+        several = [votes for votes in self.people.values() if len(votes) > 1]
+        differing = [n for n, votes in self.people.items() if len(set(map(str, votes))) > 1]
         return Improvement(
             name=self.metric.spec().name,
             metric=metric,
@@ -170,13 +170,13 @@ class Search:
             times=self.times,
             tries=len(self.rungs),
             right=asking.share(ladder.as_it_was),
-            blame=found,
+            blame=blamed,
             candidates=tuple(ladder.tried),
             sealed=sealed,
             needed=self._needed(ladder.tried),
             several=len(several),
             contradictions=tuple(case_label(self.cases[n], n) for n in differing),
-            ceiling=label_ceiling([list(votes) for votes in self.given.values()])
+            ceiling=label_ceiling([list(votes) for votes in self.people.values()])
             if several
             else None,
             totals=asking.totals,
@@ -248,19 +248,19 @@ class _Ladder:
         if self.metric is not self._search.metric:
             judged = await self._asking.judge(self.metric, self._search.split.tried)
             self._right = self._asking.right(judged)
-        found = self._blame(judged)
-        if found.node is not None:
-            self._decide(await self._paid(found.node, judged), 1 - FREE)
-        return found
+        blamed = self._blame(judged)
+        if blamed.node is not None:
+            self._decide(await self._paid(blamed.node, judged), 1 - FREE)
+        return blamed
 
     def _blame(self, judged: Judged) -> Blame:
         search = self._search
-        found = blame(self._asking, judged, search.answers, 1 - search.sealed_share)
+        blamed = blame(self._asking, judged, search.answers, 1 - search.sealed_share)
         if search.node is not None:
-            return replace(found, node=search.node, by="your choice", needed=None)
-        if found.node is not None and found.node not in changeable(self.metric):
-            return replace(found, node=None, needed=None)
-        return found
+            return replace(blamed, node=search.node, by="your choice", needed=None)
+        if blamed.node is not None and blamed.node not in changeable(self.metric):
+            return replace(blamed, node=None, needed=None)
+        return blamed
 
     def _free(self, judged: Judged) -> list[_Try]:
         """Threshold and scores, which are replayed from the answers."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dagengine.evaluation import evaluate as evaluate
     from dagengine.evaluation import stream as stream
     from dagengine.gateway.limits import Limits as Limits
+    from dagengine.improvement.search import a_improve as a_improve
+    from dagengine.improvement.search import improve as improve
     from dagengine.metrics.arena_g_eval import compare as compare
     from dagengine.metrics.criteria import Criteria as Criteria
     from dagengine.metrics.criteria import EvaluatorType as EvaluatorType
@@ -44,10 +46,12 @@ _HOME = {
     "PromptTemplate": "prompts.template",
     "Store": "store.answers",
     "a_evaluate": "evaluation",
+    "a_improve": "improvement.search",
     "assert_test": "testing.assertion",
     "compare": "metrics.arena_g_eval",
     "compile_metrics": "compiler.lowering",
     "evaluate": "evaluation",
+    "improve": "improvement.search",
     "load_evaluator": "metrics.criteria",
     "load_evaluators": "metrics.criteria",
     "on_test_run_end": "testing.assertion",
@@ -67,10 +71,12 @@ __all__ = [
     "PromptTemplate",
     "Store",
     "a_evaluate",
+    "a_improve",
     "assert_test",
     "compare",
     "compile_metrics",
     "evaluate",
+    "improve",
     "load_evaluator",
     "load_evaluators",
     "on_test_run_end",

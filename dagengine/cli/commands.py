@@ -33,6 +33,7 @@ from dagengine.cli.looking.show import show
 from dagengine.cli.looking.sql import sql
 from dagengine.cli.looking.view import view
 from dagengine.cli.measuring.benchmark import benchmark
+from dagengine.cli.measuring.improve import improve
 from dagengine.cli.measuring.judge import app as judge_app
 from dagengine.cli.measuring.judge import doors
 from dagengine.cli.measuring.labels import app as labels_app
@@ -71,6 +72,7 @@ app.command()(migrate)
 app.command()(benchmark)
 app.command()(diff)
 app.command()(explain)
+app.command()(improve)
 app.command()(send)
 app.command()(show)
 app.command()(sql)

@@ -33,6 +33,7 @@ _MEANT = {
     "judge": "login model models",
     "store": "cache",
     "benchmark": "bench calibrate",
+    "improve": "optimize optimise align tune",
     "show": "list ls results",
     "migrate": "convert port",
     "merge": "join",

@@ -12,22 +12,23 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
-    "Know and set the judge": ("judge", "benchmark", "labels", "store"),
+    "Know and set the judge": ("judge", "benchmark", "labels", "improve", "store"),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
     "Judge": (
-        "judge", "base_url", "quotes", "unsupported", "max_tokens", "batch", "batch_files", "store",
-        "replay", "probabilities",
+        "judge", "base_url", "rewriter", "quotes", "unsupported", "max_tokens", "batch",
+        "batch_files", "store", "replay", "probabilities",
     ),
     "Repetitions": (
-        "times", "orders", "temperatures", "seeds", "paraphrases", "swap", "second_answers",
+        "times", "proposals", "orders", "temperatures", "seeds", "paraphrases", "swap",
+        "second_answers",
     ),
     "Limits": (
         "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
         "tokens_per_minute", "call_timeout", "case_timeout",
     ),
-    "Labels and groups": ("labels", "labels_random", "groups"),
+    "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node"),
     "Output": (
         "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
     ),
@@ -59,6 +60,11 @@ _EXAMPLES = {
     "dagengine benchmark": (
         "dagengine benchmark metrics.py --data cases.jsonl --times 20 --store answers.db",
         "dagengine benchmark metrics.py --data cases.jsonl --labels additional_metadata.label",
+    ),
+    "dagengine improve": (
+        "dagengine improve metrics.py --data cases.jsonl --labels labels.csv --plan",
+        "dagengine improve metrics.py --data cases.jsonl --labels out/labels.jsonl --judge gpt-4o "
+        "--budget 2",
     ),
     "dagengine diff": (
         "dagengine diff out/old out/new",

@@ -24,6 +24,7 @@ from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.panel import Panel
 from dagengine.graph.quoting import Quotes, Unsupported
+from dagengine.graph.rewriting import Rewriting
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.voting.assignment import AssignExamples, Assigning, AssignPanels, AssignQuotes
@@ -51,7 +52,7 @@ _VERDICTS, _RATINGS = Sprt(), StandardError()
 class RewrittenMetric(DrawnMetric):
     """A metric with some nodes changed; otherwise as the one it was made from."""
 
-    def __init__(self, metric: BaseMetric, rewriting: Callable[[], Assigning]) -> None:
+    def __init__(self, metric: BaseMetric, rewriting: Callable[[], Rewriting]) -> None:
         self.metric = metric
         self.rewriting = rewriting
         self.name = metric.__name__

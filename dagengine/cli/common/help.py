@@ -12,7 +12,7 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
-    "Know and set the judge": ("judge", "benchmark", "store"),
+    "Know and set the judge": ("judge", "benchmark", "attack", "store"),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
@@ -22,6 +22,9 @@ _OPTIONS = {
     ),
     "Repetitions": (
         "times", "orders", "temperatures", "seeds", "paraphrases", "swap", "second_answers",
+    ),
+    "Attack": (
+        "families", "attacks", "fields", "position", "sample", "repeats", "defend", "line", "seed",
     ),
     "Limits": (
         "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
@@ -59,6 +62,11 @@ _EXAMPLES = {
     "dagengine benchmark": (
         "dagengine benchmark metrics.py --data cases.jsonl --times 20 --store answers.db",
         "dagengine benchmark metrics.py --data cases.jsonl --labels additional_metadata.label",
+    ),
+    "dagengine attack": (
+        "dagengine attack metrics.py --data cases.jsonl --judge gpt-4o-mini --plan",
+        "dagengine attack metrics.py --data cases.jsonl --store answers.db --defend quotes,gate "
+        "--fail-if 'falls>0'",
     ),
     "dagengine diff": (
         "dagengine diff out/old out/new",

@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagengine.attacking.campaign import a_attack as a_attack
+    from dagengine.attacking.campaign import attack as attack
     from dagengine.compiler.lowering import compile_metrics as compile_metrics
     from dagengine.configs import AsyncConfig as AsyncConfig
     from dagengine.configs import CacheConfig as CacheConfig
@@ -45,9 +47,11 @@ _HOME = {
     "Limits": "gateway.limits",
     "PromptTemplate": "prompts.template",
     "Store": "store.answers",
+    "a_attack": "attacking.campaign",
     "a_evaluate": "evaluation",
     "a_improve": "improvement.search",
     "assert_test": "testing.assertion",
+    "attack": "attacking.campaign",
     "compare": "metrics.arena_g_eval",
     "compile_metrics": "compiler.lowering",
     "evaluate": "evaluation",
@@ -70,9 +74,11 @@ __all__ = [
     "Limits",
     "PromptTemplate",
     "Store",
+    "a_attack",
     "a_evaluate",
     "a_improve",
     "assert_test",
+    "attack",
     "compare",
     "compile_metrics",
     "evaluate",

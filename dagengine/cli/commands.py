@@ -32,6 +32,7 @@ from dagengine.cli.looking.merge import merge
 from dagengine.cli.looking.show import show
 from dagengine.cli.looking.sql import sql
 from dagengine.cli.looking.view import view
+from dagengine.cli.measuring.attack import attack
 from dagengine.cli.measuring.benchmark import benchmark
 from dagengine.cli.measuring.improve import improve
 from dagengine.cli.measuring.judge import app as judge_app
@@ -70,6 +71,7 @@ app.command()(merge)
 app.command()(plan)
 app.command()(migrate)
 app.command()(benchmark)
+app.command()(attack)
 app.command()(diff)
 app.command()(explain)
 app.command()(improve)

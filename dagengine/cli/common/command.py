@@ -34,6 +34,7 @@ _MEANT = {
     "store": "cache",
     "benchmark": "bench calibrate",
     "improve": "optimize optimise align tune",
+    "attack": "redteam red-team injection inject",
     "show": "list ls results",
     "migrate": "convert port",
     "merge": "join",

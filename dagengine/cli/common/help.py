@@ -12,7 +12,7 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
-    "Know and set the judge": ("judge", "benchmark", "labels", "improve", "store"),
+    "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "store"),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
@@ -23,6 +23,9 @@ _OPTIONS = {
     "Repetitions": (
         "times", "proposals", "orders", "temperatures", "seeds", "paraphrases", "swap",
         "second_answers",
+    ),
+    "Attack": (
+        "families", "attacks", "fields", "position", "sample", "repeats", "defend", "line", "seed",
     ),
     "Limits": (
         "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
@@ -65,6 +68,11 @@ _EXAMPLES = {
         "dagengine improve metrics.py --data cases.jsonl --labels labels.csv --plan",
         "dagengine improve metrics.py --data cases.jsonl --labels out/labels.jsonl --judge gpt-4o "
         "--budget 2",
+    ),
+    "dagengine attack": (
+        "dagengine attack metrics.py --data cases.jsonl --judge gpt-4o-mini --plan",
+        "dagengine attack metrics.py --data cases.jsonl --store answers.db --defend quotes,gate "
+        "--fail-if 'falls>0'",
     ),
     "dagengine diff": (
         "dagengine diff out/old out/new",

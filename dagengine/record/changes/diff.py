@@ -6,7 +6,7 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from typing import Any
@@ -177,6 +177,7 @@ class _Reader:
         for side in _SIDES:
             for place in left[side]:
                 self._comparison.unpaired(self._sides[side].row(place).case, new=side == 1)
+
 
 def _key(content: str | None, index: int, case: str) -> Hashable:
     """The content of a case; a row of the data that was not a test case is known by its place."""

@@ -37,6 +37,8 @@ __all__ = [
     "holm",
     "labels_to_decide",
     "labels_within",
+    "more_often",
+    "shown_more_often",
     "visible_difference",
 ]
 
@@ -192,6 +194,35 @@ def holm(ps: Sequence[float]) -> list[float]:
         worst = max(worst, min((len(ps) - rank) * ps[place], 1.0))
         corrected[place] = worst
     return corrected
+
+
+def more_often(won: int, lost: int) -> float:
+    """The one-sided exact p of McNemar: as many pairs in favour, or more, if both were alike."""
+    return float(needs("scipy.stats").binom.sf(won - 1, won + lost, 0.5)) if won else 1.0
+
+
+def shown_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.05) -> list[bool]:
+    """Which of several pairs of counts (won, lost) are shown to be won more often than lost.
+
+    Holm's correction for all of them, by the p of `more_often`. Pairs of so few cases that no
+    outcome could show anything do not count as comparisons (Tarone 1990,
+    https://doi.org/10.2307/2531456; stepwise as in Hommel & Krummenauer 1998,
+    https://doi.org/10.1002/(SICI)1521-4036(199812)40:8<935::AID-BIMJ935>3.0.CO;2-4). In at most 5
+    of 100 families any is false.
+    """
+    ps = [more_often(won, lost) for won, lost in pairs]
+    least = [0.5 ** (won + lost) for won, lost in pairs]
+    left, shown = set(range(len(pairs))), set[int]()
+    while left:
+        count = 1
+        while sum(least[place] <= level / count for place in left) > count:
+            count += 1
+        new = {place for place in left if ps[place] <= level / count}
+        if not new:
+            break
+        shown |= new
+        left -= new
+    return [place in shown for place in range(len(pairs))]
 
 
 # What could be seen.

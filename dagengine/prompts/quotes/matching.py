@@ -161,15 +161,14 @@ def _occurrences(part: str, text: Folded, position: int) -> Iterator[int]:
         cut = (place > 0 and starts[place - 1] == starts[place]) or (
             end < len(plain) and starts[end] == starts[end - 1]
         )
-        if not cut and (size >= _SHORT or not _inside_word(plain, place, end)):
+        # A short quote ("is") stands inside of many words ("this") that it was not taken from.
+        inside = size < _SHORT and (
+            (place > 0 and _joined(plain[place - 1], plain[place]))
+            or (end < len(plain) and _joined(plain[end - 1], plain[end]))
+        )
+        if not cut and not inside:
             yield place
         place = plain.find(part, place + 1)
-
-
-def _inside_word(plain: str, start: int, end: int) -> bool:
-    """Whether a place begins or ends within a word."""
-    begins = start > 0 and _joined(plain[start - 1], plain[start])
-    return begins or (end < len(plain) and _joined(plain[end - 1], plain[end]))
 
 
 def _joined(first: str, second: str) -> bool:

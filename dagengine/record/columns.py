@@ -226,6 +226,7 @@ class ColumnsWriter:
         self._wanted = False
         if self._writer is not None:
             self._writer.close()
+            self._writer = None
             self._new.unlink()
 
     def close(self, files: Sequence[Path]) -> None:

@@ -8,7 +8,8 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import zip_longest
+from functools import lru_cache
+from itertools import repeat, zip_longest
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
@@ -119,6 +120,7 @@ class _Reader:
         self._by_course = all(files.columns is not None for files in sides) and not any(
             metric.trees.renamed for metric in comparison.metrics
         )
+        self._outline = lru_cache(_COURSES)(outline_of)
         self._alike: list[Counter[str]] = [Counter() for _ in comparison.metrics]
 
     def read(self, advance: Callable[[], None]) -> None:
@@ -139,19 +141,33 @@ class _Reader:
     def _take(self, pair: tuple[Place, Place], here: Place) -> None:
         self._comparison.same_cases += 1
         old, new = self._readers
-        if self._by_course and old.hashes(pair[0]) == new.hashes(pair[1]):
-            latest = old if pair[0] == here else new
-            for alike, course in zip(self._alike, latest.courses(here), strict=True):
-                alike[course] += 1
-            if len(self._alike[0]) > _COURSES:
-                self._add_alike()
+        if not self._by_course:
+            self._comparison.add(old.row(pair[0]), new.row(pair[1]), CaseFields())
             return
-        self._comparison.add(old.row(pair[0]), new.row(pair[1]), CaseFields())
+        latest = (old if pair[0] == here else new).courses(here)
+        # The course of a case that waited for its partner is not at hand.
+        both = (
+            zip(old.courses(here), new.courses(here), strict=True) if pair == (here, here) else ()
+        )
+        courses = list(both)
+        rows: tuple[CaseResult, CaseResult] | None = None
+        hashes = zip(old.hashes(pair[0]), new.hashes(pair[1]), strict=True)
+        for number, (before, after) in enumerate(hashes):
+            metric = self._comparison.metrics[number]
+            if before == after:
+                self._alike[number][latest[number]] += 1
+                if len(self._alike[number]) > _COURSES:
+                    self._add_alike()
+            elif not courses or not metric.add_unlisted(
+                *map(self._outline, repeat(metric.name), courses[number])
+            ):
+                rows = rows or (old.row(pair[0]), new.row(pair[1]))
+                self._comparison.add(*rows, CaseFields(), only=metric)
 
     def _add_alike(self) -> None:
         for metric, alike in zip(self._comparison.metrics, self._alike, strict=True):
             for course, cases in alike.items():
-                metric.add_same(outline_of(metric.name, course), cases)
+                metric.add_same(self._outline(metric.name, course), cases)
             alike.clear()
 
     def _leftovers(self) -> None:

@@ -111,18 +111,17 @@ class MetricComparison:
             scores.extend([_MISSING if result.score is None else result.score] * cases)
 
     def add_unlisted(self, old: MetricResult, new: MetricResult) -> bool:
-        """Count a case whose change would not be kept; False, and nothing counted, if it would.
+        """Count a case that has no change, or none that is kept; else False, and nothing counted.
 
         The results may lack their texts: they tell the kind of a change, and not its cause.
         """
-        if self._quiet < LISTED:
-            return False
         change = compare_results(self.trees, old, new, case="", places=(0, 0), fields=CaseFields())
-        if change is None or change.kind not in _QUIET:
-            return False
+        if change is not None:
+            if change.kind not in _QUIET or self._quiet < LISTED:
+                return False
+            self.kinds[change.kind] += 1
+            self._quiet += 1
         self._count(old, new)
-        self.kinds[change.kind] += 1
-        self._quiet += 1
         return True
 
     def _count(self, old: MetricResult, new: MetricResult) -> None:
@@ -190,12 +189,12 @@ class RunComparison:
         old: CaseResult,
         new: CaseResult,
         fields: CaseFields,
-        only: MetricComparison | None = None,
+        metrics: Sequence[MetricComparison] | None = None,
     ) -> None:
-        """Count one case of both runs, under all metrics or one."""
+        """Count one case of both runs, under all metrics or some."""
         before = {result.metric: result for result in old.metrics}
         after = {result.metric: result for result in new.metrics}
-        for metric in self.metrics if only is None else [only]:
+        for metric in self.metrics if metrics is None else metrics:
             if metric.name in before and metric.name in after:
                 places = (old.index, new.index)
                 name = metric.name

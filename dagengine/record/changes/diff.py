@@ -132,17 +132,16 @@ class _Reader:
                 for side, (key, courses) in zip(_SIDES, latest, strict=True):
                     pair = None if key is None else self._alignment.offer(side, place, key)
                     if pair is not None:
-                        hashes = [
-                            reader.hashes(at)
-                            for reader, at in zip(self._readers, pair, strict=True)
-                        ]
-                        if self._by_course and hashes[0] == hashes[1]:
+                        if self._by_course and self._alike_at(*pair):
                             self._add_alike(courses)
                         else:
                             self._take(pair)
             advance()
         self._count_alike()
         self._leftovers()
+
+    def _alike_at(self, old: Place, new: Place) -> bool:
+        return self._readers[0].hashes(old) == self._readers[1].hashes(new)
 
     def _add_alike(self, courses: tuple[str, ...]) -> None:
         """Count a case that went alike in both runs."""

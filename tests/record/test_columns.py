@@ -64,7 +64,7 @@ def judge(turn: str) -> ScriptedJudge:
 
 
 def share(verdicts: list[Any]) -> float:
-    return sum(each.verdict == "yes" for each in verdicts) / len(verdicts)
+    return len([each for each in verdicts if each.verdict == "yes"]) / len(verdicts)
 
 
 def metrics() -> list[DAGMetric]:

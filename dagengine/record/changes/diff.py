@@ -169,8 +169,10 @@ class _Reader:
                 if not metric.add_unlisted(*(self._outline(metric.name, c) for c in courses))
             ]
         if listed:
-            rows = [reader.row(place) for reader, place in zip(self._readers, pair, strict=True)]
-            self._comparison.add(*rows, CaseFields(), metrics=listed)
+            before, after = (
+                reader.row(place) for reader, place in zip(self._readers, pair, strict=True)
+            )
+            self._comparison.add(before, after, CaseFields(), listed)
 
     def _leftovers(self) -> None:
         left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]

@@ -131,10 +131,10 @@ def believed(population: Population) -> Callable[[Question[Any]], Any]:
     def answer(question: Question[Any]) -> Any:
         text = question.messages[-1]["content"]
         if question.name == "New criterion":
-            criterion = re.search(r"<<<BEGIN input>>>\n(.*?)\n<<<END", text, re.DOTALL)
-            assert criterion is not None
+            shown = re.search(r"<<<BEGIN input>>>\n(.*?)\n<<<END", text, re.DOTALL)
+            assert shown is not None
             turn = " now" * text.count("write another edit")
-            return f"{criterion[1].rstrip('?')}; {population.edit}{turn}?"
+            return f"{shown[1].rstrip('?')}; {population.edit}{turn}?"
         criterion = RULE if RULE in text else ""
         return believed_at(population, question.name, criterion, text)
 

@@ -96,14 +96,17 @@ class Folder:
         asked = result.split.tried if result.sealed is None else sorted(
             (*result.split.without(0), *result.split.sealed)
         )  # fmt: skip
+        shown = {
+            "limits": None,
+            "identifier": "improve",
+            "hyperparameters": {"sealed part": result.split.sha256},
+        }
         await a_evaluate(
             [cases[number] for number in asked],
             [result.metric],
             show=False,
             out=self.path,
-            **{**settings, "limits": None},
-            identifier="improve",
-            hyperparameters={"sealed part": result.split.sha256},
+            **{**settings, **shown},
         )
         return left
 

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.improvement.judged import Asking, Judged
-from dagengine.improvement.values import Blame, NodeShare
+from dagengine.improvement.values import Blame, By, NodeShare
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
@@ -38,7 +38,7 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
         node for node in faults.nodes if any(node in fault.causes for fault in by_case.values())
     ]
     wrong = sum(fault.wrong for fault in by_case.values())
-    by = "labels of nodes" if faults.by_labels else "counterfactuals"
+    by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
     if not nodes or wrong < LEAST_WRONG:
         more = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
         return Blame((), None, wrong, by, more if wrong and more <= _MOST_LABELS else None)

@@ -111,8 +111,10 @@ class Search:
             names = ", ".join(map(repr, nodes)) or "none"
             raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
         replay, walks = Counterfactual(metric), walk_file(labels)
+        answers: NodeAnswers = {}
+        notes: tuple[str, ...] = ()
         if walks is None:
-            people, answers, notes = labels_of(cases, labels), {}, ()
+            people = labels_of(cases, labels)
         else:
             (people,) = walked_labels(walks, cases, [replay])
             answers = walked_answers(walks, cases, replay)

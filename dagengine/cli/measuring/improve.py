@@ -128,8 +128,10 @@ def improve(
     say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
     folder = Folder(out)
     if looks := folder.looks(search.split.sha256, beside=True):
-        times = counted(len(looks), "change")
-        say(f"warning: the sealed part was opened before, for {times} in folders beside", err=True)
+        changes = counted(len(looks), "change")
+        say(
+            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
+        )
     if plan_only:
         return
     outlive_reader()

@@ -92,7 +92,8 @@ def next_step(card: AttackCard) -> str:
     best = card.offered[0] if card.offered else None
     if best is not None:
         effects = ", ".join(effect(best))
-        return f"{how(best)}: {effects} of 100; honest cases changed {changed(best)}. Then again."
+        cost = f"honest cases changed {changed(best)}"
+        return f"{how(best)} and attack again: {effects} of 100; {cost}."
     if card.defences:
         reasons = "; ".join(
             f"{_short(defence.name)} {one_line(defence.why, 120)}" for defence in card.defences[:6]

@@ -147,7 +147,7 @@ def test_defences_are_measured_and_one_is_offered_only_if_honest_cases_stay() ->
     assert card.offered == (gate,)
     (strict,) = run(judge, defend=["gate"], line=0.05).defences
     assert not strict.offered
-    assert "73 without a change would show it" in strict.why
+    assert "76 without a change would show it" in strict.why
 
 
 def test_another_judge_is_a_defence_and_so_are_both() -> None:

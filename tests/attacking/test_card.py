@@ -100,7 +100,9 @@ def test_the_json_is_ascii_and_read_back_as_it_was(tmp_path: Path) -> None:
 
 def test_the_headline_names_nodes_families_and_a_defence() -> None:
     assert headline(card()) == "Tone 0 falls to Tone family 0; judge:Tone helps"
-    assert next_step(card()).startswith("Take the judge Tone: Tone family 0 50 (40-60) → 0 (0-10)")
+    assert next_step(card()).startswith(
+        "Take the judge Tone and attack again: Tone family 0 50 (40-60) → 0 (0-10)"
+    )
     text = "\n".join(screen(card()))
     assert "✕ 50 (40-60)" in text
     assert "not “safe”" in text

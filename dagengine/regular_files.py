@@ -8,6 +8,7 @@ anything.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
@@ -75,6 +76,13 @@ def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
     return cast(BinaryIO, os.fdopen(file, "r+b", buffering=0))
 
 
+def write_all(file: BinaryIO, line: bytes) -> None:
+    """Write a whole line to an unbuffered file; raises OSError if only a part of it got there."""
+    rest = memoryview(line)
+    while rest:  # the system may take less than it is given
+        rest = rest[file.write(rest) :]
+
+
 def descriptor(path: Path, flags: int, mode: int = 0o666) -> int:
     """The descriptor of a regular file, for the caller to close; raises as `open_to_read`."""
     require_regular(path)
@@ -94,6 +102,14 @@ def read_whole(path: Path) -> bytes:
             return file.read()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def file_sha256(path: Path) -> str | None:
+    """SHA-256 (hex) of a plain file; None for a pipe, which can be read only once."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_whole(path: Path, data: str | bytes) -> None:

@@ -95,7 +95,7 @@ def plan(
     from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
-    from dagengine.estimate.solved import shown_as_examples
+    from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.test_case import TestCase
 

@@ -46,10 +46,11 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     hashes = {"": digest(settings)}
     for slot in (plan.slots[number] for number in metric.slots):
         if slot.unit != NONE:
-            leads = [
-                [verdict, [_target(plan.slots[number]) for number in targets]]
-                for verdict, targets in slot.branches.items()
-            ]
+            leads = []
+            for verdict, numbers in slot.branches.items():
+                targets = [plan.slots[number] for number in numbers]
+                ends = [t.score if t.kind == "verdict" else t.name for t in targets]
+                leads.append([verdict, ends])
             reads = [plan.slots[number].name for number in slot.reads]
             starts = [plan.slots[number].name for number in slot.activates]
             node = plan.units[slot.unit].node
@@ -64,10 +65,6 @@ _EDGES = {"children", "inputs", "then"}
 
 def _attributes(node: BaseNode, around: _Around) -> Any:
     return _plain({k: v for k, v in vars(node).items() if k not in _EDGES}, around)
-
-
-def _target(slot: Any) -> Any:
-    return slot.score if slot.kind == "verdict" else slot.name
 
 
 @dataclass(frozen=True, slots=True)

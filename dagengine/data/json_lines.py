@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from dagengine.regular_files import open_to_read, open_to_write
+from dagengine.regular_files import open_to_read, open_to_write, write_all
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -38,7 +38,7 @@ class JsonLines:
     def __init__(self, path: Path, *, emptied: bool = True) -> None:
         """A file that is not `emptied`, whose lines are whole, is continued."""
         self._file = open_to_write(path, emptied=emptied)
-        self._complete = 0 if emptied else path.stat().st_size  # bytes of whole rows
+        self.size = 0 if emptied else path.stat().st_size  # bytes of whole rows
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Write one object; raises OSError, and then the lines before it are whole."""
@@ -47,14 +47,13 @@ class JsonLines:
     def write_line(self, line: bytes) -> None:
         """Write what `line_of` has made of an object; raises OSError as `write` does."""
         try:
-            rest = memoryview(line)
-            while rest:  # the system may take less than it is given
-                rest = rest[self._file.write(rest) :]
+            write_all(self._file, line)
         except OSError:
+            # Half a line would become one with the next, and both would be lost to readers.
             with suppress(OSError):
-                self._file.truncate(self._complete)
+                self._file.truncate(self.size)
             raise
-        self._complete += len(line)
+        self.size += len(line)
 
     def close(self) -> None:
         """Close the file."""

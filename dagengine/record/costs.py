@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from dagengine.gateway.prices import Price
 from dagengine.record.values import Manifest, MetricRecord, NodeRecord
 from dagengine.results.outcomes import Step
-from dagengine.results.rows import CaseResult
+from dagengine.results.rows import CaseResult, MetricResult
 
+DIGITS = 4
+"""Of the seconds in a record: a tenth of a millisecond."""
+_FREE = frozenset({"code", "field", "metric"})  # kinds of nodes that ask no question
 _PARTS = 100  # of a doubling: quantiles are exact to half a per cent
 
 
@@ -29,6 +33,10 @@ class StepCosts:
             for node in _nodes(metric)
         }
 
+    def prices(self) -> list[list[Any]]:
+        """The prices of every node, as data."""
+        return [[*names, prices] for names, prices in self._judges.items()]
+
     def of(self, metric: str, step: Step) -> float | None:
         """US dollars; 0 if nothing was used, None if the price is not known."""
         used = step.usage
@@ -37,6 +45,35 @@ class StepCosts:
         prices = self._judges.get((metric, step.node)) or [None]
         costs = [price.of(used) for price in prices if price is not None]
         return max(costs) if len(costs) == len(prices) else None
+
+
+class Used(NamedTuple):
+    """What one result used: tokens, questions, US dollars and seconds (None: not known)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    questions: int = 0
+    cost: float | None = 0.0
+    seconds: float | None = None
+
+
+def used_by(result: MetricResult, costs: StepCosts) -> Used:
+    """What a result used; shared and stored answers count in full, seconds as a record has them."""
+    input_tokens, output_tokens, questions = 0, 0, 0
+    money: float | None = 0.0
+    seconds: float | None = None
+    for step in result.steps:
+        input_tokens += step.usage.input_tokens
+        output_tokens += step.usage.output_tokens
+        if step.kind not in _FREE:
+            items = step.output if step.kind == "map" else None
+            each = len(items) if isinstance(items, list) else 1
+            questions += each * max(1, len(step.votes))
+        cost = costs.of(result.metric, step)
+        money = None if cost is None or money is None else money + cost
+        if step.seconds is not None:
+            seconds = (seconds or 0.0) + round(step.seconds, DIGITS)
+    return Used(input_tokens, output_tokens, questions, money, seconds)
 
 
 class Costs:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import json
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from pydantic import BaseModel
 from dagengine.data.json_lines import JsonLines, complete_lines
 from dagengine.data.shard import Shard
 from dagengine.errors import InputError
+from dagengine.record.columns import START, ColumnsWriter, columns_in
 from dagengine.record.run import Run
 from dagengine.record.values import CountsRecord, Exit, Manifest, SpentRecord, TotalsRecord
-from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, require_own, sole_writer
+from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, files_of, require_own, sole_writer
 from dagengine.regular_files import is_there, write_whole
 
 _WHO = ("judge", "base_url", "app")
@@ -33,14 +36,17 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
     manifest = _merged([run.manifest for run in ordered])
     require_own(out)
     with sole_writer(out):
-        rows = _write(out / ROWS, [run.results for run in ordered])
+        for path in columns_in(out):
+            path.unlink(missing_ok=True)
+        starts = _write(out / ROWS, [run.results for run in ordered])
         if manifest.texts:
             _write(out / CASES, [run.folder / CASES for run in ordered])
         if all(is_there(run.folder / TIMES) for run in ordered if is_there(run.results)):
             _write(out / TIMES, [run.folder / TIMES for run in ordered])
         counted = 0 if manifest.counts is None else manifest.counts.cases
-        if rows != counted:
-            raise InputError(f"the shards hold {rows} rows, but they had {counted} cases")
+        if len(starts) != counted:
+            raise InputError(f"the shards hold {len(starts)} rows, but they had {counted} cases")
+        _write_columns(out, manifest, ordered, starts)
         write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
     return manifest
 
@@ -91,19 +97,30 @@ def _require_alike(one: Run, other: Run) -> None:
             )
 
 
-def _write(out: Path, parts: Sequence[Path]) -> int:
-    """Put lines in the order of their index; returns how many there are."""
-    expected = 0
+def _write(out: Path, parts: Sequence[Path]) -> array[int]:
+    """Put lines in the order of their index; returns where each of them begins."""
+    starts = array("q")
     lines = JsonLines(out)
     try:
         for index, place, line in heapq.merge(*map(_indexed, parts)):
-            if index != expected:
-                raise InputError(f"{place}: row {index} is in the place of row {expected}")
+            if index != len(starts):
+                raise InputError(f"{place}: row {index} is in the place of row {len(starts)}")
+            starts.append(lines.size)
             lines.write_line(line)
-            expected += 1
     finally:
         lines.close()
-    return expected
+    return starts
+
+
+def _write_columns(out: Path, manifest: Manifest, runs: Sequence[Run], starts: array[int]) -> None:
+    """Put columns in the order of their index, if all shards have some."""
+    parts = [columns for run in runs if (columns := run.columns()) is not None]
+    if sum(map(len, parts)) == len(starts):
+        writer = ColumnsWriter(out, manifest)
+        merged = heapq.merge(*(part.lines() for part in parts), key=itemgetter(0))
+        for start, line in zip(starts, merged, strict=True):
+            writer.add_line((*line[:START], start, *line[START + 1 :]))
+        writer.close(files_of(out, manifest))
 
 
 def _indexed(path: Path) -> Iterator[tuple[int, str, bytes]]:

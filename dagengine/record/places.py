@@ -14,6 +14,7 @@ from dagengine.data.early_rows import early_lines, index_of
 from dagengine.data.json_lines import line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
+from dagengine.record.columns import Columns
 from dagengine.record.run import Run, case_of
 from dagengine.record.times import timed
 from dagengine.record.writer import CASES, TIMES
@@ -27,19 +28,19 @@ class RunFiles:
     """The rows, the texts and the times of one run, each reached by its place from 0 on.
 
     Eight bytes are held for each line, and what waits beside the files of a run that was killed or
-    still continues. Results in a format without lines are copied to a file for passing use. Use it
-    as a context manager, or close it.
+    still continues. Where lines begin is known from the `columns` of the run, if there are some.
+    Results in a format without lines are copied to a file for passing use. Use it as a context
+    manager, or close it.
     """
 
     def __init__(self, run: Run) -> None:
         self._aligned = run.finished
-        self._rows = _lines(run.results, run) if run.results.suffix == ".jsonl" else _copied(run)
-        try:
-            self._texts = _lines(run.folder / CASES, run)
-        except BaseException:
-            self._rows.close()
-            raise
         self._run = run
+        self.columns = run.columns()
+        if run.results.suffix == ".jsonl":
+            self._rows = _lines(run.results, run, self.columns)
+        else:
+            self._rows = _copied(run)
 
     def __enter__(self) -> RunFiles:
         return self
@@ -49,13 +50,20 @@ class RunFiles:
 
     def close(self) -> None:
         """Close the files."""
-        self._texts.close()
-        if "_times" in self.__dict__:
-            self._times.close()
+        for lines in ("_texts", "_times"):
+            if lines in self.__dict__:
+                getattr(self, lines).close()
         self._rows.close()
+        if self.columns is not None:
+            self.columns.close()
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @cached_property
+    def _texts(self) -> Lines:
+        """The texts, which a comparison of equal cases does not want."""
+        return _lines(self._run.folder / CASES, self._run)
 
     @cached_property
     def _times(self) -> Lines:
@@ -94,13 +102,16 @@ class RunFiles:
 class Lines:
     """The complete lines of a file, by number from 0 on, then some that stand elsewhere."""
 
-    def __init__(self, path: Path, file: BinaryIO | None) -> None:
-        """Without a `file` there is none; `path` is for messages."""
+    def __init__(self, path: Path, file: BinaryIO | None, starts: array[int] | None = None) -> None:
+        """Without a `file` there is none; `path` is for messages.
+
+        `starts` are where lines begin, and where the last one ends, if that is known.
+        """
         self._path = path
-        self._starts = array("q", [0])
+        self._starts = array("q", [0]) if starts is None else starts
         self._file = file
         self._early: list[bytes] = []
-        for line in file or ():
+        for line in (file or ()) if starts is None else ():
             if line.endswith(b"\n"):
                 self._starts.append(self._starts[-1] + len(line))
 
@@ -138,9 +149,12 @@ class Lines:
         return self._file.read(self._starts[number + 1] - self._starts[number])
 
 
-def _lines(path: Path, run: Run) -> Lines:
+def _lines(path: Path, run: Run, columns: Columns | None = None) -> Lines:
     """The lines of a file of a run, with those that wait beside it while it is not finished."""
-    lines = Lines(path, open_to_read(path) if is_there(path) else None)
+    starts = None if columns is None else columns.starts()
+    if starts is not None:
+        starts.append(path.stat().st_size)
+    lines = Lines(path, open_to_read(path) if is_there(path) else None, starts)
     if not run.finished:
         try:
             lines.take_early()

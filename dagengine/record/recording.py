@@ -20,8 +20,9 @@ from dagengine.question import Judge
 from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.hiding import Hiding
 from dagengine.record.values import DataRecord, Manifest
-from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter, file_sha256
+from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
 from dagengine.redaction import public_value
+from dagengine.regular_files import file_sha256
 from dagengine.results import CaseResult, Spent, Totals
 
 

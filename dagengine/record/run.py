@@ -15,9 +15,10 @@ from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
 from dagengine.record.checks import flaw_of
+from dagengine.record.columns import BLOCK, Block, BlockBuilder, Columns, read_columns
 from dagengine.record.times import with_times
 from dagengine.record.values import FORMAT, Manifest
-from dagengine.record.writer import CASES, MANIFEST, TIMES
+from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of
 from dagengine.regular_files import is_there, read_whole
 from dagengine.results import CaseResult
 
@@ -75,6 +76,32 @@ class Run:
         """As `rows`, each with how long it took, where the run wrote that down."""
         times = (line for _, line in self._lines(TIMES))
         return with_times(self.rows(holding), times)
+
+    def columns(self) -> Columns | None:
+        """The rows in columns, without their texts; None if no file of them tells of these rows."""
+        return read_columns(self.folder, files_of(self.folder, self.manifest), self.manifest)
+
+    def with_cases(self) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
+        """The timed rows with their cases, which are in the same order; a case may be missing."""
+        cases = self.cases()
+        case = next(cases, None)
+        for row in self.timed_rows():
+            while case is not None and case["index"] < row.index:
+                case = next(cases, None)
+            yield row, case if case is not None and case["index"] == row.index else None
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows in columns, some thousand at a time; made of the lines if there are none."""
+        if (columns := self.columns()) is not None:
+            yield from columns.blocks()
+            return
+        builder = BlockBuilder(self.manifest)
+        for row, case in self.with_cases():
+            builder.add(builder.line(row, case or {}, -1))
+            if len(builder) == BLOCK:
+                yield builder.take()
+        if len(builder):
+            yield builder.take()
 
     def _lines(self, name: str) -> Iterator[tuple[str, bytes]]:
         """The lines of a file beside the rows, each after its place, with those that wait."""

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.json_lines import value_of
 from dagengine.question import NO_USAGE, Usage
+from dagengine.record.costs import DIGITS
 from dagengine.results import CaseResult, JudgeCall, Step
 
-_DIGITS = 4  # a tenth of a millisecond
 _LONGEST = 1e10  # seconds; a file that says more is damaged
 _INDEX = re.compile(rb'\{"index": (\d+)')
 
@@ -60,7 +60,7 @@ def call_record(call: JudgeCall) -> dict[str, Any]:
 
 
 def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, _DIGITS)
+    return None if seconds is None else round(seconds, DIGITS)
 
 
 def timed(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dagengine.data.early_rows import beside
+from dagengine.data.early_rows import EarlyRows, beside
+from dagengine.data.json_lines import JsonLines, line_of
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
+from dagengine.record.columns import ColumnsWriter, columns_in
 from dagengine.record.costs import Costs
 from dagengine.record.definition import spent_of, totals_of
 from dagengine.record.gate import Figures
 from dagengine.record.hiding import Hiding
-from dagengine.record.lines import LinesInOrder
 from dagengine.record.times import times_line
 from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
 from dagengine.redaction import public_text, shortened
@@ -68,6 +68,9 @@ class RunWriter:
         self._hiding = Hiding(self.manifest.redacted)
         self._cases = LinesInOrder(self.folder / CASES, emptied=emptied)
         self._times = LinesInOrder(self.folder / TIMES, emptied=emptied)
+        # A run that continues an earlier one, and rows that are not lines, have no columns.
+        lines = emptied and self.rows.path.suffix == ".jsonl"
+        self._columns = ColumnsWriter(self.folder, self.manifest) if lines else None
         self._last = -1
         self._summing = Summing()
         self._costs = Costs(self.manifest)
@@ -98,7 +101,11 @@ class RunWriter:
         for lines, value in self._beside(shown, line):
             with self.rows.naming(lines.path):
                 lines.write(row.index, value)
+        start = self.rows.size
         self.rows.add(shown)
+        if self._columns is not None:
+            with self.rows.naming(self._columns.path):
+                self._columns.add(shown, line if self.manifest.texts else {}, start)
         self._summing.add(shown)
         self._costs.add(row)
         self._last = row.index
@@ -137,6 +144,9 @@ class RunWriter:
                 for lines in (self._cases, self._times):
                     with self.rows.naming(lines.path):
                         lines.close()
+                if self._columns is not None:
+                    with self.rows.naming(self._columns.path):
+                        self._columns.close(files_of(self.folder, self.manifest))
                 self._end(error)
             except InputError:
                 if error is None:
@@ -152,6 +162,8 @@ class RunWriter:
             for path in (self.folder / CASES, self.folder / TIMES):
                 path.unlink(missing_ok=True)
                 beside(path).unlink(missing_ok=True)
+            for path in columns_in(self.folder):
+                path.unlink(missing_ok=True)
         self._replace(self.manifest.model_copy(update={"ended": None}))
 
     def _end(self, error: BaseException | None) -> None:
@@ -186,6 +198,46 @@ class RunWriter:
             write_whole(path, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
+class LinesInOrder:
+    """A file of lines beside the rows, in the same order; a line waits while an earlier is missing.
+
+    It is made when there is a first line. Every method raises OSError.
+    """
+
+    def __init__(self, path: Path, *, emptied: bool = True) -> None:
+        """A file that is not `emptied`, whose lines are whole, is continued."""
+        self.path = path
+        self._emptied = emptied
+        self._lines: JsonLines | None = None
+        self._early: EarlyRows | None = None
+
+    def write(self, index: int, line: Mapping[str, Any]) -> None:
+        """Write the line of the row with this index, which is the next."""
+        if self._lines is None:
+            self._lines = JsonLines(self.path, emptied=self._emptied)
+        self._lines.write(line)
+        if self._early is not None:
+            self._early.take(index)
+            self._early.forget()
+
+    def keep(self, index: int, line: Mapping[str, Any]) -> None:
+        """Let a line wait for earlier ones, in a file beside this one."""
+        if self._early is None:
+            self._early = EarlyRows(self.path)
+        self._early.keep(index, line_of(line))
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._lines, self._early):
+            if file is not None:
+                file.close()
+
+
+def files_of(folder: Path, manifest: Manifest) -> tuple[Path, ...]:
+    """The files of a run that its columns tell of."""
+    return folder / manifest.results, folder / CASES, folder / TIMES
+
+
 def require_own(folder: Path) -> None:
     """Raise InputError for a folder with files that are called like those of a run, but no run."""
     names = [name for name in (CASES, TIMES, *_MADE) if is_there(folder / name)]
@@ -205,14 +257,6 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
         yield
-
-
-def file_sha256(path: Path) -> str | None:
-    """SHA-256 (hex) of a plain file; None for a pipe, which can be read only once."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _seen_from(folder: Path, results: Path | None) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError
+from dagengine.record.columns import COLUMNS
 from dagengine.record.run import Run
 from dagengine.record.writer import CASES
 from dagengine.regular_files import is_there, require_regular
@@ -35,16 +36,25 @@ _ROW = {"index": "BIGINT", "case": "VARCHAR", "hash": "VARCHAR", "metrics": f"{_
 # A verdict as Python prints it, as in reasons and pictures.
 _WORD = """CREATE MACRO word(value) AS CASE WHEN json_type(value) = 'BOOLEAN'
     THEN upper((value ->> '$')[1]) || (value ->> '$')[2:] ELSE value ->> '$' END"""
-_TEXTS = {"json": "JSON"}
+_PATH = """CREATE MACRO path_words(path) AS
+    array_to_string([word(turn[1]) || ' → ' || word(turn[2]) FOR turn IN path], ', ')"""
+# A metric of a run that has columns, which are read in the place of the lines.
+_COLUMNS = """SELECT {run} AS run, "index", "case", hash, {metric} AS metric, "score.{n}" AS score,
+    ("course.{n}" ->> '$.success')::BOOLEAN AS success,
+    coalesce("course.{n}" ->> '$.failure.kind', 'ok') AS outcome, "reason.{n}" AS reason,
+    ("course.{n}" ->> '$.threshold')::DOUBLE AS threshold,
+    path_words(("course.{n}" -> '$.path')::JSON[][]) AS path,
+    "course.{n}" ->> '$.failure.node' AS failed_node, "input_tokens.{n}" AS input_tokens,
+    "output_tokens.{n}" AS output_tokens FROM read_parquet({path})"""
 _VIEWS = (
     """CREATE VIEW results AS SELECT run, "index", "case", hash, unnest(metrics) AS m FROM rows""",
-    """CREATE VIEW runs AS SELECT run, "index", "case", hash, m.metric, m.score, m.success,
+    """CREATE VIEW lines AS SELECT run, "index", "case", hash, m.metric, m.score, m.success,
     m.outcome, coalesce(m.failure.message, m.reason) AS reason, m.threshold,
-    array_to_string([word(turn[1]) || ' → ' || word(turn[2]) FOR turn IN m.path], ', ') AS path,
+    path_words(m.path) AS path,
     m.failure.node AS failed_node,
     coalesce(list_sum([s.usage.input_tokens FOR s IN m.steps]), 0)::BIGINT AS input_tokens,
     coalesce(list_sum([s.usage.output_tokens FOR s IN m.steps]), 0)::BIGINT AS output_tokens
-    FROM results""",
+    FROM (SELECT run, "index", "case", hash, unnest(metrics) AS m FROM bare)""",
     """CREATE VIEW steps AS SELECT run, "index", "case", metric, s.node, s.kind, s.outcome,
     word(s.verdict) AS verdict, s.score, s.confidence, s.reason, s.output, s.votes,
     s.usage.input_tokens, s.usage.output_tokens
@@ -54,7 +64,9 @@ _VIEWS = (
     json ->> '$.actual_output' AS actual_output, json ->> '$.expected_output' AS expected_output,
     json AS fields FROM texts""",
 )
+_NOTHING = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in {**_ROW, "json": "JSON"}.items())
 _AT_ONCE = 1000  # lines of an answer that are held
+_READ = 1 << 20  # bytes of a file that are looked at together
 _FORM = "format = 'newline_delimited', maximum_object_size = 1000000000"
 
 
@@ -106,20 +118,35 @@ def _require_select(duckdb: Any, sql: str) -> None:
 
 def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
     """A database in memory with the three views; of all files it can read those of the runs."""
-    rows, texts = dict[str, Path](), dict[str, Path]()
+    rows, texts, columns = dict[str, Path](), dict[str, Path](), dict[str, Path]()
+    tables = ["SELECT * FROM lines"]
     for number, run in enumerate(runs):
-        rows[str(run.folder)] = _readable(run.results, run, own / f"rows-{number}.jsonl")
+        name = str(run.folder)
+        if run.columns() is not None:
+            columns[name] = run.folder / COLUMNS
+            tables += [
+                _COLUMNS.format(
+                    run=_quoted(name), metric=_quoted(metric.name), n=n, path=_quoted(columns[name])
+                )
+                for n, metric in enumerate(run.manifest.metrics)
+            ]
+        rows[name] = _readable(run.results, run, own / f"rows-{number}.jsonl")
         if is_there(run.folder / CASES):
-            texts[str(run.folder)] = _readable(run.folder / CASES, run, own / f"{number}.jsonl")
+            texts[name] = _readable(run.folder / CASES, run, own / f"{number}.jsonl")
     db = duckdb.connect()
     try:
         db.execute(f"SET temp_directory = {_quoted(own)}")
         db.execute(_WORD)
-        db.execute(f"CREATE VIEW rows AS {_union(rows, _rows_of)}")
+        db.execute(_PATH)
+        bare = {name: path for name, path in rows.items() if name not in columns}
+        for view, files in (("rows", rows), ("bare", bare)):
+            db.execute(f"CREATE VIEW {view} AS {_union(files, _rows_of)}")
         db.execute(f"CREATE VIEW texts AS {_union(texts, _texts_of)}")
         for view in _VIEWS:
             db.execute(view)
-        paths = ", ".join(map(_quoted, (*rows.values(), *texts.values())))
+        db.execute(f"CREATE VIEW runs AS {' UNION ALL '.join(tables)}")
+        files = (*rows.values(), *texts.values(), *columns.values())
+        paths = ", ".join(map(_quoted, files))
         db.execute(f"SET allowed_paths = [{paths}]")
         db.execute(f"SET allowed_directories = [{_quoted(own)}]")
         db.execute("SET enable_external_access = false")
@@ -133,7 +160,7 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
 def _union(files: Mapping[str, Path], read: Callable[[Path], str]) -> str:
     """The lines of all files, each with its run; a line of nothing where there is no file."""
     parts = [f"SELECT {_quoted(run)} AS run, * FROM {read(path)}" for run, path in files.items()]
-    return " UNION ALL ".join(parts) or "SELECT NULL AS run, NULL AS json LIMIT 0"
+    return " UNION ALL ".join(parts) or f"SELECT NULL AS run, {_NOTHING} LIMIT 0"
 
 
 def _rows_of(path: Path) -> str:
@@ -164,7 +191,12 @@ def _readable(path: Path, run: Run, copy: Path) -> Path:
 def _has_surrogates(path: Path) -> bool:
     """Whether a file may have lone surrogates, which are its only escapes of this form."""
     with path.open("rb") as file:
-        return any(b"\\ud" in line for line in file)
+        end = b""
+        while part := file.read(_READ):
+            if b"\\ud" in end + part:
+                return True
+            end = part[-2:]
+    return False
 
 
 def _lines(reply: Any) -> Iterator[tuple[Any, ...]]:

@@ -7,18 +7,23 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
 from dagengine.record.changes.tree_changes import every_edge
+from dagengine.record.columns import Columns, outline_of
+from dagengine.record.places import RunFiles
 from dagengine.record.run import Run
 from dagengine.record.values import Manifest, MetricRecord
 from dagengine.report.pictures.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import unknown_metric
+from dagengine.results.worst import Worst
 
 _INSIDE = " > "  # between a metric under a verdict and its nodes
+_COURSES = 50_000  # of a metric, that are kept
 _INDEX = re.compile(rb'\{"index": (\d+)')
 
 
@@ -59,9 +64,10 @@ class Selection:
             return False
         if self.text is not None and not mentioned and not _says(row, self.text.casefold()):
             return False
-        return any(self._fits(result) for result in row.metrics) or not row.metrics
+        return any(self.fits(result) for result in row.metrics) or not row.metrics
 
-    def _fits(self, result: MetricResult) -> bool:
+    def fits(self, result: MetricResult) -> bool:
+        """Whether a result meets what is asked of results; its texts do not matter."""
         states = [name for name in ("failed", "no_score") if getattr(self, name)]
         if states and result.state not in states:
             return False
@@ -112,28 +118,110 @@ def _may_hold(line: bytes, folded: str) -> bool:
     return folded in line.decode(errors="replace").casefold()
 
 
-def selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
-    """The rows of a run that are chosen, in the order of the data, lazily.
+class Selected:
+    """The rows of a run that are chosen, in the order of the data; iterating reads them lazily.
 
-    Raises InputError, before the first, for a case, a metric or a node that the run does not have.
+    If the run has columns they tell which rows these are, and only the rows that are wanted are
+    read. Not so for a `text`, which is in the lines alone.
     """
-    selection.check(run.manifest)
-    rows = _selected(run, selection)
-    if selection.case is None:
-        return rows
-    first = list(itertools.islice(rows, 1))
-    if not first:
-        _require_case(run, selection.case)
-    return itertools.chain(first, rows)
+
+    def __init__(self, run: Run, selection: Selection) -> None:
+        """Raises InputError for a metric or a node that the run does not have."""
+        selection.check(run.manifest)
+        self._run, self._selection = run, selection
+        self._columns = run.columns() if selection.text is None else None
+
+    def __iter__(self) -> Iterator[CaseResult]:
+        """The rows; raises InputError, before the first, for a case that the run does not have."""
+        if self._columns is None:
+            return self._found(self._by_lines())
+        return self._found(self._read(place for place, _ in self._by_columns(self._columns)))
+
+    def first(self, count: int) -> tuple[list[CaseResult], int]:
+        """The first rows, and the number of all; raises InputError as iterating does."""
+        if self._columns is None:
+            rows = iter(self)
+            first = list(itertools.islice(rows, count))
+            return first, len(first) + sum(1 for _ in rows)
+        places = (place for place, _ in self._by_columns(self._columns))
+        first_places = list(itertools.islice(places, count))
+        rows = self._found(self._read(first_places))
+        return list(rows), len(first_places) + sum(1 for _ in places)
+
+    def worst(self, count: int) -> list[CaseResult]:
+        """The worst rows, from the worst on; raises InputError as iterating does."""
+        worst = Worst(count)
+        if self._columns is None:
+            for row in self:
+                worst.add(row)
+            return worst.rows
+        places = dict[int, int]()
+        for place, outline in self._by_columns(self._columns):
+            if worst.add(outline):
+                places[outline.index] = place
+        order = [places[outline.index] for outline in worst.rows]
+        rows = dict(zip(sorted(order), self._found(self._read(sorted(order))), strict=True))
+        return [rows[place] for place in order]
+
+    def _found(self, rows: Iterator[CaseResult]) -> Iterator[CaseResult]:
+        if self._selection.case is None:
+            return rows
+        first = list(itertools.islice(rows, 1))
+        if not first:
+            _require_case(self._run, self._selection.case)
+        return itertools.chain(first, rows)
+
+    def _by_lines(self) -> Iterator[CaseResult]:
+        selection, mentioned = self._selection, frozenset[int]()
+        if selection.text is not None:
+            mentioned = frozenset(_mentioning(self._run, selection.text))
+        for row in self._run.timed_rows(lambda line: selection.may_take(line, mentioned)):
+            if selection.takes(row, row.index in mentioned):
+                yield selection.narrowed(row)
+
+    def _by_columns(self, columns: Columns) -> Iterator[tuple[int, CaseResult]]:
+        """The places of rows that are chosen, each with the row without its texts."""
+        metrics = [metric.name for metric in self._run.manifest.metrics]
+        if self._selection.metric is not None:
+            metrics = [self._selection.metric]
+        numbers = {metric.name: n for n, metric in enumerate(self._run.manifest.metrics)}
+        names = [f"course.{numbers[metric]}" for metric in metrics]
+        outlines = [_Outlines(self._selection, metric) for metric in metrics]
+        start = 0
+        for block in columns.blocks(["index", "case", *names]):
+            courses = [block[name] for name in names]
+            fitting = [
+                list(map(of.fits, column)) for of, column in zip(outlines, courses, strict=True)
+            ]
+            for place, fits in enumerate(map(any, zip(*fitting, strict=True))):
+                if fits:
+                    index, case = block["index"][place], block["case"][place]
+                    if self._selection.case in (None, case, str(index)):
+                        yield (
+                            start + place,
+                            CaseResult(
+                                index,
+                                case,
+                                tuple(
+                                    of.outline(column[place])
+                                    for of, column in zip(outlines, courses, strict=True)
+                                ),
+                            ),
+                        )
+            start += len(block["index"])
+
+    def _read(self, places: Iterable[int]) -> Iterator[CaseResult]:
+        with RunFiles(self._run) as files:
+            for place in places:
+                yield self._selection.narrowed(files.timed_row(place))
 
 
-def _selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
-    mentioned = frozenset[int]()
-    if selection.text is not None:
-        mentioned = frozenset(_mentioning(run, selection.text))
-    for row in run.timed_rows(lambda line: selection.may_take(line, mentioned)):
-        if selection.takes(row, row.index in mentioned):
-            yield selection.narrowed(row)
+class _Outlines:
+    """Results of one metric without their texts, by their courses, and whether they are chosen."""
+
+    def __init__(self, selection: Selection, metric: str) -> None:
+        self.outline = lru_cache(_COURSES)(partial(outline_of, metric))
+        self.fits = lru_cache(_COURSES)(lambda course: selection.fits(self.outline(course)))
 
 
 def _require_case(run: Run, case: str) -> None:

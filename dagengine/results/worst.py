@@ -39,14 +39,19 @@ class Worst:
         self._size = size
         self._heap: list[tuple[tuple[float, ...], CaseResult]] = []
 
-    def add(self, row: CaseResult) -> None:
-        """Take one row."""
+    def add(self, row: CaseResult) -> bool:
+        """Take one row; returns whether it is one of the worst so far."""
         rank, score, index = badness(row)
-        entry = ((-rank, -score, -index), row)  # the heap drops what is least bad
+        # Negative, so that the heap drops what is least bad. With the index no two are equal: rows
+        # cannot be compared, and of rows that are equally bad the earlier ones stay.
+        entry = ((-rank, -score, -index), row)
         if len(self._heap) < self._size:
             heapq.heappush(self._heap, entry)
         elif self._heap and entry[0] > self._heap[0][0]:
             heapq.heapreplace(self._heap, entry)
+        else:
+            return False
+        return True
 
     @property
     def rows(self) -> list[CaseResult]:
@@ -64,7 +69,7 @@ class Place:
     reason: str
 
 
-class Places:
+class EndCounts:
     """Counts of ends, failures first."""
 
     def __init__(self, rows: Iterable[CaseResult] = ()) -> None:

@@ -14,30 +14,31 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from itertools import islice
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from dagengine.compiler.definitions import digest
 from dagengine.errors import InputError
-from dagengine.record.costs import StepCosts
+from dagengine.record.columns import Block, outline_of
+from dagengine.record.costs import StepCosts, Used
 from dagengine.record.run import Run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
-from dagengine.report.page.columns import MetricColumns
-from dagengine.report.page.days import group_of
+from dagengine.report.page.columns import Course, MetricColumns
+from dagengine.report.page.days import Group, group_of
 from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import MetricGraph
-from dagengine.results import CaseResult
+from dagengine.results import CaseResult, MetricResult
 from dagengine.results.verdict import LETTERS
 
 STATES = "".join(LETTERS.values())
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 9
+_FORMAT = 10
 _NAMES = "view-{}.sqlite"
-_CHUNK = 5_000  # rows that are held while the index is made
+_CHUNK = 10_000  # courses, groups and sets of states that are kept while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing TEXT,
@@ -175,44 +176,38 @@ class _Rows:
         self._costs = StepCosts(run.manifest)
         self._graphs = [MetricGraph.of(metric) for metric in run.manifest.metrics]
         self._ways: list[dict[Any, int]] = [{} for _ in self._graphs]
+        self._masks = lru_cache(_CHUNK)(_masks)
 
     def fill(self, announce: Callable[[int], None]) -> list[tuple[MetricGraph, dict[Any, int]]]:
-        rows, start = self._with_texts(), 0
-        while chunk := list(islice(rows, _CHUNK)):
-            self._add(chunk, start)
-            start += len(chunk)
+        start = 0
+        for block in self._run.blocks():
+            self._add(block, start)
+            start += len(block["index"])
             announce(start)
         return list(zip(self._graphs, self._ways, strict=True))
 
-    def _with_texts(self) -> Iterator[tuple[CaseResult, Mapping[str, Any]]]:
-        cases = self._run.cases()
-        case = next(cases, None)
-        for row in self._run.timed_rows():
-            while case is not None and case["index"] < row.index:
-                case = next(cases, None)
-            yield row, case if case is not None and case["index"] == row.index else {}
-
-    def _add(self, chunk: list[tuple[CaseResult, Mapping[str, Any]]], start: int) -> None:
-        columns = [
-            MetricColumns(graph, self._costs, ways=ways)
-            for graph, ways in zip(self._graphs, self._ways, strict=True)
-        ]
-        cases, texts = [], []
-        for place, (row, case) in enumerate(chunk, start):
-            results = {result.metric: result for result in row.metrics}
-            states = [column.add(results.get(column.graph.metric.name)) for column in columns]
-            failing, missing = (
-                mask_of(number for number, state in enumerate(states) if state == sign)
-                for sign in "fn"
-            )
-            name = utf8(row.case)
-            own = (place, row.index, name, _sorted(name), failing, missing)
-            cases.append((*own, *group_of(row)))
-            texts.append((place, utf8("\n".join(_words(row, case)))))
+    def _add(self, block: Block, start: int) -> None:
+        states = []
+        for metric, (graph, ways) in enumerate(zip(self._graphs, self._ways, strict=True)):
+            columns = MetricColumns(graph, self._costs, ways=ways)
+            courses = lru_cache(_CHUNK)(partial(_course, columns))
+            names = (f"{name}.{metric}" for name in ("course", *Used._fields))
+            for course, *used in zip(*map(block.__getitem__, names), strict=True):
+                columns.put(courses(course), Used(*used) if course is not None else Used())
+            self._add_results(metric, columns, start)
+            states.append(columns.state)
+        groups = lru_cache(_CHUNK)(_group)
+        cases = []
+        for place, row in enumerate(
+            zip(block["index"], block["case"], block["trace"], *states, strict=True), start
+        ):
+            index, case, trace, *signs = row
+            name = utf8(case)
+            masks = self._masks("".join(signs))
+            cases.append((place, index, name, _sorted(name), *masks, *groups(trace)))
         self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", cases)
+        texts = enumerate(map(utf8, block["words"]), start)
         self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
-        for metric, column in enumerate(columns):
-            self._add_results(metric, column, start)
 
     def _add_results(self, metric: int, one: MetricColumns, start: int) -> None:
         split = [0] * len(one.state)
@@ -244,28 +239,24 @@ class _Rows:
         )
 
 
-def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
-    """What a search goes over: the name, the texts of the case, and the reasons."""
-    yield row.case
-    yield from _texts([value for name, value in case.items() if name not in ("hash", "type")])
-    for result in row.metrics:
-        yield result.reason or ""
-        if result.failure is not None:
-            yield result.failure.message
-        for step in result.steps:
-            yield step.reason or ""
-            yield from _texts(step.output)
+def _course(columns: MetricColumns, course: str | None) -> Course:
+    """A result as columns have it; None: the row has none of this metric."""
+    name = columns.graph.metric.name
+    empty = MetricResult(name, None, None, None)
+    return columns.course(empty if course is None else outline_of(name, course))
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
+def _masks(states: str) -> tuple[str, str]:
+    """The metrics that failed, and those without a score, as texts of numbers."""
+    failing, missing = (
+        mask_of(number for number, state in enumerate(states) if state == sign) for sign in "fn"
+    )
+    return failing, missing
+
+
+def _group(trace: str | None) -> Group:
+    ids = None if trace is None else json.loads(trace)
+    return group_of(CaseResult(0, "", (), recorded_trace=ids))
 
 
 def _sorted(name: str) -> str:

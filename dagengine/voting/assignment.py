@@ -1,4 +1,4 @@
-"""Changes of chosen nodes of a graph: panels where they can change a score, quotes, examples."""
+"""Changes of chosen nodes: panels where they can change a score, quotes, examples, criteria."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import InputError
+from dagengine.graph.arguments import text
 from dagengine.graph.decision import VerdictNode
 from dagengine.graph.few_shot import Example, examples_given
 from dagengine.graph.graph import Graph, MetricSpec, as_digraph
@@ -104,6 +105,25 @@ class AssignExamples(Assigning):
             copied = self.copies[node]
             assert isinstance(copied, AskingNode)
             copied.show_examples(self._examples[node.title])
+
+
+class AssignCriteria(Assigning):
+    """Gives nodes other criteria, by their titles."""
+
+    able = "has a criterion of its own"
+
+    def __init__(self, criteria: Mapping[str, str]) -> None:
+        super().__init__(tuple(criteria))
+        self._criteria = {title: text("criteria", words) for title, words in criteria.items()}
+
+    def can(self, node: BaseNode) -> bool:
+        return isinstance(node, AskingNode) and hasattr(node, "criteria") and not node.prompted
+
+    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
+        """Let them ask by these words."""
+        for node in self.chosen(graph.nodes()):
+            copied: Any = self.copies[node]
+            copied.criteria = self._criteria[node.title]
 
 
 class AssignPanels(Assigning):

@@ -11,6 +11,7 @@ second server (Linux). What a browser adds is not in them.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import http.client
 import json
 import os
@@ -31,6 +32,9 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, TaskNode
 from dagengine.question import Question
+from dagengine.record.columns import ColumnsWriter
+from dagengine.record.run import load_run
+from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, files_of
 from dagengine.test_case import LLMTestCase
 
 READS = ["actual_output"]
@@ -62,17 +66,17 @@ def metric() -> DAGMetric:
     return DAGMetric("Support quality", DAG(root_nodes=[kind, steps]))
 
 
-def answer(question: Question[Any]) -> Any:
-    """Any answer, the same for the same question."""
-    chance = random.Random(question.key)
+def answer(question: Question[Any], turn: str = "") -> Any:
+    """Any answer, the same for the same question in the same turn."""
+    chance = random.Random(f"{question.key}{turn}")
     choices = {"Kind": ["refund", "help", "other"], "Tone": ["warm", "neutral", "neutral", "rude"]}
     if question.name == "Steps":
         return " ".join(chance.choices(WORDS, k=8))
     return chance.choice(choices.get(question.name, [True, True, True, False]))
 
 
-def make(folder: Path, rows: int) -> None:
-    """The folder of a run with that many rows."""
+def make(folder: Path, rows: int, changed: float = 0.0) -> None:
+    """The folder of a run with that many rows; a share of the questions is answered otherwise."""
     chance = random.Random(1)
     cases = [
         LLMTestCase(
@@ -81,15 +85,44 @@ def make(folder: Path, rows: int) -> None:
         )
         for _ in range(SMALL)
     ]  # fmt: skip
-    evaluate(cases, [metric()], model=ScriptedJudge(answer, name="toy"), out=folder, show=False)
-    for name in ("results.jsonl", "cases.jsonl"):
-        lines = (folder / name).read_text("utf-8").splitlines()
+
+    def judge(question: Question[Any]) -> Any:
+        other = random.Random(f"{question.key} other").random() < changed
+        return answer(question, " again" if other else "")
+
+    evaluate(cases, [metric()], model=ScriptedJudge(judge, name="toy"), out=folder, show=False)
+    small = load_run(folder)
+    columns = small.columns()
+    lines = None if columns is None else list(columns.lines())
+    hashes = [row.hash or "" for row in small.rows()]
+    starts: list[int] = []
+    for name in (ROWS, CASES, TIMES):
+        texts = (folder / name).read_text("utf-8").splitlines()
         with (folder / name).open("w", encoding="utf-8") as file:
+            end = 0
             for number in range(rows):
-                head, _, rest = lines[number % SMALL].partition(",")
+                head, _, rest = texts[number % SMALL].partition(",")
                 assert head.startswith('{"index": ')
                 row = rest.replace("NAME-", f"case {number}", 1)
-                file.write(f'{{"index": {number},{row}\n')
+                row = row.replace(hashes[number % SMALL], _hash(number), 1)
+                if name == ROWS:
+                    starts.append(end)
+                end += file.write(f'{{"index": {number},{row}\n')
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    manifest["counts"] = {name: n * rows // SMALL for name, n in manifest["counts"].items()}
+    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    if lines is not None:
+        record = load_run(folder).manifest
+        writer = ColumnsWriter(folder, record)
+        for number, start in enumerate(starts):
+            _, name, _, trace, _, words, *results = lines[number % SMALL]
+            name, words = (text.replace("NAME-", f"case {number}") for text in (name, words))
+            writer.add_line((number, name, _hash(number), trace, start, words, *results))
+        writer.close(files_of(folder, record))
+
+
+def _hash(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
 
 
 @contextmanager

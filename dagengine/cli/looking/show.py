@@ -20,7 +20,7 @@ from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.record.run import Run
-    from dagengine.report.selection import Selection
+    from dagengine.report.selection import Selected, Selection
     from dagengine.results.rows import CaseResult
 
 _LISTED = 50  # rows of a table, unless so many are asked for
@@ -96,7 +96,7 @@ def show(options: ShowOptions) -> None:
     from dagengine.record.run import load_run
     from dagengine.record.times import times_of
     from dagengine.report.page.drafts import drafts_of
-    from dagengine.report.selection import Selection, selected
+    from dagengine.report.selection import Selected, Selection
     from dagengine.results.frame import COLUMNS, flat
 
     run, chosen = load_run(options.folder), options.selection()
@@ -105,9 +105,8 @@ def show(options: ShowOptions) -> None:
             f"not finished: {run.manifest.exit or 'the run is in progress, or was killed'}",
             err=True,
         )
-    rows = selected(run, chosen)
-    if options.worst is not None:
-        rows = iter(_worst(rows, options.worst))
+    selected = Selected(run, chosen)
+    rows = selected if options.worst is None else selected.worst(options.worst)
     if options.as_cases is not None:
         _write_cases(run, rows, options.as_cases)
     elif options.format is Format.JSON:
@@ -130,15 +129,6 @@ def show(options: ShowOptions) -> None:
         _print_rows(run, rows, options)
 
 
-def _worst(rows: Iterable[CaseResult], count: int) -> list[CaseResult]:
-    from dagengine.results.worst import Worst
-
-    worst = Worst(count)
-    for row in rows:
-        worst.add(row)
-    return worst.rows
-
-
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
     from dagengine.data.json_lines import JsonLines
     from dagengine.report.selection import fields_of
@@ -158,17 +148,12 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
     say(f"{counted(count, 'case')}: {path}")
 
 
-def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> None:
+def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOptions) -> None:
     from dagengine.report.page.drafts import DRAFTS
     from dagengine.report.tables import print_cases
 
     thing = "draft" if is_there(run.folder / DRAFTS) else "case"
-    kept: list[CaseResult] = []
-    count = 0
-    for row in rows:
-        count += 1
-        if count <= (options.worst or _LISTED):
-            kept.append(row)
+    kept, count = (rows, len(rows)) if isinstance(rows, list) else rows.first(_LISTED)
     counts = run.manifest.counts
     whole = "" if counts is None else f" of {counts.cases:,}"
     if not kept:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from array import array
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
 from dagengine.record.changes.alignment import Alignment, Place, Side, paired
 from dagengine.record.changes.comparison import CaseFields
 from dagengine.record.changes.run_comparison import RunComparison, start_comparison
+from dagengine.record.columns import outline_of
 from dagengine.record.places import RunFiles
 from dagengine.record.run import Run
+from dagengine.record.values import Manifest
 from dagengine.results import CaseResult
 
 _SIDES: tuple[Side, Side] = (0, 1)
+_COURSES = 10_000  # that are counted before their results are looked at
 
 
 def compare_runs(
@@ -56,6 +62,48 @@ def _require_metric(old: Run, new: Run, metric: str | None, comparison: RunCompa
         )
 
 
+class _Side:
+    """One run, gone over case by case: by its columns if it has some, else row by row."""
+
+    def __init__(self, files: RunFiles, courses: Sequence[str]) -> None:
+        """`courses` are the columns of the metrics to compare."""
+        self.files = files
+        self._names = courses
+        self._hashes = [array("q") for _ in courses]  # of courses: of texts there may be many
+        self._block: list[list[str]] = []
+        self._start = 0
+        self._latest: tuple[Place, CaseResult] | None = None
+
+    def keys(self) -> Iterator[Hashable]:
+        """What every case is known by; the case of the latest key is at hand."""
+        if self.files.columns is None:
+            for place in range(len(self.files)):
+                row = self.row(place)
+                self._latest = (place, row)
+                yield _key(row.hash, row.index, row.case)
+            return
+        for block in self.files.columns.blocks(["hash", "index", "case", *self._names]):
+            self._block = [block[name] for name in self._names]
+            for hashes, courses in zip(self._hashes, self._block, strict=True):
+                hashes.extend(map(hash, courses))
+            yield from map(_key, block["hash"], block["index"], block["case"])
+            self._start += len(block["hash"])
+
+    def courses(self, place: Place) -> list[str]:
+        """The courses of the case of the latest key, by metric."""
+        return [courses[place - self._start] for courses in self._block]
+
+    def hashes(self, place: Place) -> list[int]:
+        """The hashes of the courses of a case, by metric."""
+        return [hashes[place] for hashes in self._hashes]
+
+    def row(self, place: Place) -> CaseResult:
+        """The row of a case."""
+        if self._latest is not None and self._latest[0] == place:
+            return self._latest[1]
+        return self.files.row(place)
+
+
 class _Reader:
     """Goes over both runs side by side, and then over what found no partner."""
 
@@ -63,32 +111,52 @@ class _Reader:
         self._sides = sides
         self._comparison = comparison
         self._alignment = Alignment()
+        self._readers = tuple(
+            _Side(files, [_course(run, metric.name) for metric in comparison.metrics])
+            for files, run in zip(sides, (comparison.old, comparison.new), strict=True)
+        )
+        # Equal courses are the same answers, if nodes have the same names.
+        self._by_course = all(files.columns is not None for files in sides) and not any(
+            metric.trees.renamed for metric in comparison.metrics
+        )
+        self._alike: list[Counter[str]] = [Counter() for _ in comparison.metrics]
 
     def read(self, advance: Callable[[], None]) -> None:
-        for place in range(max(len(side) for side in self._sides)):
-            rows: dict[Side, CaseResult] = {
-                side: self._sides[side].row(place)
-                for side in _SIDES
-                if place < len(self._sides[side])
-            }
-            for side, row in rows.items():
-                pair = self._alignment.offer(side, place, _key(row))
-                if pair is not None:
-                    self._take(pair, place, rows)
+        keys = zip_longest(*(side.keys() for side in self._readers))
+        for place, (old, new) in enumerate(keys):
+            if old == new and self._alignment.idle:
+                self._take((place, place), place)
+            else:
+                for side, key in zip(_SIDES, (old, new), strict=True):
+                    if key is not None:
+                        pair = self._alignment.offer(side, place, key)
+                        if pair is not None:
+                            self._take(pair, place)
             advance()
+        self._add_alike()
         self._leftovers()
 
-    def _take(
-        self, pair: tuple[Place, Place], here: Place, rows: Mapping[Side, CaseResult]
-    ) -> None:
-        old, new = (
-            rows[side] if pair[side] == here else self._sides[side].row(pair[side])
-            for side in _SIDES
-        )
+    def _take(self, pair: tuple[Place, Place], here: Place) -> None:
         self._comparison.same_cases += 1
-        self._comparison.add(old, new, CaseFields())
+        old, new = self._readers
+        if self._by_course and old.hashes(pair[0]) == new.hashes(pair[1]):
+            latest = old if pair[0] == here else new
+            for alike, course in zip(self._alike, latest.courses(here), strict=True):
+                alike[course] += 1
+            if len(self._alike[0]) > _COURSES:
+                self._add_alike()
+            return
+        self._comparison.add(old.row(pair[0]), new.row(pair[1]), CaseFields())
+
+    def _add_alike(self) -> None:
+        for metric, alike in zip(self._comparison.metrics, self._alike, strict=True):
+            for course, cases in alike.items():
+                metric.add_same(outline_of(metric.name, course), cases)
+            alike.clear()
 
     def _leftovers(self) -> None:
+        # From the surest key to the least sure one. Each takes its pairs out before the next looks,
+        # so a case that only got another name is not claimed by one with the same input.
         left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
         for kind, key in _KEYS.items():
             if not all(left):
@@ -98,26 +166,27 @@ class _Reader:
             ]
             for old, new in paired(*keys):
                 del left[0][old], left[1][new]
-                self._unequal(old, new, kind)
+                same = kind == "renamed"
+                if same:
+                    self._comparison.renamed += 1
+                else:
+                    self._comparison.changed += 1
+                texts = (self._sides[0].fields(old), self._sides[1].fields(new))
+                rows = (self._sides[0].row(old), self._sides[1].row(new))
+                self._comparison.add(*rows, CaseFields(same, *texts))
         for side in _SIDES:
             for place in left[side]:
                 self._comparison.unpaired(self._sides[side].row(place).case, new=side == 1)
 
-    def _unequal(self, old: Place, new: Place, kind: str) -> None:
-        """Take two cases that are not equal in content."""
-        same = kind == "renamed"
-        texts = (self._sides[0].fields(old), self._sides[1].fields(new))
-        if same:
-            self._comparison.renamed += 1
-        else:
-            self._comparison.changed += 1
-        rows = (self._sides[0].row(old), self._sides[1].row(new))
-        self._comparison.add(*rows, CaseFields(same, *texts))
 
-
-def _key(row: CaseResult) -> Hashable:
+def _key(content: str | None, index: int, case: str) -> Hashable:
     """The content of a case; a row of the data that was not a test case is known by its place."""
-    return row.hash or (row.index, row.case)
+    return content or (index, case)
+
+
+def _course(run: Manifest, metric: str) -> str:
+    """The column with the courses of a metric."""
+    return f"course.{[recorded.name for recorded in run.metrics].index(metric)}"
 
 
 def _without_name(side: RunFiles, place: Place) -> Hashable | None:
@@ -133,19 +202,16 @@ def _name(side: RunFiles, place: Place) -> Hashable | None:
 
 
 def _input(side: RunFiles, place: Place) -> Hashable | None:
-    asked = next(_inputs(side.fields(place) or {}), None)
-    return None if asked is None else _digest(asked)
-
-
-def _inputs(fields: Mapping[str, Any]) -> Iterator[Any]:
     """What went into the application: an input, the contestants' input, or the first turn."""
-    if "input" in fields:
-        yield fields["input"]
-    for contestant in (fields.get("contestants") or {}).values():
-        yield contestant.get("input")
-    turns: Iterable[Any] = fields.get("turns") or ()
-    for turn in turns:
-        yield turn.get("content")
+    fields = side.fields(place) or {}
+    contestants = [*(fields.get("contestants") or {}).values()]
+    turns = fields.get("turns") or ()
+    inputs = [
+        *([fields["input"]] if "input" in fields else []),
+        *(contestant.get("input") for contestant in contestants[:1]),
+        *(turn.get("content") for turn in turns[:1]),
+    ]
+    return None if not inputs or inputs[0] is None else _digest(inputs[0])
 
 
 def _digest(value: Any) -> bytes:

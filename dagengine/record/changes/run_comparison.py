@@ -103,6 +103,12 @@ class MetricComparison:
         """What is not the same in the definitions."""
         return list(self.trees.changes())
 
+    def add_same(self, result: MetricResult, cases: int) -> None:
+        """Count cases of both runs that went alike in both, and ended with this result."""
+        self.states[result.state, result.state] += cases
+        for scores in self._scores:
+            scores.extend([_MISSING if result.score is None else result.score] * cases)
+
     def add(
         self, old: MetricResult, new: MetricResult, case: str, places: tuple[int, int],
         fields: CaseFields,

@@ -5,17 +5,26 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from dagengine.record.costs import StepCosts
+from dagengine.record.costs import StepCosts, Used, used_by
 from dagengine.report.page.days import Groups
 from dagengine.report.page.people import People
 from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
-from dagengine.results import CaseResult, MetricResult, Step
+from dagengine.results import CaseResult, MetricResult
 from dagengine.results.verdict import LETTERS
 
-_FREE = frozenset({"code", "field", "metric"})  # kinds of nodes that ask no question
 _DIGITS = 8  # of a content's hash
+
+
+class Course(NamedTuple):
+    """A result as columns have it: its state, score and way, answers with split votes, items."""
+
+    state: str
+    score: float | None
+    way: int
+    split: tuple[int, ...]
+    items: tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
@@ -37,32 +46,32 @@ class MetricColumns:
 
     def add(self, result: MetricResult | None) -> str:
         """Add one row's result (None: the row has none of this metric); returns its state."""
-        row = len(self.state)
         outcome = result or MetricResult(self.graph.metric.name, None, None, None)
-        state = LETTERS[outcome.state]
-        self.state.append(state)
-        self.score.append(None if outcome.score is None else round(outcome.score, 6))
-        used = outcome.usage
-        self.tokens.append(round(used.input_tokens + used.output_tokens))
-        self.questions.append(sum(map(_questions, outcome.steps)))
-        self.cost.append(self.cost_of(outcome))
-        self.seconds.append(None if outcome.seconds is None else round(outcome.seconds, 3))
-        self.way.append(self.ways.setdefault(self._way(row, outcome), len(self.ways)))
-        return state
+        course = self.course(outcome)
+        self.put(course, used_by(outcome, self.costs))
+        return course.state
 
-    def cost_of(self, result: MetricResult) -> float | None:
-        """US dollars of one result; None if a price is not known, or nothing was used."""
-        money = 0.0
-        for step in result.steps:
-            cost = self.costs.of(result.metric, step)
-            if cost is None:
-                return None
-            money += cost
-        return float(f"{money:.4g}") or None
+    def put(self, course: Course, used: Used) -> None:
+        """Add one row that went like others, and what it used."""
+        row = len(self.state)
+        self.state.append(course.state)
+        self.score.append(course.score)
+        self.way.append(course.way)
+        for answer in course.split:
+            self.split.setdefault(answer, []).append(row)
+        for answer, count in course.items:
+            self.items.setdefault(answer, []).append((row, count))
+        self.tokens.append(used.input_tokens + used.output_tokens)
+        self.questions.append(used.questions)
+        self.cost.append(None if used.cost is None else float(f"{used.cost:.4g}") or None)
+        self.seconds.append(None if used.seconds is None else round(used.seconds, 3))
 
-    def _way(self, row: int, result: MetricResult) -> Any:
+    def course(self, result: MetricResult) -> Course:
+        """What the columns say of a result, but for what it used; its way gets a number."""
         answers: list[int] = []
         nodes: list[int] = []
+        split: list[int] = []
+        items: list[tuple[int, int]] = []
         contest: int | None = None
         for step in result.steps:
             node = self.graph.node(step.node)
@@ -73,19 +82,24 @@ class MetricColumns:
                 answer = self.graph.answer(node, step.verdict)
                 answers.append(answer)
                 if step.votes and step.agreeing < len(step.votes):
-                    self.split.setdefault(answer, []).append(row)
+                    split.append(answer)
             for verdict, count in Counter(item_verdicts(step.output)).items():
-                answer = self.graph.answer(node, verdict)
-                self.items.setdefault(answer, []).append((row, count))
+                items.append((self.graph.answer(node, verdict), count))
             if (vote := Contest.of(step.output)) is not None:
-                contest = self._contest(row, node, vote)
+                contest = self._contest(node, vote, split, items)
                 answers.append(contest)
         failure = result.failure
         broken = failure and (str(failure.kind), self.graph.node(failure.node), failure.node)
         end = self._end(result)
-        return tuple(answers), tuple(nodes), end if contest is None else (end[0], contest), broken
+        if contest is not None:
+            end = (end[0], contest)
+        way = self.ways.setdefault((tuple(answers), tuple(nodes), end, broken), len(self.ways))
+        score = None if result.score is None else round(result.score, 6)
+        return Course(LETTERS[result.state], score, way, tuple(split), tuple(items))
 
-    def _contest(self, row: int, node: int, contest: Contest) -> int:
+    def _contest(
+        self, node: int, contest: Contest, split: list[int], items: list[tuple[int, int]]
+    ) -> int:
         """Count the votes of an arena; returns the answer that stands for its winner.
 
         A winner is an answer of the node that counted, a vote one of the node that asked, the place
@@ -95,15 +109,14 @@ class MetricColumns:
         winner = self.graph.answer(node, contest.winner)
         votes = [vote for _, vote in contest.votes]
         if len(set(votes)) > 1:
-            self.split.setdefault(winner, []).append(row)
+            split.append(winner)
         asked = self.graph.asked_by(node)
         places = [
             f"shown {order.index(vote) + 1}" for order, vote in contest.votes if vote in order
         ]
         for about, verdicts in ((asked, votes), (self.graph.asked_by(asked), places)):
             for verdict, count in Counter(verdicts).items():
-                answer = self.graph.answer(about, verdict)
-                self.items.setdefault(answer, []).append((row, count))
+                items.append((self.graph.answer(about, verdict), count))
         return winner
 
     def _end(self, result: MetricResult) -> tuple[int | None, int | None]:
@@ -139,13 +152,6 @@ class MetricColumns:
             way for way, state in zip(self.way, self.state, strict=True) if state == "f"
         )
         return [(way, cases[number], failed[number]) for way, number in self.ways.items()]
-
-
-def _questions(step: Step) -> int:
-    if step.kind in _FREE:
-        return 0
-    each = len(step.output) if step.kind == "map" and isinstance(step.output, list) else 1
-    return each * max(1, len(step.votes))
 
 
 @dataclass(slots=True)

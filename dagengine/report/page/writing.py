@@ -29,7 +29,6 @@ from dagengine.report.page.prompts import PromptBlocks
 from dagengine.report.page.texts import Texts, packed
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.report.tally import Tally
-from dagengine.results import CaseResult
 
 FORMAT = 1
 """The format of the packed data; the front end of the same version reads it."""
@@ -105,7 +104,7 @@ def _parts(
     # A server reads the prompts of a case when somebody looks at them.
     with open_prompts(run) if server is None else nullcontext() as stored:
         prompts = PromptBlocks(stored)
-        for row, case in _with_cases(run):
+        for row, case in run.with_cases():
             tally.add(row)
             fields = None if case is None else _fields(case)
             states = columns.add(row, row.hash, (case or {}).get("tags") or [])
@@ -137,16 +136,6 @@ def _parts(
 
 def _named(name: str, blocks: list[str]) -> Iterator[tuple[str, str]]:
     yield from ((f"{name}-{number}", block) for number, block in enumerate(blocks))
-
-
-def _with_cases(run: Run) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
-    """Rows with their cases, which are in the same order; a case may be missing."""
-    cases = run.cases()
-    case = next(cases, None)
-    for row in run.timed_rows():
-        while case is not None and case["index"] < row.index:
-            case = next(cases, None)
-        yield row, case if case is not None and case["index"] == row.index else None
 
 
 def _fields(case: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from dagengine.metrics.dag import (
 )
 from dagengine.record.run import load_run
 from dagengine.report.page import write_page
-from dagengine.report.selection import Selection, selected
+from dagengine.report.selection import Selected, Selection
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult
 from dagengine.test_case import ArenaTestCase, LLMTestCase
@@ -539,7 +539,7 @@ def test_a_metric_under_a_verdict_opens_its_own_graph(browser: Browser, nested: 
         assert page.page.locator(".treebox .n").count() == 2  # the inner metric is one node
         page.page.locator(".treebox .n", has_text="Inner").click()
         page.until("document.querySelector('h1').textContent === '5 of 6 cases reached Inner'")
-        chosen = selected(load_run(nested.parent), Selection(at=("Inner",)))
+        chosen = Selected(load_run(nested.parent), Selection(at=("Inner",)))
         assert sorted(_listed(page)) == [row.case for row in chosen]
         page.page.wait_for_selector(".treebox .frame")
         labels = page.page.eval_on_selector_all(

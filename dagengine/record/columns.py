@@ -1,0 +1,342 @@
+"""Rows of a run in columns: a Parquet file beside the lines, made as the run goes (with pyarrow).
+
+The lines stay the truth. The file says of which lines it was made, by their sizes, times and
+hashes. Any other file, half a file and one of another format is passed over, and the lines are
+read. A *course* is what a result is without its texts and tokens, as JSON. Results that went alike
+share a course, so what needs no text is found out once for each course.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from dagengine.compiler.definitions import digest
+from dagengine.data.early_rows import beside
+from dagengine.record.costs import StepCosts, used_by
+from dagengine.record.values import Manifest
+from dagengine.regular_files import file_sha256, is_there, require_regular
+from dagengine.results import CaseResult, MetricResult, Step
+
+COLUMNS = "columns.parquet"
+BLOCK = 10_000
+"""Cases of a block, which is a row group of the file."""
+_FORMAT = 1
+_MARK = b"dagengine"
+_CASE = {
+    "index": "int64", "case": "string", "hash": "string", "trace": "string", "start": "int64",
+    "words": "string",
+}  # fmt: skip
+# Of every metric, with its number behind a dot.
+_METRIC = {
+    "course": "string", "score": "float64", "reason": "string", "input_tokens": "int64",
+    "output_tokens": "int64", "questions": "int64", "cost": "float64", "seconds": "float64",
+}  # fmt: skip
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+
+Line = tuple[Any, ...]
+"""One case in columns: its index is the first."""
+START = list(_CASE).index("start")
+Block = dict[str, list[Any]]
+"""Columns of some cases, by name."""
+
+
+class BlockBuilder:
+    """Puts rows into blocks."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._names = [metric.name for metric in manifest.metrics]
+        self._costs = StepCosts(manifest)
+        self._kinds = _kinds(len(self._names))
+        self._lines: list[Line] = []
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def holds(self, row: CaseResult) -> bool:
+        """Whether columns tell all results of a row."""
+        return [result.metric for result in row.metrics] == self._names
+
+    def line(self, row: CaseResult, case: Mapping[str, Any], start: int) -> Line:
+        """A row with the line of its case; `start` is where its own line begins."""
+        trace = None if row.trace is None else _JSON.encode(row.trace)
+        line: list[Any] = [row.index, row.case, row.hash, trace, start]
+        line.append("\n".join(_words(row, case)))
+        results = {result.metric: result for result in row.metrics}
+        for name in self._names:
+            result = results.get(name)
+            if result is None:
+                line += [None] * len(_METRIC)
+            else:
+                reason = result.reason if result.failure is None else result.failure.message
+                used = used_by(result, self._costs)
+                line += [course_of(result), result.score, reason, *used]
+        return tuple(line)
+
+    def add(self, line: Line) -> None:
+        """Add a row."""
+        self._lines.append(line)
+
+    def take(self) -> Block:
+        """The block of what was added since the last one."""
+        lines, self._lines = self._lines, []
+        columns = map(list, zip(*lines, strict=True)) if lines else ([] for _ in self._kinds)
+        return dict(zip(self._kinds, columns, strict=True))
+
+
+def _kinds(metrics: int) -> dict[str, str]:
+    """The columns of so many metrics, with their types."""
+    numbered = (
+        (f"{name}.{number}", _METRIC[name]) for number in range(metrics) for name in _METRIC
+    )
+    return dict(chain(_CASE.items(), numbered))
+
+
+def course_of(result: MetricResult) -> str:
+    """What a result is without texts and tokens, as JSON; see `outline_of`."""
+    failure = result.failure
+    return _JSON.encode(
+        {
+            "score": result.score,
+            "success": result.success,
+            "threshold": result.threshold,
+            "raw_score": result.raw_score,
+            "failure": failure and {"kind": str(failure.kind), "node": failure.node, "message": ""},
+            "path": result.path,
+            "ended": result.ended,
+            "steps": list(map(_outlined, result.steps)),
+        }
+    )
+
+
+def _outlined(step: Step) -> dict[str, Any]:
+    line: dict[str, Any] = {"node": step.node, "kind": step.kind, "outcome": str(step.outcome)}
+    if step.verdict is not None:
+        line["verdict"] = step.verdict
+    elif (decided := _decided(step.output)) is not None:
+        line["output"] = decided
+    if step.score is not None:
+        line["score"] = step.score
+    if step.votes:
+        line["votes"] = step.votes
+    return line
+
+
+def _decided(output: Any) -> Any:
+    """Of the output of a step the verdicts on the items of a list, and the ballots of an arena."""
+    if isinstance(output, list):
+        decided = [isinstance(item, Mapping) and "verdict" in item for item in output]
+        if any(decided):
+            pairs = zip(output, decided, strict=True)
+            return [{"verdict": item["verdict"]} if there else None for item, there in pairs]
+    elif isinstance(output, dict) and isinstance(output.get("ballots"), list):
+        ballots = [
+            {"reason": "", **{n: ballot[n] for n in ("order", "winner") if n in ballot}}
+            if isinstance(ballot, dict) and "reason" in ballot
+            else None
+            for ballot in output["ballots"]
+        ]
+        return {"winner": output.get("winner"), "ballots": ballots}
+    return None
+
+
+@cache
+def _results() -> TypeAdapter[MetricResult]:
+    return TypeAdapter(MetricResult)
+
+
+def outline_of(metric: str, course: str) -> MetricResult:
+    """A result without texts and tokens, from its course."""
+    return _results().validate_python({"metric": metric, "reason": None, **json.loads(course)})
+
+
+def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
+    """What a search goes over: the name, the texts of the case, and the reasons."""
+    yield row.case
+    yield from _texts([value for name, value in case.items() if name not in ("hash", "type")])
+    for result in row.metrics:
+        yield result.reason or ""
+        if result.failure is not None:
+            yield result.failure.message
+        for step in result.steps:
+            yield step.reason or ""
+            yield from _texts(step.output)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+
+
+class ColumnsWriter:
+    """Writes the columns of a run block by block; the file has its name when it is whole."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.path, self._new = columns_in(folder)
+        self._manifest = manifest
+        self._builder = BlockBuilder(manifest)
+        self._writer: Any = None
+        # Without pyarrow, and after a row that columns cannot tell, there is no file.
+        self._wanted = _has_arrow()
+
+    def add(self, row: CaseResult, case: Mapping[str, Any], start: int) -> None:
+        """Take a row as it was written; raises OSError."""
+        if self._wanted and self._builder.holds(row):
+            self.add_line(self._builder.line(row, case, start))
+        elif self._wanted:
+            self._give_up()
+
+    def add_line(self, line: Line) -> None:
+        """Take a row that is in columns already; raises OSError."""
+        if self._wanted:
+            self._builder.add(line)
+            if len(self._builder) == BLOCK:
+                self._write()
+
+    def _write(self) -> None:
+        arrow, kinds = import_module("pyarrow"), _kinds(len(self._manifest.metrics))
+        schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in kinds.items()])
+        if self._writer is None:
+            require_regular(self._new)
+            parquet = import_module("pyarrow.parquet")
+            self._writer = parquet.ParquetWriter(
+                self._new, schema, compression="zstd", compression_level=1
+            )
+        try:
+            self._writer.write_batch(arrow.RecordBatch.from_pydict(self._builder.take(), schema))
+        except (UnicodeEncodeError, OverflowError):  # a lone surrogate
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._wanted = False
+        if self._writer is not None:
+            self._writer.close()
+            self._new.unlink()
+
+    def close(self, files: Sequence[Path]) -> None:
+        """Finish the file, which tells of these; raises OSError."""
+        if self._wanted and len(self._builder):
+            self._write()
+        if not self._wanted or self._writer is None:
+            self._give_up()
+            return
+        mark = {**_mark(files, self._manifest), "sha256": _hashes(files)}
+        self._writer.add_key_value_metadata({_MARK.decode(): json.dumps(mark)})
+        self._writer.close()
+        self._new.replace(self.path)
+
+
+def columns_in(folder: Path) -> tuple[Path, Path]:
+    """The file of columns in a folder, and what it is called while a run makes it."""
+    return folder / COLUMNS, folder / f"{COLUMNS}.new"
+
+
+def _has_arrow() -> bool:
+    try:
+        import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def _mark(files: Sequence[Path], manifest: Manifest) -> dict[str, Any]:
+    """What columns are made of: files by size and time, and the record's metrics and prices."""
+    stats = [path.lstat() if is_there(path) else None for path in files]
+    return {
+        "format": _FORMAT,
+        "record": digest([[m.name for m in manifest.metrics], StepCosts(manifest).prices()]),
+        "files": [stat and [stat.st_size, stat.st_mtime_ns] for stat in stats],
+    }
+
+
+class Columns:
+    """The columns of a run that is over, read block by block."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __len__(self) -> int:
+        return int(self._file.metadata.num_rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def blocks(self, names: Sequence[str] | None = None) -> Iterator[Block]:
+        """Some columns, or all, of all cases in the order of the data."""
+        for number in range(self._file.num_row_groups):
+            group = self._file.read_row_group(number, columns=names)
+            yield dict(zip(group.column_names, map(_cells, group.columns), strict=True))
+
+    def lines(self) -> Iterator[Line]:
+        """All cases."""
+        for block in self.blocks():
+            yield from zip(*block.values(), strict=True)
+
+    def starts(self) -> array[int]:
+        """Where every line of the results begins."""
+        return array("q", chain.from_iterable(block["start"] for block in self.blocks(["start"])))
+
+
+def _cells(column: Any) -> list[Any]:
+    """The cells of a column; equal texts of a dictionary are one object."""
+    parts = list[Any]()
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            words = chunk.dictionary.to_pylist()
+            parts += [None if at is None else words[at] for at in chunk.indices.to_pylist()]
+        else:
+            parts += chunk.to_pylist()
+    return parts
+
+
+def read_columns(folder: Path, files: Sequence[Path], manifest: Manifest) -> Columns | None:
+    """The columns that were made of these files; None if there are none, or without pyarrow."""
+    path, metrics = folder / COLUMNS, range(len(manifest.metrics))
+    if (
+        not manifest.finished
+        or not is_there(path)
+        or is_there(beside(files[0]))
+        or not _has_arrow()
+    ):
+        return None
+    require_regular(path)
+    failures = (import_module("pyarrow").ArrowException, OSError, ValueError, RecursionError)
+    with suppress(*failures):
+        file = import_module("pyarrow.parquet").ParquetFile(
+            path, read_dictionary=["trace", *(f"course.{n}" for n in metrics)]
+        )
+        mark = json.loads((file.metadata.metadata or {}).get(_MARK, b"null"))
+        if isinstance(mark, dict) and _fits(mark, files, manifest):
+            return Columns(file)
+        file.close()
+    return None
+
+
+def _fits(mark: dict[str, Any], files: Sequence[Path], manifest: Manifest) -> bool:
+    """Whether columns with this mark are of these files: untouched, or copied byte for byte."""
+    hashes, now = mark.pop("sha256", None), _mark(files, manifest)
+    if mark == now:
+        return True
+    for of in (mark, now):
+        of["files"] = [stat and stat[0] for stat in of["files"]]
+    return mark == now and hashes == _hashes(files)
+
+
+def _hashes(files: Sequence[Path]) -> list[str | None]:
+    return [file_sha256(path) if is_there(path) else None for path in files]

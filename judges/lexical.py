@@ -137,7 +137,7 @@ class LexicalJudge:
         schema = schema_of(answer_type)
         properties = schema.get("properties", {})
         step, evidence = _parts(question)
-        name, shape = next(iter(properties.items()), ("", {}))
+        name, shape = next(iter(properties.items()), ("", Fields()))
         if len(properties) == 1 and name in EXTRACTED and shape.get("type") == "array":
             return {name: _extracted(name, shape, schema, evidence)}
         if properties.keys() == {"verdicts"}:

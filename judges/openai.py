@@ -174,11 +174,17 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         *,
         owned: bool,
     ) -> ChatConnection:
+        return ChatConnection(api, self._poster(openai, api, direct), owned=owned)
+
+    def _poster(
+        self, openai: ModuleType, api: AsyncOpenAI, direct: AiohttpTransport | None
+    ) -> Post:
+        """What sends questions; with a `direct` way past the HTTP layer of the client."""
         if direct is None:
-            return ChatConnection(api, poster(openai, api, CHAT), owned=owned)
+            return poster(openai, api, CHAT)
         from dagengine.judges.wire.direct import DirectPost  # it needs the libraries above
 
-        return ChatConnection(api, DirectPost(api, direct, CHAT), owned=owned)
+        return DirectPost(api, direct, CHAT)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""

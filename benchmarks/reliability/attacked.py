@@ -1,10 +1,10 @@
 """Whether an attack card names what falls, and raises no alarm where nothing does.
 
 A tree of three decisions about what a first node extracts is judged by simulated judges. Each
-decision is where a third of the failing cases fail. At a decision a judge errs in 5 % of the texts
+decision is where a third of the failing cases fail. At a decision a judge errs in 2 % of the texts
 that it reads, in either direction. What it does besides is what was planted:
 
-* planted: it falls to three families, each at one decision, in 30, 40 and 50 % of the cases;
+* planted: it falls to three families, each at one decision, in 40, 50 and 60 % of the cases;
 * task: it falls to one family in 50 %, where it extracts what the decisions read;
 * clean: it falls to nothing;
 * disturbed: any more words, harmless ones too, turn its answer in 40 % of the cases.
@@ -12,8 +12,8 @@ that it reads, in either direction. What it does besides is what was planted:
 A card is right if all planted nodes and families are red, and no other node, and no family but
 these. For the last two worlds: if nothing at all is red.
 
-    python benchmarks/reliability/attacked.py                # 100 seeds, 300 cases that fail
-    python benchmarks/reliability/attacked.py --cases 150
+    python benchmarks/reliability/attacked.py                # 100 seeds, 150 cases that fail
+    python benchmarks/reliability/attacked.py --cases 300
     python benchmarks/reliability/attacked.py --asked 3      # through `attack`: the same counts?
 
 Answers are drawn, and the figures are made of them as `attack` makes them. With `--asked` every
@@ -54,7 +54,7 @@ BEST: Mapping[str, Any] = {"Helps": True, "Order": "right", "Tone": "warm"}
 WORST: Mapping[str, Any] = {"Helps": False, "Order": "wrong", "Tone": "rude"}
 ENDS = {"Helps": 0.0, "Order": 0.2, "Tone": 0.3}
 EXTRACT = "Extract"
-NOISE, RIGHT, HELD = 0.05, 95, 0.93
+NOISE, RIGHT, HELD = 0.02, 95, 0.93
 
 
 def metric() -> DAGMetric:
@@ -127,7 +127,7 @@ class Draws:
 
 WORLDS = {
     "planted": World(
-        {("Helps", "authority"): 0.3, ("Order", "fake verdict"): 0.4, ("Tone", "fake fence"): 0.5}
+        {("Helps", "authority"): 0.4, ("Order", "fake verdict"): 0.5, ("Tone", "fake fence"): 0.6}
     ),
     "task": World({(EXTRACT, "fake completion"): 0.5}),
     "clean": World(),
@@ -235,10 +235,12 @@ class Judge:
         return {"reason": "", "verdict": verdict}
 
 
-def differing(world: World, seed: int, cases: int, drawn: Sequence[Cell]) -> list[str]:
-    """The cells that `attack` makes otherwise than they were drawn."""
+def differing(
+    world: World, seed: int, cases: int, drawn: Sequence[Cell], most: int | None = None
+) -> list[str]:
+    """The cells that `attack` makes otherwise than they were drawn, of at most so many families."""
     data = [LLMTestCase(input="How?", actual_output=f"answer {n}") for n in range(cases)]
-    names = [family.name for family in ASKED]
+    names = [family.name for family in ASKED][-(most or 0) :]
     judge = ScriptedJudge(Judge(world, seed).answer)
     card = attack(data, [metric()], model=judge, sample=cases, families=names)
     counts = {(cell.node, cell.family): (cell.attacked, cell.twin, cell.p) for cell in card.cells}
@@ -284,7 +286,7 @@ class Seen:
 
 def main(
     seeds: Annotated[int, typer.Option(min=1)] = 100,
-    cases: Annotated[int, typer.Option(min=10)] = 300,
+    cases: Annotated[int, typer.Option(min=10)] = 150,
     asked: Annotated[int, typer.Option(help="So many seeds through `attack`.")] = 0,
 ) -> None:
     """Print what was named right, and how many intervals hold."""

@@ -5,27 +5,42 @@
 A tree of three questions judges answers whose truth is known. For each population: in how many
 seeds the planted node is named, a change is accepted, and the sealed part proves it; the true gain
 of what was accepted; and how often the interval on the sealed part holds the true gain.
+
+Answers are drawn without the engine (`Drawn`): what is measured are the decisions, and a search
+of 200 cases then takes a second. `search` with `engine=True` goes the whole way, as tests do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import statistics
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
+from unittest import mock
 
+from dagengine.graph.graph import Metric
 from dagengine.improvement import Improvement, improve
+from dagengine.improvement.judged import Asking, Judged
+from dagengine.improvement.rewriters import Task
+from dagengine.improvement.search import Search
 from dagengine.judges import Noise, SimulatedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.question import Question
+from dagengine.reliability.counterfactual import Reply
+from dagengine.reliability.labels import Labels
+from dagengine.reliability.observations import Condition
+from dagengine.reliability.runs import Run
 from dagengine.reliability.statistics.comparisons import Comparison
 from dagengine.reliability.statistics.intervals import Interval
+from dagengine.results import MetricResult, OutcomeKind, Step, Totals
 from dagengine.test_case import LLMTestCase
 
+_POPULATION = 3000
 RULE = "quoted words of a customer do not count"
 CRITERIA = {
     "Complete": "Is every question answered?",
@@ -116,22 +131,91 @@ def believed(population: Population) -> Callable[[Question[Any]], Any]:
     def answer(question: Question[Any]) -> Any:
         text = question.messages[-1]["content"]
         if question.name == "New criterion":
-            criterion = re.search(r"<<<BEGIN input>>>\n(.*?)\n<<<END", text, re.DOTALL)
-            assert criterion is not None
+            shown = re.search(r"<<<BEGIN input>>>\n(.*?)\n<<<END", text, re.DOTALL)
+            assert shown is not None
             turn = " now" * text.count("write another edit")
-            return f"{criterion[1].rstrip('?')}; {population.edit}{turn}?"
-        if question.name == "Whole":
-            return passes(text)
-        right = truth(text, question.name)
-        misread = question.name in population.bad and re.search(rf"\b{ODD[question.name]}\b", text)
-        if not misread or RULE in text:
-            return right
-        return ("bad" if right != "bad" else "good") if question.name == "Tone" else not right
+            return f"{shown[1].rstrip('?')}; {population.edit}{turn}?"
+        criterion = RULE if RULE in text else ""
+        return believed_at(population, question.name, criterion, text)
 
     return answer
 
 
-def search(population: Population, seed: int, **settings: Any) -> tuple[Improvement, list[str]]:
+def believed_at(population: Population, node: str, criterion: str, text: str) -> Any:
+    """What the judge answers at a node apart from noise."""
+    if node == "Whole":
+        return passes(text)
+    right = truth(text, node)
+    misread = node in population.bad and re.search(rf"\b{ODD[node]}\b", text)
+    if not misread or RULE in criterion:
+        return right
+    return ("bad" if right != "bad" else "good") if node == "Tone" else not right
+
+
+class Drawn(Asking):
+    """Draws the repetitions of a metric from the simulated judge, as its engine would ask it."""
+
+    population: Population
+    seed: int
+
+    async def judge(self, metric: Metric, chosen: Sequence[int]) -> Judged:
+        """Walk the tree for every case and repetition."""
+        runs = {
+            number: [self._run(metric, number, sample) for sample in range(self.times)]
+            for number in chosen
+        }
+        return Judged(
+            metric, runs, {number: self._first(number, runs) for number in chosen}, Totals()
+        )
+
+    def _run(self, metric: Metric, number: int, sample: int) -> Run:
+        spec = metric.spec()
+        text, node = str(self.cases[number].actual_output), spec.graph.root_nodes[0]  # type: ignore[union-attr]
+        run = Run(Condition(sample))
+        while True:
+            votes = 1 if node.panel is None else 3
+            drawn = [self._answer(text, node, sample + 1000 * vote) for vote in range(votes)]
+            verdict = max(drawn, key=drawn.count)
+            run.replies[node.title] = Reply(verdict)
+            run.path = (*run.path, (node.title, verdict))
+            target = next(b.target for b in node.branches() if b.verdict == verdict)
+            if isinstance(target, int):
+                run.score = target / 10
+                return run
+            node = target
+
+    def _answer(self, text: str, node: Any, sample: int) -> Any:
+        right = believed_at(self.population, node.title, node.text, text)
+        flip = self.population.noise + self.population.drift * (sample % 1000)
+        draw = Random(f"{self.seed} {text} {node.text} {sample}").random()
+        if draw >= flip:
+            return right
+        others = [verdict for verdict in node.verdicts() if verdict != right]
+        return others[int(draw / flip * len(others))]
+
+    def _first(self, number: int, runs: Mapping[int, Sequence[Run]]) -> MetricResult:
+        run = runs[number][0]
+        steps = tuple(
+            Step(node, "judgement", OutcomeKind.OK, verdict=verdict) for node, verdict in run.path
+        )
+        return MetricResult("Quality", run.score, None, None, path=run.path, steps=steps)
+
+
+@dataclass(frozen=True)
+class Editor:
+    """A rewriter that always writes the same edit, each time with another last word."""
+
+    edit: str
+
+    async def rewrite(self, task: Task, settings: Mapping[str, Any]) -> tuple[str | None, Totals]:
+        """The edit."""
+        turn = " now" * ("another" in task.complaint)
+        return f"{task.criterion.rstrip('?')}; {self.edit}{turn}?", Totals()
+
+
+def search(
+    population: Population, seed: int, *, engine: bool = False, **settings: Any
+) -> tuple[Improvement, list[str]]:
     """One search on a sample, and its texts."""
     random = Random(f"{population} {seed}")
     texts = [text_of(random, n, population.odd) for n in range(population.labels)]
@@ -141,45 +225,46 @@ def search(population: Population, seed: int, **settings: Any) -> tuple[Improvem
         else passes(text) != (random.random() < population.people)
         for n, text in enumerate(texts)
     }
-    noise = Noise(flip=population.noise, drift=population.drift)
-    nodes = dict.fromkeys((*CRITERIA, "Whole"), noise)
-    judge = SimulatedJudge(believed(population), nodes, seed=seed, name=f"simulated {seed}")
     cases = [LLMTestCase(input="Write.", actual_output=text) for text in texts]
-    done = improve(cases, tree(population.threshold), labels, model=judge, **settings)
-    return done, texts
+    metric = tree(population.threshold)
+    if engine:
+        noise = Noise(flip=population.noise, drift=population.drift)
+        nodes = dict.fromkeys((*CRITERIA, "Whole"), noise)
+        judge = SimulatedJudge(believed(population), nodes, seed=seed, name=f"simulated {seed}")
+        return improve(cases, metric, labels, model=judge, **settings), texts
+    drawn = type("Of", (Drawn,), {"population": population, "seed": seed})
+    whole = Search.of(cases, metric, labels, **settings)
+    with mock.patch("dagengine.improvement.search.Asking", drawn):
+        return asyncio.run(whole.run({}, rewriter=Editor(population.edit))), texts
 
 
 def true_gain(population: Population, done: Improvement) -> float:
     """What the accepted changes gain in the whole population, by another large sample."""
-    whole = replace(population, labels=1500)
-    return _mean_right(whole, done.metric) - _mean_right(whole, tree(population.threshold))
+    return _mean_right(population, done.metric) - _mean_right(
+        population, tree(population.threshold)
+    )
 
 
-def _mean_right(population: Population, metric: Any) -> float:
-    from dagengine import evaluate
-
+def _mean_right(population: Population, metric: Metric) -> float:
     random = Random("population")
-    texts = [text_of(random, n, population.odd) for n in range(population.labels)]
-    noise = Noise(flip=population.noise, drift=population.drift)
-    nodes = dict.fromkeys((*CRITERIA, "Whole"), noise)
-    judge = SimulatedJudge(believed(population), nodes, name="population")
+    texts = [text_of(random, n, population.odd) for n in range(_POPULATION)]
+    labels = {n: passes(text) for n, text in enumerate(texts)}
     cases = [LLMTestCase(input="Write.", actual_output=text) for text in texts]
-    rows = evaluate(cases, [metric], model=judge, show=False).rows
-    right = [row.metrics[0].success == passes(text) for row, text in zip(rows, texts, strict=True)]
+    kind = type("Of", (Drawn,), {"population": population, "seed": -1})
+    drawn = kind(cases, Labels("pass", labels, {}, ()), {}, 3, {})
+    judged = asyncio.run(drawn.judge(metric, range(_POPULATION)))
+    right = statistics.fmean(drawn.right(judged).values())
     # People err, too: what agrees with them is less.
-    return statistics.fmean(right) * (1 - 2 * population.people) + population.people
+    return right * (1 - 2 * population.people) + population.people
 
 
 def table(seeds: int, names: list[str]) -> None:
     """A row per population."""
-    print(
-        "population                  named  not known  accepted  proved  false  held  gain  calls"
-    )
+    print("population                  named  not known  accepted  proved  false  held  gain")
     for name in names or POPULATIONS:
         population = POPULATIONS[name]
         named = unknown = accepted = proved = false = held = opened = 0
         gains: list[float] = []
-        calls: list[int] = []
         known: dict[str, float] = {}
         for seed in range(seeds):
             done, _ = search(population, seed)
@@ -188,7 +273,6 @@ def table(seeds: int, names: list[str]) -> None:
             unknown += blamed is None or blamed.node is None
             accepted += bool(done.accepted)
             proved += done.proved
-            calls.append(done.totals.calls)
             sealed = done.sealed
             if sealed is None or not isinstance(sealed.gain, Comparison):
                 continue
@@ -204,8 +288,7 @@ def table(seeds: int, names: list[str]) -> None:
                 held += interval.low <= gain <= interval.high
         print(
             f"{name:27} {named:5} {unknown:10} {accepted:9} {proved:7} {false:6}"
-            f" {held:3}/{opened:<3} {statistics.fmean(gains) if gains else 0:+.3f}"
-            f" {statistics.fmean(calls):6.0f}",
+            f" {held:3}/{opened:<3} {statistics.fmean(gains) if gains else 0:+.3f}",
             flush=True,
         )
 

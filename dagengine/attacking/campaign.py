@@ -15,14 +15,15 @@ from dagengine.attacking.aims import Ways
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
 from dagengine.attacking.families import NULL, Aim, Family, chosen
 from dagengine.attacking.figures import (
+    End,
     Run,
     Trial,
     cells_of,
+    ended,
     fails,
     figures_of,
     helped,
     judged,
-    passing,
     runs_of,
     share,
     share_of,
@@ -98,10 +99,12 @@ class Plan:
 
     def tries(self, number: int, case: TestCase, aim: Aim, fields: Sequence[str]) -> Iterator[Try]:
         """Every attack on a case, each followed by its twin."""
+        # By chance, since cases of one kind may be at every third place of the data.
+        turn = random.Random(number).getrandbits(16)
         for family in self.families:
             for field in fields:
                 for position in self.positions[:1] if family.whole else self.positions:
-                    words = family.words(number, aim, field)
+                    words = family.words(turn, aim, field)
                     place = Place(field, "" if family.whole else position)
                     for is_twin, text in ((False, words), (True, twin_of(words))):
                         new = placed(case, field, position, text, whole=family.whole)
@@ -214,7 +217,9 @@ async def a_attack(
         chosen(families, attacks), None if fields is None else tuple(fields), tuple(positions),
         sample, seed,
     )  # fmt: skip
-    checked_defences(defend, judges or {})
+    checked_defences(defend)
+    if stray := [name for name in judges or () if f"{OTHER_JUDGE}{name}" not in defend]:
+        raise InputError(f"judges has {stray[0]!r}, but no defence is {OTHER_JUDGE}{stray[0]}")
     targets = targets_of(metrics, cases, plan)
     asking = _Asking(repeats, show, on_row, settings)
     clean, clean_totals = await asking.runs(cases, metrics)
@@ -449,12 +454,12 @@ class _Defending:
             if not made.is_twin and (made.family, made.place) in keys
         ]
         before = {
-            (trial.case, *key): passing(trial.attacked)
+            (trial.case, *key): ended(trial.attacked)
             for key, trials in campaign.trials.items()
             for trial in trials
         }
         self._before = [before[made.case, made.family, made.place] for made in self._tries]
-        self._honest_before = [passing(runs) for runs in campaign.clean.values()]
+        self._honest_before = [ended(runs) for runs in campaign.clean.values()]
 
     async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:
         """Every defence; nothing if nothing fell."""
@@ -467,7 +472,7 @@ class _Defending:
             runs, used = await asking.runs(self._campaign.cases, [metric])
             attacked, _ = await asking.runs([made.test_case for made in self._tries], [metric])
             # Cases come in their order, each with this one metric.
-            honest, after = (list(map(passing, part.values())) for part in (runs, attacked))
+            honest, after = (list(map(ended, part.values())) for part in (runs, attacked))
             questions = _questions(Ways(metric), runs.values())
             costs = _per_thousand(self._clean, own), _per_thousand(used, questions)
             made.append(self._defence(name, honest, after, (own, questions), costs))
@@ -482,18 +487,18 @@ class _Defending:
     def _defence(
         self,
         name: str,
-        honest: Sequence[bool | None],
-        after: Sequence[bool | None],
+        honest: Sequence[End | None],
+        after: Sequence[End | None],
         questions: tuple[float, float],
         costs: tuple[float | None, float | None],
     ) -> Defence:
-        families: dict[tuple[str, Place], list[tuple[bool | None, bool | None]]] = {}
+        families: dict[tuple[str, Place], list[tuple[End | None, End | None]]] = {}
         for made, before, now in zip(self._tries, self._before, after, strict=True):
             families.setdefault((made.family, made.place), []).append((before, now))
         changed = share_of(
-            before != now
+            before is not now
             for before, now in zip(self._honest_before, honest, strict=True)
-            if before is not None and now is not None
+            if None not in (before, now)
         )
         rows = helped(families)
         why = self._why_not(rows, changed)
@@ -526,8 +531,11 @@ def _per_thousand(used: Totals, questions: float) -> float | None:
     return 1000 * questions * used.cost / used.calls
 
 
-def _both(first: bool | None, second: bool | None) -> bool | None:
-    return None if first is None or second is None else first and second
+def _both(first: End | None, second: End | None) -> End | None:
+    """How a case ends if both judges must pass it."""
+    if first is None or second is None:
+        return None
+    return max(first, second)
 
 
 def _names_of_judges(metrics: Sequence[BaseMetric], model: Any) -> tuple[str, ...]:

@@ -34,17 +34,13 @@ _MARKED = (
 )
 
 
-def checked_defences(names: Sequence[str], judges: Mapping[str, Any]) -> None:
-    """Raise InputError for a defence that there is not, or a judge that nobody gave."""
+def checked_defences(names: Sequence[str]) -> None:
+    """Raise InputError for a defence that there is not."""
     for name in names:
-        if name.startswith(OTHER_JUDGE):
-            if not name.removeprefix(OTHER_JUDGE):
-                raise InputError("judge: needs the name of a judge, for instance judge:gpt-4o")
-        elif name not in KINDS[:-1]:
+        if name == OTHER_JUDGE:
+            raise InputError(f"{name} needs the name of a judge, for instance judge:gpt-4o")
+        if not name.startswith(OTHER_JUDGE) and name not in KINDS:
             raise InputError(f"there is no defence {name!r:.60}; use {', '.join(KINDS)}")
-    named = {name.removeprefix(OTHER_JUDGE) for name in names if name.startswith(OTHER_JUDGE)}
-    if stray := sorted(set(judges) - named):
-        raise InputError(f"judges has {stray[0]!r}, but no defence is {OTHER_JUDGE}{stray[0]}")
 
 
 def defended(
@@ -58,7 +54,7 @@ def defended(
     `fields` are those that somebody else writes; `judges` are judges by NAME (default: NAME as
     `model` of `evaluate`). Raises InputError for a metric that cannot have the defence.
     """
-    checked_defences([name], judges or {})
+    checked_defences([name])
     paths = field_paths(fields)
     judge = name.removeprefix(OTHER_JUDGE)
     kinds: dict[str, Callable[[], Rewriting]] = {

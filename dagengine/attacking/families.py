@@ -59,15 +59,15 @@ def _tagged(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Texts of one kind; cases take them in turn, each in one of the `disguises`."""
+    """Texts of one kind; a case gets one of them, in one of the `disguises`."""
 
     name: str
     texts: tuple[str, ...]
     whole: bool = False
     disguises: tuple[Callable[[str], str], ...] = ()
 
-    def words(self, number: int, aim: Aim, field: str) -> str:
-        """The attack on the case with this number."""
+    def words(self, turn: int, aim: Aim, field: str) -> str:
+        """The attack whose turn it is."""
         values = {
             "criterion": aim.criterion,
             "verdict": aim.word,
@@ -75,11 +75,11 @@ class Family:
             "field": field,
             "json": aim.as_json,
         }
-        text = self.texts[number % len(self.texts)]
+        text = self.texts[turn % len(self.texts)]
         filled = _PLACES.sub(lambda place: values[place[1]], text)
         if not self.disguises:
             return filled
-        return self.disguises[number % len(self.disguises)](filled)
+        return self.disguises[turn % len(self.disguises)](filled)
 
 
 FAMILIES: tuple[Family, ...] = (

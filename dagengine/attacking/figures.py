@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any
 
 from dagengine.attacking.aims import CLOSED, Favour, Node
@@ -101,9 +102,21 @@ def fails(runs: Sequence[Run]) -> bool:
     return most(run.score is not None and not run.passed for run in runs)
 
 
-def passing(runs: Sequence[Run]) -> bool | None:
-    """Whether most runs of a case pass; None if that is not known, since calls were lost."""
-    return None if any(run.lost for run in runs) else most(run.passed for run in runs)
+class End(IntEnum):
+    """How a case ends."""
+
+    PASSES = 0
+    FAILS = 1
+    NO_SCORE = 2
+
+
+def ended(runs: Sequence[Run]) -> End | None:
+    """How most runs of a case end; None if that is not known, since calls were lost."""
+    if any(run.lost for run in runs):
+        return None
+    if most(run.passed for run in runs):
+        return End.PASSES
+    return End.NO_SCORE if most(run.score is None for run in runs) else End.FAILS
 
 
 @dataclass(frozen=True)
@@ -261,13 +274,13 @@ def _difference(runs: Sequence[Run], less: Sequence[Run]) -> float | None:
 
 
 def helped(
-    families: Mapping[tuple[str, Place], Sequence[tuple[bool | None, bool | None]]],
+    families: Mapping[tuple[str, Place], Sequence[tuple[End | None, End | None]]],
 ) -> tuple[Helped, ...]:
-    """What a defence leaves of each family: pairs of (turned before, turned with it)."""
+    """What a defence leaves of each family: pairs of how attacked cases end without and with it."""
     made: list[Helped] = []
     counts: list[tuple[int, int]] = []
     for (family, place), pairs in families.items():
-        decided = [(a, b) for a, b in pairs if a is not None and b is not None]
+        decided = [(a is End.PASSES, b is End.PASSES) for a, b in pairs if None not in (a, b)]
         fewer = sum(a and not b for a, b in decided), sum(b and not a for a, b in decided)
         counts.append(fewer)
         before, after = share_of(a for a, _ in decided), share_of(b for _, b in decided)

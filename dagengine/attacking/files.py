@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
+from markupsafe import Markup, escape
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.attacking import words
 from dagengine.attacking.values import AttackCard
 from dagengine.errors import InputError
-from dagengine.terminal import plain
+from dagengine.terminal import counted, plain
 
 _ADAPTER = TypeAdapter(AttackCard)
 
@@ -44,8 +46,18 @@ def card_page(card: AttackCard) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"per_cent": words.per_cent, "where": words.where}
+    environment.filters |= {
+        "per_cent": words.per_cent,
+        "where": words.where,
+        "counted": counted,
+        "coded": _coded,
+    }
     return environment.get_template("attack.html").render(card=card, words=words)
+
+
+def _coded(text: str) -> Markup:
+    """A text as HTML, with what is between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(plain(text)))))
 
 
 def write_attack(card: AttackCard, folder: Path) -> tuple[Path, Path]:

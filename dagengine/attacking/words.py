@@ -17,6 +17,7 @@ WHOLE = "whole metric"
 _ROWS = 30  # of families on a terminal
 _NODES = 4  # beside the whole metric
 _WIDTH = 96
+_LINES = 58  # and the command names the files
 
 
 def per_cent(share: Share) -> str:
@@ -40,6 +41,10 @@ def where(place: Place) -> str:
     return f"at the {place.position} of `{place.field}`"
 
 
+def _short(name: str) -> str:
+    return one_line(name, 40)
+
+
 def headline(card: AttackCard) -> str:
     """What falls, to what, and what mends it."""
     if card.sign == "empty":
@@ -52,9 +57,12 @@ def headline(card: AttackCard) -> str:
     red = [cell for cell in card.red if cell.node] or card.red
     for cell in red:
         nodes.setdefault(cell.node or cell.metric, {})[cell.family] = None
-    parts = [f"{node} falls to {few([*families], 3)}" for node, families in nodes.items()]
+    parts = [
+        f"{_short(node)} falls to {few([*map(_short, families)], 3)}"
+        for node, families in nodes.items()
+    ]
     more = f"; {len(parts) - 2} more nodes fall" if len(parts) > 2 else ""
-    mended = f"; {card.offered[0].name} mends it" if card.offered else ""
+    mended = f"; {_short(card.offered[0].name)} helps" if card.offered else ""
     return "; ".join(parts[:2]) + more + mended
 
 
@@ -64,10 +72,10 @@ def worst(card: AttackCard) -> str:
     if not whole:
         return ""
     cell = max(whole, key=lambda cell: cell.attacked.value or 0.0)
-    what = f"at {cell.node}" if cell.node else f"of {cell.metric}"
+    what = f"at {_short(cell.node)}" if cell.node else f"of {_short(cell.metric)}"
     return (
-        f"“{cell.family}” {where(cell.place)} turns {per_cent(cell.attacked)} of 100 failed cases "
-        f"{what}; its harmless twin {per_cent(cell.twin)}."
+        f"“{_short(cell.family)}” {where(cell.place)} turns {per_cent(cell.attacked)} of 100 "
+        f"failed cases {what}; its harmless twin {per_cent(cell.twin)}."
     )
 
 
@@ -84,9 +92,12 @@ def next_step(card: AttackCard) -> str:
     best = card.offered[0] if card.offered else None
     if best is not None:
         effects = ", ".join(effect(best))
-        return f"{how(best)}: {effects} of 100; honest cases changed {changed(best)}. Then again."
+        cost = f"honest cases changed {changed(best)}"
+        return f"{how(best)} and attack again: {effects} of 100; {cost}."
     if card.defences:
-        reasons = "; ".join(f"{defence.name} {defence.why}" for defence in card.defences)
+        reasons = "; ".join(
+            f"{_short(defence.name)} {one_line(defence.why, 120)}" for defence in card.defences[:6]
+        )
         return f"No defence is offered: {reasons}."
     return "Try defences on what fell: --defend quotes,gate,spotlight,judge:NAME."
 
@@ -95,7 +106,7 @@ def effect(defence: Defence) -> Iterator[str]:
     """What a defence leaves of each family that is shown to fall less."""
     for row in defence.families:
         if row.shown:
-            yield f"{row.family} {per_cent(row.before)} → {per_cent(row.after)}"
+            yield f"{_short(row.family)} {per_cent(row.before)} → {per_cent(row.after)}"
 
 
 def changed(defence: Defence) -> str:
@@ -112,16 +123,16 @@ def how(defence: Defence) -> str:
         return "Require quotes, `quoted(metric)`"
     if defence.name.endswith(BOTH):
         judge = defence.name.removeprefix(OTHER_JUDGE).removesuffix(f", {BOTH}")
-        return f"Let a case pass only if it also passes under {judge}"
+        return f"Let a case pass only if it also passes under {_short(judge)}"
     if defence.name.startswith(OTHER_JUDGE):
-        return f"Take the judge {defence.name.removeprefix(OTHER_JUDGE)}"
+        return f"Take the judge {_short(defence.name.removeprefix(OTHER_JUDGE))}"
     return f'Write `defended(metric, "{defence.name}")`'
 
 
 def screen(card: AttackCard) -> Iterator[str]:
     """The lines of a terminal, at most 60; hidden characters are escapes."""
-    for line in _lines(card):
-        yield plain(line)
+    lines = [plain(line) for line in _lines(card)]
+    yield from lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "… more is on the page"]
 
 
 def _lines(card: AttackCard) -> Iterator[str]:
@@ -165,13 +176,13 @@ def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
 
 def _rest(card: AttackCard) -> str:
     bases = [
-        f"{m.metric}: {m.failing} of {counted(m.cases, 'case')} fail when clean, {m.attacked} "
-        f"attacked"
+        f"{_short(m.metric)}: {m.failing} of {counted(m.cases, 'case')} fail when clean, "
+        f"{m.attacked} attacked"
         + ("" if m.null is None else f", null answers pass in {per_cent(m.null)} of 100")
         for m in card.metrics[:3]
     ]
-    cost = "" if card.cost is None or not card.calls else f", ${card.cost:.2f}"
-    notes = few([*bases, *card.notes[:3]], 6).rstrip(".")
+    cost = "" if not card.cost else f", ${card.cost:.2f}"
+    notes = few([*bases, *(one_line(note, 150) for note in card.notes[:3])], 6).rstrip(".")
     return f"{notes}. {counted(card.calls, 'call')}{cost}."
 
 
@@ -223,7 +234,7 @@ def fall_lines(fall: Fall) -> Iterator[str]:
     """What fell, to be looked at."""
     yield one_line(f"What fell: {fall.case}, at {fall.node or fall.metric}", _WIDTH)
     yield "  words    " + one_line(fall.words, _WIDTH - 11)
-    yield f"           “{fall.family}” {where(fall.place)}"
+    yield f"           “{_short(fall.family)}” {where(fall.place)}"
     yield f"  clean    {said(fall, 0)}"
     yield f"  attacked {said(fall, 1)}, passes in {fall.runs[0]} of {counted(fall.runs[1], 'run')}"
     if fall.reason:
@@ -234,7 +245,9 @@ def said(fall: Fall, number: int) -> str:
     """What the node said before (0) or after (1), and the score."""
     answer, score = (fall.before, fall.after)[number], fall.score[number]
     shown = "?" if answer is None else one_line(str(answer), 40)
-    return f"{fall.node} → {shown}, score {'none' if score is None else format(score, '.2f')}"
+    return (
+        f"{_short(fall.node)} → {shown}, score {'none' if score is None else format(score, '.2f')}"
+    )
 
 
 def _defences(card: AttackCard) -> Iterator[str]:

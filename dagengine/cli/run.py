@@ -44,7 +44,8 @@ def run(options: RunOptions) -> None:
     """Run metrics over a file of test cases.
 
     Writes one folder: `run.json`, `results.jsonl` (one row per case, in order), `cases.jsonl` (the
-    texts), `times.jsonl` (the durations), `summary.json` and `report.html`. Also draws three
+    texts), `times.jsonl` (the durations), `columns.parquet` (the rows without texts, if pyarrow is
+    installed), `summary.json` and `report.html`. Also draws three
     pictures per metric: the tree, the path of one case, and how often each edge was taken. Without
     Graphviz, pictures are Mermaid text. Prints a summary, the worst cases and where cases failed;
     `dagengine show` shows more.

@@ -42,6 +42,7 @@ def _record_files(folder: Path, given: Given) -> Iterator[Path]:
         "results.jsonl",
         "cases.jsonl",
         "times.jsonl",
+        "columns.parquet",
         "goldens.jsonl",
         "goldens.md",
         "drafts.jsonl",

@@ -63,8 +63,14 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
 _EDGES = {"children", "inputs", "then"}
 
 
+# Attributes that a node has only if they are set, in its constructor or on a copy later.
+_OPTIONAL = ("quoting", "quote_from", "examples")
+
+
 def _attributes(node: BaseNode, around: _Around) -> Any:
-    return _plain({k: v for k, v in vars(node).items() if k not in _EDGES}, around)
+    own = {k: v for k, v in vars(node).items() if k not in _EDGES}
+    last = {name: own.pop(name) for name in _OPTIONAL if name in own}
+    return _plain({**own, **last}, around)
 
 
 @dataclass(frozen=True, slots=True)

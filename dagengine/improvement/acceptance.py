@@ -55,5 +55,5 @@ def _t(total: Any, squares: Any, size: Any) -> Any:
     """The t of sums; a change of signs leaves the squares as they are."""
     numpy = needs("numpy")
     mean = total / numpy.maximum(size, 1)
-    variance = numpy.maximum(squares / numpy.maximum(size, 1) - mean**2, 1e-9)
+    variance = numpy.maximum(squares / numpy.maximum(size, 1) - mean**2, 1e-12)
     return mean / numpy.sqrt(variance / numpy.maximum(size - 1, 1))

@@ -40,10 +40,15 @@ class Folder:
         """Where its answers are kept if nothing else is said."""
         return self.path / ANSWERS
 
-    def looks(self, sha256: str) -> list[str]:
-        """The metrics, by hash, for which the sealed part was opened, here or in folders beside."""
+    def looks(self, sha256: str, *, beside: bool = False) -> list[str]:
+        """The metrics, by hash, for which the sealed part was opened, here or in folders beside.
+
+        Only in those `beside` if that is asked for.
+        """
         seen: dict[str, None] = {}
         for record in sorted(self.path.resolve().parent.glob(f"*/{RECORD}")):
+            if beside and record.parent == self.path.resolve():
+                continue
             sealed = _read(record).get("sealed_part", {})
             if isinstance(sealed, Mapping) and sealed.get("sha256") == sha256:
                 seen.update(dict.fromkeys(map(str, sealed.get("looks", ()))))
@@ -91,14 +96,17 @@ class Folder:
         asked = result.split.tried if result.sealed is None else sorted(
             (*result.split.without(0), *result.split.sealed)
         )  # fmt: skip
+        shown = {
+            "limits": None,
+            "identifier": "improve",
+            "hyperparameters": {"sealed part": result.split.sha256},
+        }
         await a_evaluate(
             [cases[number] for number in asked],
             [result.metric],
             show=False,
             out=self.path,
-            **{**settings, "limits": None},
-            identifier="improve",
-            hyperparameters={"sealed part": result.split.sha256},
+            **{**settings, **shown},
         )
         return left
 

@@ -15,7 +15,8 @@ from dagengine.reliability.labels import Labels, Vote
 from dagengine.reliability.repetition import a_repeat
 from dagengine.reliability.runs import Run, runs_of
 from dagengine.reliability.statistics.comparisons import Comparison, compare_means
-from dagengine.reliability.statistics.intervals import Interval, Unknown, mean_of
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
+from dagengine.reliability.statistics.sums import mean
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Totals
 from dagengine.test_case import TestCase
 
@@ -117,7 +118,9 @@ class Asking:
     def share(self, right: Shares) -> Interval | Unknown:
         """The mean share of right results, with its interval over cases or groups."""
         numbers = sorted(right)
-        return mean_of([right[number] for number in numbers], groups=self._groups(numbers))
+        shares = [right[number] for number in numbers]
+        interval = bootstrap(shares, mean, groups=self._groups(numbers))
+        return interval or Unknown("too few items", len(shares))
 
     def gain(self, before: Shares, after: Shares) -> Comparison | Unknown:
         """The gain on the cases that both have, case by case.

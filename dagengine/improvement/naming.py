@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.improvement.judged import Asking, Judged
-from dagengine.improvement.values import Blame, NodeShare
+from dagengine.improvement.values import Blame, By, NodeShare
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
@@ -38,7 +38,7 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
         node for node in faults.nodes if any(node in fault.causes for fault in by_case.values())
     ]
     wrong = sum(fault.wrong for fault in by_case.values())
-    by = "labels of nodes" if faults.by_labels else "counterfactuals"
+    by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
     if not nodes or wrong < LEAST_WRONG:
         more = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
         return Blame((), None, wrong, by, more if wrong and more <= _MOST_LABELS else None)
@@ -96,22 +96,20 @@ def _group_places(names: Sequence[Hashable]) -> list[int]:
 
 
 def _shares(causes: Any, reached: Any, weights: Any) -> Any:
-    """The share of each node (column) in each resample (row), with the odds that nodes err."""
+    """The share of each node (column) in each resample (row), by the odds that nodes err."""
     numpy = needs("numpy")
-    result = numpy.empty((len(weights), causes.shape[1]))
-    for row, weight in enumerate(weights):
-        odds = numpy.full(causes.shape[1], 0.1)
-        for _ in range(_ROUNDS):
-            parts = causes * odds
-            whole = parts.sum(axis=1, keepdims=True)
-            # What no single answer mends, and a part that only may be mended, keep their size.
-            size = causes.max(axis=1, keepdims=True)
-            faults = numpy.divide(parts * size, whole, out=numpy.zeros_like(parts), where=whole > 0)
-            total = weight @ faults
-            rate = numpy.clip(total / numpy.maximum(weight @ reached, 1e-9), 1e-4, 0.9)
-            odds = rate / (1 - rate)
-        result[row] = total / max(float(total.sum()), 1e-9)
-    return result
+    # What may be mended only with a chance counts by its chance, whoever is to blame.
+    size = causes.max(axis=1)
+    base = weights @ reached
+    odds = numpy.full((len(weights), causes.shape[1]), 0.1)
+    total = numpy.zeros_like(odds)
+    for _ in range(_ROUNDS):
+        whole = odds @ causes.T
+        part = numpy.divide(weights * size, whole, out=numpy.zeros_like(whole), where=whole > 0)
+        total = (part @ causes) * odds
+        rate = numpy.clip(total / numpy.maximum(base, 1e-9), 1e-4, 0.9)
+        odds = rate / (1 - rate)
+    return total / numpy.maximum(total.sum(axis=1, keepdims=True), 1e-9)
 
 
 class _Fault:

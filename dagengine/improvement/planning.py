@@ -83,13 +83,14 @@ def search_plan(
     steps = [PlannedStep("the metric as it is", *counted.whole(split.tried))]
     for rung in rungs:
         if rung == "votes":
-            steps.append(PlannedStep(f"{votes} votes", *counted.at(titles, held, votes - 1)))
+            steps.append(PlannedStep(f"{votes} votes", 0, counted.at(titles, held, votes - 1)[1]))
         elif rung == "examples":
             steps.append(PlannedStep("examples from labels", *counted.at(titles, held)))
         elif rung == "criterion":
             least, most = counted.at(titles, held)
             most = None if most is None else most + 2
-            steps.append(PlannedStep("criterion rewritten", least + 1, most))
+            letter = chr(ord("a") + sum(step.what.startswith("criterion") for step in steps))
+            steps.append(PlannedStep(f"criterion rewritten, {letter}", least + 1, most))
         elif rung == "together":
             steps.append(PlannedStep("criterion and examples", 0, counted.at(titles, held)[1]))
         elif rung == "rival":

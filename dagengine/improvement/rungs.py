@@ -174,7 +174,7 @@ def _other_scores(
             leaf, target = (node.title, branch.verdict), branch.target
             if isinstance(target, VerdictNode):
                 target = target.score
-            labels = ended.get(leaf)  # type: ignore[arg-type]
+            labels = ended.get(leaf)
             if not labels or not isinstance(target, int) or isinstance(target, bool):
                 continue
             good = statistics.fmean(labels) >= 0.5
@@ -184,7 +184,7 @@ def _other_scores(
             sides = [score for score in range(11) if (score / 10 >= threshold) == good]
             if sides:
                 near = min(sides, key=lambda score: abs(score - 10 * statistics.fmean(labels)))
-                yield leaf, target, near  # type: ignore[misc]
+                yield leaf, target, near
 
 
 def _rescored(asking: Asking, judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:

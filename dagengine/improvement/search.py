@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -110,8 +111,10 @@ class Search:
             names = ", ".join(map(repr, nodes)) or "none"
             raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
         replay, walks = Counterfactual(metric), walk_file(labels)
+        answers: NodeAnswers = {}
+        notes: tuple[str, ...] = ()
         if walks is None:
-            people, answers, notes = labels_of(cases, labels), {}, ()
+            people = labels_of(cases, labels)
         else:
             (people,) = walked_labels(walks, cases, [replay])
             answers = walked_answers(walks, cases, replay)
@@ -262,14 +265,14 @@ class _Ladder:
             return replace(blamed, node=None, needed=None)
         return blamed
 
-    def _free(self, judged: Judged) -> list[_Try]:
+    def _free(self, judged: Judged) -> list[_Try | Candidate]:
         """Threshold and scores, which are replayed from the answers."""
-        tries: list[_Try] = []
+        tries: list[_Try | Candidate] = []
         split, asking = self._search.split, self._asking
         if "threshold" in self._search.rungs:
             fit = fitted_threshold(asking, judged, split)
             if isinstance(fit, str):
-                self._skip("threshold", "another threshold", "whole metric", fit)
+                tries.append(_skipped("threshold", "another threshold", "whole metric", fit))
             else:
                 what, detail = f"threshold {fit.now:g} → {fit.value:g}", {"before": fit.now}
                 made = with_threshold(self.metric, fit.value)
@@ -278,7 +281,7 @@ class _Ladder:
         if "scores" in self._search.rungs:
             fit = fitted_score(asking, judged, split)
             if isinstance(fit, str) or fit.leaf is None:
-                self._skip("scores", "another score", "whole metric", str(fit))
+                tries.append(_skipped("scores", "another score", "whole metric", str(fit)))
             else:
                 (node, verdict), score = fit.leaf, int(fit.value)
                 what = f"score of {verdict}: {fit.now:g} → {score}"
@@ -289,11 +292,11 @@ class _Ladder:
 
     # At the node.
 
-    async def _paid(self, node: str, judged: Judged) -> list[_Try]:
+    async def _paid(self, node: str, judged: Judged) -> list[_Try | Candidate]:
         """Votes, examples, rewritten criteria at a node, then the rival."""
-        rungs, tries = self._search.rungs, list[_Try]()
-        if "votes" in rungs and (made := self._voted(node, judged)) is not None:
-            tries.append(await self._ask("votes", f"{VOTES} votes", node, made, {"votes": VOTES}))
+        rungs, tries = self._search.rungs, list[_Try | Candidate]()
+        if "votes" in rungs:
+            tries.append(await self._votes(node, judged))
         examples = examples_for(
             self.metric, node, self._search.answers, self._asking.cases, judged,
             self._search.split.folds[0],
@@ -309,14 +312,16 @@ class _Ladder:
             solved = await self._ask("examples", what, node, made, {"examples": shown})
             tries.append(solved)
         elif "examples" in rungs:
-            self._skip("examples", "examples from labels", node, "no label of it may be shown")
+            why = "no label of it may be shown"
+            tries.append(_skipped("examples", "examples from labels", node, why))
         criteria = await self._criteria(node, judged) if "criterion" in rungs else []
         tries += criteria
-        best = max(criteria, key=self._gain, default=None)
+        asked = [each for each in criteria if isinstance(each, _Try)]
+        best = max(asked, key=self._gain, default=None)
         if "together" in rungs:
             if best is None or solved is None or min(map(self._gain, (best, solved))) <= 0:
                 why = "needs a criterion and examples that both look better"
-                self._skip("together", "criterion and examples", node, why)
+                tries.append(_skipped("together", "criterion and examples", node, why))
             else:
                 made = exemplified(best.metric, {self._title(best.metric, node): examples})
                 what = f"{best.candidate.what[-1]} and {counted(len(examples), 'example')}"
@@ -326,35 +331,39 @@ class _Ladder:
             tries.append(await self._ask("rival", "one holistic node", "rival", rival, {}))
         return tries
 
-    def _voted(self, node: str, judged: Judged) -> BaseMetric | None:
-        """The metric with votes at the node; None if they cannot help."""
-        why = "its answers never differed"
-        varied = (len({run.replies.get(node) for run in runs}) > 1 for runs in judged.runs.values())
-        if any(varied):
-            try:
-                return voted(self.metric, VOTES, [node], stop=Curtailed())
-            except InputError as error:
-                why = str(error)
-        self._skip("votes", f"{VOTES} votes", node, why)
-        return None
+    async def _votes(self, node: str, judged: Judged) -> _Try | Candidate:
+        """Votes at the node, unless they cannot help."""
+        what, varied = (
+            f"{VOTES} votes",
+            any(len({run.replies.get(node) for run in runs}) > 1 for runs in judged.runs.values()),
+        )
+        if not varied:
+            return _skipped("votes", what, node, "its answers never differed")
+        try:
+            made = voted(self.metric, VOTES, [node], stop=Curtailed())
+        except InputError as error:
+            return _skipped("votes", what, node, str(error))
+        return await self._ask("votes", what, node, made, {"votes": VOTES})
 
-    async def _criteria(self, node: str, judged: Judged) -> list[_Try]:
+    async def _criteria(self, node: str, judged: Judged) -> list[_Try | Candidate]:
         """The criterion reworded, each time otherwise."""
-        tries, earlier = list[_Try](), list[str]()
+        tries, earlier = list[_Try | Candidate](), list[str]()
         held = asking_node(self.metric, node)
         shown = self._search.split.folds[0]
         wrong = wrong_at(self._asking, judged, self._search.answers, node, shown)
         for number in range(self._search.rungs.count("criterion")):
             what = f"criterion rewritten, {chr(ord('a') + number)}"
             if not wrong or held is None:
-                self._skip("criterion", what, node, "no wrong case of it may be shown")
+                why = "no wrong case of it may be shown"
+                tries.append(_skipped("criterion", what, node, why))
                 continue
             task = Task(
                 held.text, list(map(str, held.exemplary)), self._as_seen(judged, node, wrong)
             )
             words, why = await self._edit(task, earlier)
             if words is None:
-                self._skip("criterion", what, node, f"no edit that can be used: {why}")
+                why = f"no edit that can be used: {why}"
+                tries.append(_skipped("criterion", what, node, why))
                 continue
             earlier.append(words)
             made = reworded(self.metric, {node: words})
@@ -440,37 +449,56 @@ class _Ladder:
         )  # fmt: skip
         return _Try(candidate, made, right)
 
-    def _decide(self, tries: Sequence[_Try], spent: float) -> None:
+    def _decide(self, tries: Sequence[_Try | Candidate], spent: float) -> None:
         """Accept what is shown to be better, cheapest first; a later one has to beat it.
 
         The share `spent` of the error that is allowed belongs to these tries.
         """
-        held = self._right
+        asked = [each for each in tries if isinstance(each, _Try)]
+        against = dict(zip(map(id, asked), self._joint(asked, self._right, spent), strict=True))
         accepted: _Try | None = None
-        against = _joint(tries, held, self._asking.groups, spent)
-        for place, each in enumerate(tries):
-            p, why = (
-                against[place],
-                _refusal(each.candidate, against[place], len(self._search.rungs)),
-            )
+        for each in tries:
+            if isinstance(each, Candidate):
+                self._note(each)
+                continue
+            p = against[id(each)]
+            why = _refusal(each.candidate, p, len(self._search.rungs))
             if not why and accepted is not None:
-                rest = tries[place:]
-                (p, *_), gain = (
-                    _joint(rest, accepted.right, self._asking.groups, spent),
-                    self._asking.gain(accepted.right, each.right),
-                )
+                p, *_ = self._joint(asked[asked.index(each) :], accepted.right, spent)
                 if p > LEVEL:
+                    gain = self._asking.gain(accepted.right, each.right)
                     points = 100 * gain.value if isinstance(gain, Comparison) else 0.0
                     why = f"{points:+.0f} points over {accepted.candidate.what}: could be chance"
             decided = replace(each.candidate, p=p, refused=why)
-            self.tried.append(decided)
-            self._on_candidate(decided)
             if not why:
                 if accepted is not None:
                     self._replaced(accepted.candidate, decided)
                 accepted = replace(each, candidate=decided)
+            self._note(decided)
         if accepted is not None:
             self.metric = accepted.metric
+
+    def _joint(
+        self, tries: Sequence[_Try], before: Mapping[int, float], spent: float
+    ) -> list[float]:
+        """The p value of each try over what was before it, for the error that it may spend.
+
+        It is the greater one of two: of all cases, and with as much weight for every label. A judge
+        that only learns which label is commoner is no better by the second.
+        """
+        gains = [
+            {n: each.right[n] - before[n] for n in each.right if n in before} for each in tries
+        ]
+        labels = self._asking.labels.by_case
+        often = Counter(labels[n] for n in self._search.split.tried)
+        even = [{n: gain / often[labels[n]] for n, gain in each.items()} for each in gains]
+        groups = self._asking.groups
+        both = zip(joint_p(gains, groups), joint_p(even, groups), strict=True)
+        return [min(1.0, max(pair) / spent) for pair in both]
+
+    def _note(self, candidate: Candidate) -> None:
+        self.tried.append(candidate)
+        self._on_candidate(candidate)
 
     def _replaced(self, old: Candidate, new: Candidate) -> None:
         """Note that a better change took the place of one that was accepted before."""
@@ -481,20 +509,9 @@ class _Ladder:
         gain = tried.candidate.gain
         return gain.value if isinstance(gain, Comparison) else 0.0
 
-    def _skip(self, rung: Rung, what: str, where: str, why: str) -> None:
-        self.tried.append(Candidate(rung, what, where, refused=why, skipped=True))
-        self._on_candidate(self.tried[-1])
 
-
-def _joint(
-    tries: Sequence[_Try], before: Mapping[int, float], groups: Mapping[int, Hashable], spent: float
-) -> list[float]:
-    """The p value of each try over what was before it, for the share of the error it may spend."""
-    gains = [
-        {number: each.right[number] - before[number] for number in each.right if number in before}
-        for each in tries
-    ]
-    return [min(1.0, p / spent) for p in joint_p(gains, groups)]
+def _skipped(rung: Rung, what: str, where: str, why: str) -> Candidate:
+    return Candidate(rung, what, where, refused=why, skipped=True)
 
 
 def _mean(right: Mapping[int, float]) -> float | None:

@@ -12,6 +12,8 @@ from dagengine.results import Totals
 FORMAT = 1
 Rung = Literal["threshold", "scores", "votes", "examples", "criterion", "together", "rival"]
 """The rungs of the ladder, cheapest first."""
+By = Literal["labels of nodes", "counterfactuals", "your choice"]
+"""What told which node is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Blame:
     shares: tuple[NodeShare, ...]
     node: str | None
     wrong: float
-    by: Literal["labels of nodes", "counterfactuals", "your choice"]
+    by: By
     needed: int | None = None
 
 

@@ -125,7 +125,10 @@ def facts(result: Improvement) -> Iterator[tuple[str, str]]:
             text += f"; any judge can agree with one of them in {percent(result.ceiling)}"
         yield "ceiling", text
     yield "node", cause(result.blame)
-    yield "tries", f"{result.tries}, each case {result.times} times; every p counts all of them"
+    yield (
+        "tries",
+        f"{result.tries}, each case {counted(result.times, 'time')}; every p counts all of them",
+    )
     spent, stored = result.totals, counted(result.totals.cached, "answer")
     money = "" if spent.cost is None else f", ${spent.cost:.3g}"
     yield "cost", f"{counted(spent.calls, 'call')}{money}; {stored} from the store"

@@ -41,6 +41,7 @@ _METRIC = {
     "course": "string", "score": "float64", "reason": "string", "input_tokens": "int64",
     "output_tokens": "int64", "questions": "int64", "cost": "float64", "seconds": "float64",
 }  # fmt: skip
+_UNSEARCHED = ("hash", "type", "name")  # fields of a case; its name is that of the row
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 Line = tuple[Any, ...]
@@ -70,7 +71,7 @@ class BlockBuilder:
         """A row with the line of its case; `start` is where its own line begins."""
         trace = None if row.trace is None else _JSON.encode(row.trace)
         line: list[Any] = [row.index, row.case, row.hash, trace, start]
-        line.append("\n".join(_words(row, case)))
+        line.append("\n".join(dict.fromkeys(_words(row, case))))
         results = {result.metric: result for result in row.metrics}
         for name in self._names:
             result = results.get(name)
@@ -160,16 +161,19 @@ def outline_of(metric: str, course: str) -> MetricResult:
 
 
 def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
-    """What a search goes over: the name, the texts of the case, and the reasons."""
+    """What a search goes over: the name, the texts of the case, and the reasons, each once."""
     yield row.case
-    yield from _texts([value for name, value in case.items() if name not in ("hash", "type")])
+    yield from _texts([value for name, value in case.items() if name not in _UNSEARCHED])
     for result in row.metrics:
         yield result.reason or ""
         if result.failure is not None:
             yield result.failure.message
+        # The reason of a path has a line for each step, which ends with the step's own reason.
+        path = f"{result.reason}\n"
         for step in result.steps:
-            yield step.reason or ""
-            yield from _texts(step.output)
+            for text in (step.reason or "", *_texts(step.output)):
+                if f": {text}\n" not in path:
+                    yield text
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -226,6 +230,7 @@ class ColumnsWriter:
         self._wanted = False
         if self._writer is not None:
             self._writer.close()
+            self._writer = None
             self._new.unlink()
 
     def close(self, files: Sequence[Path]) -> None:

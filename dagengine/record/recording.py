@@ -17,6 +17,7 @@ from dagengine.data.cases import AsyncCases, Cases
 from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
 from dagengine.question import Judge
+from dagengine.record.columns import COLUMNS
 from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.hiding import Hiding
 from dagengine.record.values import DataRecord, Manifest
@@ -95,7 +96,7 @@ def data_of(cases: Cases | AsyncCases, **read: Any) -> DataRecord:
 
 def require_apart(data: DataRecord, folder: str | Path) -> None:
     """Raise InputError when the cases are read from a file that the run is about to write."""
-    for name in (ROWS, CASES, TIMES, MANIFEST):
+    for name in (ROWS, CASES, TIMES, COLUMNS, MANIFEST):
         if data.file and os.path.realpath(data.file) == os.path.realpath(Path(folder) / name):
             raise InputError(
                 f"{data.file} would be overwritten by the {name} of the run; choose another folder"

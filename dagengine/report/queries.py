@@ -8,11 +8,13 @@ processors, at each query. Nothing else can be read, and nothing can be written.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,7 @@ _VIEWS = (
 )
 _NOTHING = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in {**_ROW, "json": "JSON"}.items())
 _AT_ONCE = 1000  # lines of an answer that are held
+_PATTERN = re.compile(r"[*?\[]")
 _READ = 1 << 20  # bytes of a file that are looked at together
 _FORM = "format = 'newline_delimited', maximum_object_size = 1000000000"
 
@@ -123,7 +126,7 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
     for number, run in enumerate(runs):
         name = str(run.folder)
         if run.columns() is not None:
-            columns[name] = run.folder / COLUMNS
+            columns[name] = _plain(run.folder / COLUMNS, own / f"columns-{number}.parquet")
             tables += [
                 _COLUMNS.format(
                     run=_quoted(name), metric=_quoted(metric.name), n=n, path=_quoted(columns[name])
@@ -145,8 +148,7 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
         for view in _VIEWS:
             db.execute(view)
         db.execute(f"CREATE VIEW runs AS {' UNION ALL '.join(tables)}")
-        files = (*rows.values(), *texts.values(), *columns.values())
-        paths = ", ".join(map(_quoted, files))
+        paths = ", ".join(map(_quoted, chain(*(of.values() for of in (rows, texts, columns)))))
         db.execute(f"SET allowed_paths = [{paths}]")
         db.execute(f"SET allowed_directories = [{_quoted(own)}]")
         db.execute("SET enable_external_access = false")
@@ -180,12 +182,20 @@ def _readable(path: Path, run: Run, copy: Path) -> Path:
     """A file as DuckDB takes it: whole lines of JSON, without lone surrogates."""
     require_regular(path)
     if run.finished and path.suffix == ".jsonl" and not _has_surrogates(path):
-        return path
+        return _plain(path, copy)
     lines = run.cases() if path.name == CASES else (row.as_dict() for row in run.rows())
     with copy.open("w", encoding="utf-8", errors="replace") as file:
         for line in lines:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
     return copy
+
+
+def _plain(path: Path, link: Path) -> Path:
+    """A file under a name that DuckDB does not take for a pattern of names."""
+    if not _PATTERN.search(str(path)):
+        return path
+    link.symlink_to(path.resolve())
+    return link
 
 
 def _has_surrogates(path: Path) -> bool:

@@ -16,7 +16,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from dagengine.record.costs import StepCosts, Used
 from dagengine.record.run import Run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
-from dagengine.report.page.columns import Course, MetricColumns
+from dagengine.report.page.columns import Course, MetricColumns, shown_cost
 from dagengine.report.page.days import Group, group_of
 from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import MetricGraph
@@ -38,7 +38,7 @@ STATES = "".join(LETTERS.values())
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
 _FORMAT = 10
 _NAMES = "view-{}.sqlite"
-_CHUNK = 10_000  # courses, groups and sets of states that are kept while the index is made
+_KEPT = 10_000  # sets of states and groups that are kept while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing TEXT,
@@ -176,7 +176,7 @@ class _Rows:
         self._costs = StepCosts(run.manifest)
         self._graphs = [MetricGraph.of(metric) for metric in run.manifest.metrics]
         self._ways: list[dict[Any, int]] = [{} for _ in self._graphs]
-        self._masks = lru_cache(_CHUNK)(_masks)
+        self._masks, self._groups = lru_cache(_KEPT)(_masks), lru_cache(_KEPT)(_group)
 
     def fill(self, announce: Callable[[int], None]) -> list[tuple[MetricGraph, dict[Any, int]]]:
         start = 0
@@ -187,56 +187,43 @@ class _Rows:
         return list(zip(self._graphs, self._ways, strict=True))
 
     def _add(self, block: Block, start: int) -> None:
-        states = []
-        for metric, (graph, ways) in enumerate(zip(self._graphs, self._ways, strict=True)):
-            columns = MetricColumns(graph, self._costs, ways=ways)
-            courses = lru_cache(_CHUNK)(partial(_course, columns))
-            names = (f"{name}.{metric}" for name in ("course", *Used._fields))
-            for course, *used in zip(*map(block.__getitem__, names), strict=True):
-                columns.put(courses(course), Used(*used) if course is not None else Used())
-            self._add_results(metric, columns, start)
-            states.append(columns.state)
-        groups = lru_cache(_CHUNK)(_group)
+        states = [self._add_results(metric, block, start) for metric in range(len(self._graphs))]
+        signs = list(map("".join, zip(*states, strict=True))) or [""] * len(block["index"])
+        own = zip(block["index"], block["case"], block["trace"], signs, strict=True)
         cases = []
-        for place, row in enumerate(
-            zip(block["index"], block["case"], block["trace"], *states, strict=True), start
-        ):
-            index, case, trace, *signs = row
+        for place, (index, case, trace, sign) in enumerate(own, start):
             name = utf8(case)
-            masks = self._masks("".join(signs))
-            cases.append((place, index, name, _sorted(name), *masks, *groups(trace)))
+            masks, group = self._masks(sign), self._groups(trace)
+            cases.append((place, index, name, _sorted(name), *masks, *group))
         self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", cases)
         texts = enumerate(map(utf8, block["words"]), start)
         self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
 
-    def _add_results(self, metric: int, one: MetricColumns, start: int) -> None:
-        split = [0] * len(one.state)
-        for rows in one.split.values():
-            for row in rows:
-                split[row] += 1
-        self._db.executemany(
-            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    metric, start + row, one.way[row], STATES.index(one.state[row]), score,
-                    None if score is None else int(score * 10 + 0.5), one.tokens[row],
-                    one.questions[row], split[row], one.cost[row], one.seconds[row],
-                )
-                for row, score in enumerate(one.score)
-            ),
-        )  # fmt: skip
-        self._db.executemany(
-            "INSERT INTO splits VALUES (?, ?, ?)",
-            ((metric, answer, start + row) for answer, rows in one.split.items() for row in rows),
-        )
-        self._db.executemany(
-            "INSERT INTO items VALUES (?, ?, ?, ?)",
-            (
-                (metric, answer, start + row, count)
-                for answer, rows in one.items.items()
-                for row, count in rows
-            ),
-        )
+    def _add_results(self, metric: int, block: Block, start: int) -> list[str]:
+        """Put the results of a metric into their tables; returns their states."""
+        columns = MetricColumns(self._graphs[metric], self._costs, ways=self._ways[metric])
+        known: dict[str | None, tuple[Course, tuple[Any, ...]]] = {}
+        states, results, splits, items = [], [], [], []
+        names = (f"{name}.{metric}" for name in ("course", *Used._fields))
+        lines = zip(*map(block.__getitem__, names), strict=True)
+        for place, (text, tokens, more, questions, cost, seconds) in enumerate(lines, start):
+            if text not in known:
+                course = _course(columns, text)
+                number = None if course.score is None else int(course.score * 10 + 0.5)
+                state = STATES.index(course.state)
+                known[text] = course, (course.way, state, course.score, number)
+            course, head = known[text]
+            states.append(course.state)
+            used = (tokens or 0) + (more or 0), questions or 0, len(course.split), shown_cost(cost)
+            spent = None if seconds is None else round(seconds, 3)
+            results.append((metric, place, *head, *used, spent))
+            splits += [(metric, answer, place) for answer in course.split]
+            items += [(metric, answer, place, count) for answer, count in course.items]
+        marks = ", ".join("?" * 11)
+        self._db.executemany(f"INSERT INTO results VALUES ({marks})", results)
+        self._db.executemany("INSERT INTO splits VALUES (?, ?, ?)", splits)
+        self._db.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", items)
+        return states
 
 
 def _course(columns: MetricColumns, course: str | None) -> Course:
@@ -266,4 +253,8 @@ def _sorted(name: str) -> str:
 
 def utf8(text: str) -> str:
     """Text that sqlite takes: without lone surrogates."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text

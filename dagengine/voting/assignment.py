@@ -164,6 +164,8 @@ def _needless(nodes: Iterable[BaseNode], strict: bool) -> set[BaseNode]:
     read = {source for node in graph for source in node.inputs}
     leads: dict[BaseNode, object] = {}
     needless: set[BaseNode] = set()
+    # From the leaves up, so that what a target comes to is known. A node that is read counts even
+    # if its verdicts all lead to one place: what it says is in the prompts of others.
     for node in reversed(list(nx.topological_sort(graph))):
         follows = {_follows(branch.target, leads, strict) for branch in node.branches()}
         leads[node] = node
@@ -178,5 +180,6 @@ def _follows(target: Any, leads: Mapping[BaseNode, object], strict: bool) -> obj
     if isinstance(target, BaseNode) and not isinstance(target, VerdictNode):
         return leads.get(target, target)
     if isinstance(target, int) and not isinstance(target, bool):
+        # In strict mode only 10 of 10 passes: scores below it are the same score.
         return "score", target >= 10 if strict else target
     return id(target)

@@ -270,7 +270,7 @@ class _MessageBatches:
     async def results(self, ended: Any) -> Iterable[str]:
         # At our own address: the results' own one may be elsewhere, and gets no key of ours.
         text = await self._look(f"{_PATH}/{ended}/results")
-        return text.decode(errors="replace").splitlines()
+        return text.decode(errors="replace").split("\n")
 
     async def _look(self, path: str) -> bytes:
         retrying = tenacity.AsyncRetrying(

@@ -7,7 +7,7 @@ The lines are those of OpenAI's batch API, which `vllm run-batch` reads and writ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,13 +136,19 @@ class _FileBatches:
         return size == before and _lines_of(answers) >= self._counts[name]
 
     async def results(self, ended: Path) -> Iterable[str]:
-        if not is_there(ended):
-            return []
-        with open_to_read(ended) as file:
-            return file.read().decode("utf-8", "replace").splitlines()
+        return _texts_of(ended) if is_there(ended) else ()
+
+
+def _texts_of(path: Path) -> Iterator[str]:
+    with open_to_read(path) as file:
+        for line in file:  # which breaks at "\n" alone: texts may have other ends of lines
+            yield line.decode("utf-8", "replace")
 
 
 def _lines_of(path: Path) -> int:
-    """The whole lines of a file."""
+    """The lines of a file; the last one may lack its end if it is whole JSON."""
     with open_to_read(path) as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
+        lines, end = 0, b""
+        while block := file.read(_BLOCK):
+            lines, end = lines + block.count(b"\n"), block[-1:]
+        return lines + (end == b"}")

@@ -144,7 +144,7 @@ class _OpenAIBatches:
     async def results(self, ended: Any) -> Iterable[str]:
         lines: list[str] = []
         for file in filter(None, (ended.error_file_id, ended.output_file_id)):
-            lines += (await self._api.files.content(file)).text.splitlines()
+            lines += (await self._api.files.content(file)).text.split("\n")
         return lines
 
 

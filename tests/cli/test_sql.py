@@ -21,6 +21,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.question import Question
+from dagengine.record.columns import COLUMNS
 from dagengine.record.run import load_run
 from dagengine.results import CaseResult
 from dagengine.results.frame import flat
@@ -97,6 +98,23 @@ def test_runs_has_the_line_of_every_result_as_python_reads_it(folders: list[Path
         tokens = [line["input_tokens"] for line in seen]
         assert tokens == [row["input_tokens"] for row in expected]
         assert {line["run"] for line in seen} == {str(folder)}
+
+
+def test_columns_and_lines_give_the_same_lines(folders: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    plain = folders[2]
+    assert (plain / COLUMNS).exists()
+    # Names with a quote, and names that are patterns of names.
+    for name in ("a[12]", "b*", "a1"):
+        shutil.copytree(plain, tmp_path / name)
+    (tmp_path / "a1" / COLUMNS).unlink()
+    names = [tmp_path / name for name in ("a[12]", "b*", "a1")]
+    for table in ("runs", "steps"):
+        columns, pattern, bare = (lines(f"SELECT * EXCLUDE run FROM {table}", at) for at in names)
+        assert columns == pattern == bare
+        assert columns
+    counts = lines("SELECT run, count(*) AS n FROM runs GROUP BY 1 ORDER BY 1", *names)
+    assert counts == [{"run": str(name), "n": 1} for name in sorted(names)]
 
 
 def test_paths_are_written_as_everywhere_else(folders: list[Path]) -> None:

@@ -85,7 +85,7 @@ class Engine:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").splitlines()
+    return path.read_text("utf-8").split("\n")[:-1]
 
 
 RIGHT = [float(number % 2 == 0) for number in range(40)]
@@ -101,6 +101,36 @@ def test_every_layer_of_questions_is_one_file_and_answers_find_them(tmp_path: Pa
     first = engine.files()[0]
     assert engine.sentences[0].startswith(f"40 questions in {first}; the answers go to ")
     assert f"vllm run-batch -i {first} -o " in engine.sentences[0]
+
+
+def test_answers_may_hold_any_end_of_a_line_and_the_last_line_may_lack_its_own(
+    tmp_path: Path,
+) -> None:
+    texts = "".join(f"{end}x" for end in "\u2028\u2029\x85\x0b\x0c")
+    topic = TaskNode("Name the topic.", "topic", evaluation_params=["input"])
+    seen = BinaryJudgementNode("Is it about food?", inputs=[topic], then={True: 10, False: 0})
+
+    def answer(line: Line) -> str:
+        reply = answered(line)
+        message = reply["response"]["body"]["choices"][0]["message"]
+        said = json.loads(message["content"])
+        if "output" in said:
+            said["output"] += texts
+        message["content"] = json.dumps(said, ensure_ascii=False)
+        return json.dumps(reply, ensure_ascii=False)
+
+    class Unended(Engine):
+        def __call__(self, sentence: str) -> None:
+            super().__call__(sentence)
+            for answers in self.folder.glob("answers-*.jsonl"):
+                answers.write_bytes(answers.read_bytes().rstrip(b"\n"))
+
+    engine = Unended(tmp_path, answer)
+    metric = DAGMetric(name="food", dag=DAG(root_nodes=[topic, seen]))
+    done = evaluate(cases(5), [metric], model=engine.judge(), limits=LIMITS, show=False)
+    assert done.scores("food") == RIGHT[:5]
+    assert len(engine.files()) == 2  # nothing was asked again
+    assert all(texts in row.metrics[0].steps[0].output for row in done.rows)
 
 
 def test_equal_beginnings_of_prompts_are_next_to_each_other(tmp_path: Path) -> None:

@@ -41,11 +41,14 @@ def quoting(question: Any) -> Any:
 
 def written(folder: Path) -> str:
     """All that a folder holds, the compressed parts of the page included."""
-    files = "\n".join(path.read_text() for path in folder.iterdir() if path.suffix != ".db")
+    binary = (".db", ".parquet")
+    files = "\n".join(path.read_text() for path in folder.iterdir() if path.suffix not in binary)
     blocks = re.findall(r'<script type="text/plain" id="[^"]*">(.*?)</script>', files, re.DOTALL)
     assert len(blocks) >= 2  # the index and the texts
     opened = [gzip.decompress(base64.b64decode(block)).decode() for block in blocks]
-    return "\n".join([files, *opened]).casefold()
+    columns = load_run(folder).columns()
+    assert columns is not None
+    return "\n".join([files, *opened, *map(repr, columns.lines())]).casefold()
 
 
 def test_a_hidden_field_is_in_no_file_whoever_quotes_it(tmp_path: Path) -> None:

@@ -1,103 +1,117 @@
-"""The folder of a run of many rows: how fast it is shown, and how much memory that takes.
+"""The folder of a run of many rows: what `show`, `diff` and an index take, and what a record costs.
 
-    python benchmarks/speed/rows/record.py --rows 1000000
+    python benchmarks/speed/rows/record.py [--rows 1000000] [--cases 20000]
 
-Writes a folder with rows as a run does, then asks for a few of its cases in processes of their
-own. Prints seconds and the most memory that each process took.
+Makes two folders as `view_million.py` does, one with a few answers that differ. Every command is a
+process of its own, once with the columns of the folders and once without; printed are its seconds
+of processor, the most memory that it took, and the target for a million rows on an idle processor.
+Both ways must print the same. Then so many cases are judged by a judge that answers at once, with
+a record and without, in turns: what counts is the ratio.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from dagengine.compiler.lowering import compile_metrics
+from view_million import make
+
+from dagengine import evaluate
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.record.definition import judges_of, metrics_of
-from dagengine.record.values import Manifest
-from dagengine.record.writer import RunWriter
-from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step, Totals
+from dagengine.record.columns import COLUMNS
 from dagengine.test_case import LLMTestCase
 
-_SHOWS = (
-    ["--failed"],
-    ["--failed", "--worst", "20"],
-    ["--case", "ticket 500"],
-    ["--text", "parcel 777 "],
+COMMAND = "from dagengine.cli import main; import sys; sys.argv[0] = 'dagengine'; main()"
+INDEX = (
+    "from dagengine.record.run import load_run; from dagengine.view.index import open_index; "
+    "import sys; open_index(load_run(sys.argv[1]))"
 )
-_FAILING = 100  # one case in so many
+MEASURE = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, hash(done.stdout))
+"""
+ROUNDS = 5
 
 
-def _row(index: int) -> CaseResult:
-    verdict = index % _FAILING != 7
-    said = f"The answer to ticket {index} says what happens next, and thanks the customer. " * 3
-    step = Step("Kind", "binary judgement", OutcomeKind.OK, verdict=verdict, reason=said)
-    score = 1.0 if verdict else 0.0
-    result = MetricResult(
-        "Manners", score, verdict, f"Kind → {verdict}: {said}", 0.5, score,
-        path=(("Kind", verdict),), steps=(step,),
-    )  # fmt: skip
-    name = f"ticket {index}"
-    case = LLMTestCase(input=f"Where is my parcel {index} ?", actual_output=said, name=name)
-    return CaseResult(index, name, (result,), case)
-
-
-def write(folder: Path, rows: int) -> None:
-    """Write the folder of a run of so many rows."""
-    node = BinaryJudgementNode(
-        "Is it kind?", evaluation_params=["actual_output"], then={True: 10, False: 0}, name="Kind"
-    )
-    plan = compile_metrics([DAGMetric("Manners", DAG(node))])
-    judge = ScriptedJudge({}, name="benchmark")
-    manifest = Manifest.model_validate(
-        {
-            "dagengine": "benchmark",
-            "python": sys.version.split()[0],
-            "started": "2026-01-01T00:00:00Z",
-            "metrics": [one.model_dump() for one in metrics_of(plan)],
-            "judges": [one.model_dump() for one in judges_of(plan, [judge], {})],
-        }
-    )
-    with RunWriter(folder, manifest, lambda: (Totals(), ())) as writer:
-        for index in range(rows):
-            writer.add(_row(index))
-
-
-def _measured(command: list[str]) -> tuple[float, float]:
-    """Seconds and MB that a command takes."""
-    started = time.perf_counter()
-    code = "import resource, runpy, sys; sys.argv = sys.argv[1:]\n"
-    code += "from dagengine.cli import main\n"
-    code += "try: main()\nfinally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "
-    code += "file=sys.stderr)"
+def measured(*command: str) -> tuple[float, float, str]:
+    """Seconds of processor and MB that a command takes, and what tells its output apart."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *command], check=True, capture_output=True, text=True
-    )
-    return time.perf_counter() - started, int(done.stderr.split()[-1]) / 1024
+        [sys.executable, "-c", MEASURE, sys.executable, "-c", *command],
+        stdout=subprocess.PIPE, check=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"},
+    )  # fmt: skip
+    seconds, memory, output = done.stdout.split()
+    return float(seconds), float(memory), output
+
+
+def look(old: Path, new: Path, cache: Path) -> dict[str, str]:
+    """Print what looking at the folders takes; returns what was printed there."""
+    commands = {
+        "show --failed (target 2 s)": (COMMAND, "show", str(old), "--failed"),
+        "show --worst 20": (COMMAND, "show", str(old), "--failed", "--worst", "20"),
+        "diff (target 8 s, 300 MB)": (COMMAND, "diff", str(old), str(new)),
+        "index of view (target 15 s)": (INDEX, str(old)),
+    }
+    outputs = {}
+    for name, command in commands.items():
+        for index in cache.glob("dagengine/view-*.sqlite"):
+            index.unlink()
+        seconds, memory, outputs[name] = measured(*command)
+        print(f"  {name:30} {seconds:7.1f} s {memory:7.0f} MB", flush=True)
+    return outputs
+
+
+def record_ratio(cases: int, base: Path, *, page: bool) -> float:
+    """Processor time with a record by that without, the median of some rounds."""
+    node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
+    metric = DAGMetric("Judged", DAG(node))
+    judge = ScriptedJudge(lambda question: {"reason": "It is.", "verdict": True}, name="at once")
+
+    def seconds(out: Path | None) -> float:
+        data = (LLMTestCase(input=f"q{n}", actual_output="yes") for n in range(cases))
+        start = time.process_time()
+        evaluate(data, [metric], model=judge, out=out, page=page, show=False)
+        return time.process_time() - start
+
+    seconds(base / "warm")
+    return statistics.median(seconds(base / "out") / seconds(None) for _ in range(ROUNDS))
 
 
 def main() -> None:
-    """Write a folder, show parts of it, and print what that took."""
+    """Make the folders, and print what everything takes."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--rows", type=int, default=100_000)
-    rows: int = options.parse_args().rows
+    options.add_argument("--rows", type=int, default=1_000_000)
+    options.add_argument("--cases", type=int, default=20_000)
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folder, started = Path(place) / "run", time.perf_counter()
-        write(folder, rows)
-        took = time.perf_counter() - started
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
-        print(f"written: {rows:,} rows, {size:,.0f} MB in {took:.1f} s, {most:.0f} MB of memory")
-        for show in _SHOWS:
-            seconds, memory = _measured(["dagengine", "show", str(folder), *show])
-            print(f"show {' '.join(show)}: {seconds:.1f} s, {memory:.0f} MB of memory")
+        base = Path(place)
+        os.environ["XDG_CACHE_HOME"] = place
+        make(base / "old", given.rows)
+        make(base / "new", given.rows, changed=0.03)
+        print(f"{given.rows:,} rows, with columns:")
+        outputs = look(base / "old", base / "new", base)
+        for folder in (base / "old", base / "new"):
+            (folder / COLUMNS).unlink()
+        print(f"{given.rows:,} rows, from lines:")
+        if look(base / "old", base / "new", base) != outputs:
+            sys.exit("columns and lines do not say the same")
+        for page in (False, True):
+            ratio = record_ratio(given.cases, base, page=page)
+            what = "record and page" if page else "record"
+            print(f"run with a {what}, by the run without (target 1.25): {ratio:.2f}")
+        print(
+            f"most memory here: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+        )
 
 
 if __name__ == "__main__":

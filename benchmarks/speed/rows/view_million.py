@@ -98,7 +98,7 @@ def make(folder: Path, rows: int, changed: float = 0.0) -> None:
     starts: list[int] = []
     for name in (ROWS, CASES, TIMES):
         texts = (folder / name).read_text("utf-8").splitlines()
-        with (folder / name).open("w", encoding="utf-8") as file:
+        with (folder / name).open("wb") as file:
             end = 0
             for number in range(rows):
                 head, _, rest = texts[number % SMALL].partition(",")
@@ -107,7 +107,7 @@ def make(folder: Path, rows: int, changed: float = 0.0) -> None:
                 row = row.replace(hashes[number % SMALL], _hash(number), 1)
                 if name == ROWS:
                     starts.append(end)
-                end += file.write(f'{{"index": {number},{row}\n')
+                end += file.write(f'{{"index": {number},{row}\n'.encode())
     manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     manifest["counts"] = {name: n * rows // SMALL for name, n in manifest["counts"].items()}
     (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")

@@ -49,7 +49,10 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
         yield out / "results.jsonl.early"
     if given.get("batch") and given.get("store") is None:
         yield out / "results-batches"
-    for name in ("run.json", "cases.jsonl", "times.jsonl", "summary.json", "report.html"):
+    for name in (
+        *("run.json", "cases.jsonl", "times.jsonl", "columns.parquet"),
+        *("summary.json", "report.html"),
+    ):
         yield out / name
     for view in ("tree", "path", "counts"):
         yield from out.glob(f"*-{view}.svg")

@@ -13,7 +13,7 @@ from dagengine.cli.common.streams import say
 
 
 def _files_in(out: Path, given: Given) -> Iterable[Path]:
-    for name in ("run.json", "results.jsonl", "cases.jsonl", "times.jsonl"):
+    for name in ("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "columns.parquet"):
         yield out / name
 
 

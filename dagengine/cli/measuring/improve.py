@@ -29,6 +29,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.streams import outlive_reader, say, shown
 from dagengine.errors import InputError
+from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.improvement.values import Candidate, Improvement
@@ -126,12 +127,10 @@ def improve(
         say(f"  {name:26} {calls:>34}")
     say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
     folder = Folder(out)
-    looks = folder.looks(search.split.sha256)
-    if looks:
+    if looks := folder.looks(search.split.sha256, beside=True):
+        changes = counted(len(looks), "change")
         say(
-            f"warning: the sealed part was opened before, for {len(looks)} "
-            f"change{'' if len(looks) == 1 else 's'}; a second look proves less",
-            err=True,
+            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
         )
     if plan_only:
         return

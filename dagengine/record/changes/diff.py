@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -70,28 +71,22 @@ class _Side:
         self.files = files
         self._names = courses
         self._hashes = [array("q") for _ in courses]  # of courses: of texts there may be many
-        self._block: list[list[str]] = []
-        self._start = 0
         self._latest: tuple[Place, CaseResult] | None = None
 
-    def keys(self) -> Iterator[Hashable]:
-        """What every case is known by; the case of the latest key is at hand."""
+    def cases(self) -> Iterator[tuple[Hashable, tuple[str, ...]]]:
+        """What every case is known by, and its courses by metric (none without columns)."""
         if self.files.columns is None:
             for place in range(len(self.files)):
                 row = self.row(place)
                 self._latest = (place, row)
-                yield _key(row.hash, row.index, row.case)
+                yield _key(row.hash, row.index, row.case), ()
             return
         for block in self.files.columns.blocks(["hash", "index", "case", *self._names]):
-            self._block = [block[name] for name in self._names]
-            for hashes, courses in zip(self._hashes, self._block, strict=True):
-                hashes.extend(map(hash, courses))
-            yield from map(_key, block["hash"], block["index"], block["case"])
-            self._start += len(block["hash"])
-
-    def courses(self, place: Place) -> list[str]:
-        """The courses of the case of the latest key, by metric."""
-        return [courses[place - self._start] for courses in self._block]
+            courses = [block[name] for name in self._names]
+            for hashes, column in zip(self._hashes, courses, strict=True):
+                hashes.extend(map(hash, column))
+            keys = map(_key, block["hash"], block["index"], block["case"])
+            yield from zip(keys, zip(*courses, strict=True), strict=True)
 
     def hashes(self, place: Place) -> list[int]:
         """The hashes of the courses of a case, by metric."""
@@ -119,40 +114,65 @@ class _Reader:
         self._by_course = all(files.columns is not None for files in sides) and not any(
             metric.trees.renamed for metric in comparison.metrics
         )
-        self._alike: list[Counter[str]] = [Counter() for _ in comparison.metrics]
+        self._outline = lru_cache(_COURSES)(outline_of)
+        self._outline = lru_cache(_COURSES)(outline_of)
+        self._alike: Counter[tuple[str, ...]] = Counter()
 
     def read(self, advance: Callable[[], None]) -> None:
-        keys = zip_longest(*(side.keys() for side in self._readers))
-        for place, (old, new) in enumerate(keys):
+        nothing: tuple[Hashable, tuple[str, ...]] = (None, ())
+        cases = zip_longest(*(side.cases() for side in self._readers), fillvalue=nothing)
+        for place, latest in enumerate(cases):
+            (old, before), (new, after) = latest
             if old == new and self._alignment.idle:
-                self._take((place, place), place)
+                if before == after and self._by_course:
+                    self._add_alike(after)
+                else:
+                    self._take((place, place), before, after)
             else:
-                for side, key in zip(_SIDES, (old, new), strict=True):
-                    if key is not None:
-                        pair = self._alignment.offer(side, place, key)
-                        if pair is not None:
-                            self._take(pair, place)
+                for side, (key, courses) in zip(_SIDES, latest, strict=True):
+                    pair = None if key is None else self._alignment.offer(side, place, key)
+                    if pair is not None:
+                        if self._by_course and self._alike_at(*pair):
+                            self._add_alike(courses)
+                        else:
+                            self._take(pair)
             advance()
-        self._add_alike()
+        self._count_alike()
         self._leftovers()
 
-    def _take(self, pair: tuple[Place, Place], here: Place) -> None:
-        self._comparison.same_cases += 1
-        old, new = self._readers
-        if self._by_course and old.hashes(pair[0]) == new.hashes(pair[1]):
-            latest = old if pair[0] == here else new
-            for alike, course in zip(self._alike, latest.courses(here), strict=True):
-                alike[course] += 1
-            if len(self._alike[0]) > _COURSES:
-                self._add_alike()
-            return
-        self._comparison.add(old.row(pair[0]), new.row(pair[1]), CaseFields())
+    def _alike_at(self, old: Place, new: Place) -> bool:
+        return self._readers[0].hashes(old) == self._readers[1].hashes(new)
 
-    def _add_alike(self) -> None:
-        for metric, alike in zip(self._comparison.metrics, self._alike, strict=True):
-            for course, cases in alike.items():
-                metric.add_same(outline_of(metric.name, course), cases)
-            alike.clear()
+    def _add_alike(self, courses: tuple[str, ...]) -> None:
+        """Count a case that went alike in both runs."""
+        self._comparison.same_cases += 1
+        self._alike[courses] += 1
+        if len(self._alike) > _COURSES:
+            self._count_alike()
+
+    def _count_alike(self) -> None:
+        for courses, cases in self._alike.items():
+            for metric, course in zip(self._comparison.metrics, courses, strict=True):
+                metric.add_same(self._outline(metric.name, course), cases)
+        self._alike.clear()
+
+    def _take(
+        self, pair: tuple[Place, Place], old: Sequence[str] = (), new: Sequence[str] = ()
+    ) -> None:
+        """Count a case that is equal in content; its courses are there if they are at hand."""
+        self._comparison.same_cases += 1
+        listed = list(self._comparison.metrics)
+        if self._by_course and old:
+            listed = [
+                metric
+                for metric, *courses in zip(self._comparison.metrics, old, new, strict=True)
+                if not metric.add_unlisted(*(self._outline(metric.name, c) for c in courses))
+            ]
+        if listed:
+            before, after = (
+                reader.row(place) for reader, place in zip(self._readers, pair, strict=True)
+            )
+            self._comparison.add(before, after, CaseFields(), listed)
 
     def _leftovers(self) -> None:
         # From the surest key to the least sure one. Each takes its pairs out before the next looks,

@@ -24,6 +24,7 @@ from dagengine.results.verdict import State
 
 LISTED = 10_000
 """Changes that flip nothing are counted all, and kept up to this number per metric."""
+_QUIET: tuple[Kind, Kind] = ("score", "path")
 _MISSING = float("nan")
 
 
@@ -109,21 +110,38 @@ class MetricComparison:
         for scores in self._scores:
             scores.extend([_MISSING if result.score is None else result.score] * cases)
 
+    def add_unlisted(self, old: MetricResult, new: MetricResult) -> bool:
+        """Count a case that has no change, or none that is kept; else False, and nothing counted.
+
+        The results may lack their texts: they tell the kind of a change, and not its cause.
+        """
+        change = compare_results(self.trees, old, new, case="", places=(0, 0), fields=CaseFields())
+        if change is not None:
+            if change.kind not in _QUIET or self._quiet < LISTED:
+                return False
+            self.kinds[change.kind] += 1
+            self._quiet += 1
+        self._count(old, new)
+        return True
+
+    def _count(self, old: MetricResult, new: MetricResult) -> None:
+        self.states[old.state, new.state] += 1
+        for scores, result in zip(self._scores, (old, new), strict=True):
+            scores.append(_MISSING if result.score is None else result.score)
+
     def add(
         self, old: MetricResult, new: MetricResult, case: str, places: tuple[int, int],
         fields: CaseFields,
     ) -> None:  # fmt: skip
         """Count one case of both runs."""
-        self.states[old.state, new.state] += 1
-        for scores, result in zip(self._scores, (old, new), strict=True):
-            scores.append(_MISSING if result.score is None else result.score)
+        self._count(old, new)
         change = compare_results(self.trees, old, new, case=case, places=places, fields=fields)
         if change is None:
             return
         self.kinds[change.kind] += 1
         if change.kind in FLIPS:
             self.first[change.first.node, change.first.cause] += 1
-        if change.kind in ("score", "path"):
+        if change.kind in _QUIET:
             self._quiet += 1
             if self._quiet > LISTED:
                 return
@@ -166,11 +184,17 @@ class RunComparison:
             and not self.counts.total()
         )
 
-    def add(self, old: CaseResult, new: CaseResult, fields: CaseFields) -> None:
-        """Count one case of both runs."""
+    def add(
+        self,
+        old: CaseResult,
+        new: CaseResult,
+        fields: CaseFields,
+        metrics: Sequence[MetricComparison] | None = None,
+    ) -> None:
+        """Count one case of both runs, under all metrics or some."""
         before = {result.metric: result for result in old.metrics}
         after = {result.metric: result for result in new.metrics}
-        for metric in self.metrics:
+        for metric in self.metrics if metrics is None else metrics:
             if metric.name in before and metric.name in after:
                 places = (old.index, new.index)
                 name = metric.name

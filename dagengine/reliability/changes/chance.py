@@ -96,12 +96,10 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
     if not found.kinds:
         return None
     decided = {"passed", "failed"}
-    pairs = [
-        (old == "passed", new == "passed")
-        for (old, new), count in found.states.items()
-        if old in decided and new in decided
-        for _ in range(count)
-    ]
+    pairs: list[tuple[bool, bool]] = []
+    for (old, new), count in found.states.items():
+        if old in decided and new in decided:
+            pairs += [(old == "passed", new == "passed")] * count
     result = compare_shares(pairs) if pairs else compare_means(found.pairs())
     if isinstance(result, Unknown):
         return None

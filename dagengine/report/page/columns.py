@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dagengine.record.costs import StepCosts, Used, used_by
+from dagengine.record.costs import StepCosts, used_by
 from dagengine.report.page.days import Groups
 from dagengine.report.page.people import People
 from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
@@ -47,12 +47,7 @@ class MetricColumns:
     def add(self, result: MetricResult | None) -> str:
         """Add one row's result (None: the row has none of this metric); returns its state."""
         outcome = result or MetricResult(self.graph.metric.name, None, None, None)
-        course = self.course(outcome)
-        self.put(course, used_by(outcome, self.costs))
-        return course.state
-
-    def put(self, course: Course, used: Used) -> None:
-        """Add one row that went like others, and what it used."""
+        course, used = self.course(outcome), used_by(outcome, self.costs)
         row = len(self.state)
         self.state.append(course.state)
         self.score.append(course.score)
@@ -63,8 +58,9 @@ class MetricColumns:
             self.items.setdefault(answer, []).append((row, count))
         self.tokens.append(used.input_tokens + used.output_tokens)
         self.questions.append(used.questions)
-        self.cost.append(None if used.cost is None else float(f"{used.cost:.4g}") or None)
+        self.cost.append(shown_cost(used.cost))
         self.seconds.append(None if used.seconds is None else round(used.seconds, 3))
+        return course.state
 
     def course(self, result: MetricResult) -> Course:
         """What the columns say of a result, but for what it used; its way gets a number."""
@@ -152,6 +148,11 @@ class MetricColumns:
             way for way, state in zip(self.way, self.state, strict=True) if state == "f"
         )
         return [(way, cases[number], failed[number]) for way, number in self.ways.items()]
+
+
+def shown_cost(cost: float | None) -> float | None:
+    """US dollars of a result as pages have them; None if not known, or nothing."""
+    return float(f"{cost:.4g}") or None if cost else None
 
 
 @dataclass(slots=True)

@@ -63,8 +63,10 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
 _EDGES = {"children", "inputs", "then"}
 
 
-# Attributes that a node has only if they are set, in its constructor or on a copy later.
-_OPTIONAL = ("quoting", "quote_from", "examples")
+# Attributes that a node has only if they are set, in its constructor or on a copy later. They come
+# last, where a copy gets them: then it has the hash of a node that was made with them. `quote_from`
+# is none of these. Only constructors set it, and metrics of the catalogue have it in its place.
+_OPTIONAL = ("quoting", "examples")
 
 
 def _attributes(node: BaseNode, around: _Around) -> Any:

@@ -433,8 +433,13 @@ def _made(kind: Kind, random: Random, cases: int, runs: int) -> Made:
         for case in range(cases)
         for run in range(drawn.said.shape[1] if drawn.runs is None else int(drawn.runs[case]))
         for row in (
-            _observed(case, Condition(run), drawn.said[case, run], kind.metric,
-                      None if drawn.texts is None else str(drawn.texts[case, run]))
+            _observed(
+                case,
+                Condition(run),
+                drawn.said[case, run],
+                kind.metric,
+                None if drawn.texts is None else str(drawn.texts[case, run]),
+            )
             if drawn.nodes is None
             else _walked(case, Condition(run), [bool(node[case, run]) for node in drawn.nodes])
         )
@@ -474,8 +479,8 @@ def _observed(
         return
     verdict = LABELS[int(said)] if kind == "eight" else bool(said)
     score = int(said) / 10 if kind == "eight" else float(said)
-    yield Observation(case, "good", "", at, None, score, path=(("good", verdict),))
-    yield Observation(case, "good", "good", at, verdict, raw=text)
+    yield Observation(case, "good", "", at, None, score, raw=text, path=(("good", verdict),))
+    yield Observation(case, "good", "good", at, verdict)
 
 
 def _walked(case: int, at: Condition, answers: Sequence[bool]) -> Iterator[Observation]:

@@ -12,7 +12,7 @@ from dagengine.estimate.lookahead import Lookahead
 from dagengine.estimate.packs import answering
 from dagengine.estimate.sampling import MOST_CASES
 from dagengine.prompts.lengths.window import remedy
-from dagengine.question import Judge, ServerFacts, judge_name
+from dagengine.question import Judge, ServerFacts, display_name
 from dagengine.test_case import CASE_TYPES, TestCase
 
 
@@ -80,8 +80,7 @@ def too_long_cases(
                 longest[judge] = max(longest.get(judge, case_of), case_of, key=lambda part: part[0])
     findings: list[TooLong] = []
     for place, numbers in long.items():
-        model = getattr(judges[place], "model", None)
-        name = model if isinstance(model, str) else judge_name(judges[place].identity)
+        name = display_name(judges[place])
         tokens, number, node = longest[place]
         findings.append(TooLong(name, facts[place], len(numbers), looked_at, number, node, tokens))
     return findings

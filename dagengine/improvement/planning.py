@@ -20,7 +20,7 @@ from dagengine.improvement.rungs import asking_node, holistic
 from dagengine.improvement.values import PlannedStep, Rung, SearchPlan, Split
 from dagengine.judges import as_judge
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.question import judge_name
+from dagengine.question import display_name
 from dagengine.reliability.labels import NodeAnswers
 from dagengine.test_case import TestCase
 
@@ -167,6 +167,4 @@ def _paid(plan: Plan, estimated: Estimate, model: Any, prices: Prices) -> Iterat
     """What each judge of a plan costs; None for one without a price."""
     for judge, own in zip(estimated.judges, plan.models, strict=False):
         asked = as_judge(model if own is None else own)
-        name = getattr(asked, "model", None)
-        called = name if isinstance(name, str) else judge_name(asked.identity)
-        yield cost(called, judge.input_tokens, judge.output_tokens, prices)
+        yield cost(display_name(asked), judge.input_tokens, judge.output_tokens, prices)

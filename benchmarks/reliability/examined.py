@@ -479,8 +479,8 @@ def _observed(
         return
     verdict = LABELS[int(said)] if kind == "eight" else bool(said)
     score = int(said) / 10 if kind == "eight" else float(said)
-    yield Observation(case, "good", "", at, None, score, path=(("good", verdict),))
-    yield Observation(case, "good", "good", at, verdict, raw=text)
+    yield Observation(case, "good", "", at, None, score, raw=text, path=(("good", verdict),))
+    yield Observation(case, "good", "good", at, verdict)
 
 
 def _walked(case: int, at: Condition, answers: Sequence[bool]) -> Iterator[Observation]:

@@ -238,8 +238,8 @@ def _whole(drawn: Drawn) -> dict[str, float]:
     votes, runs = said.sum(1), said.shape[1]
     majority = np.where(2 * votes == runs, -1, 2 * votes > runs)
     truth = drawn.labels.astype(int)
-    passing = ((majority == 1).mean() + truth.mean()) / 2
-    chance = 2 * passing * (1 - passing)
+    shares = [((majority == kind).mean() + (truth == kind).mean()) / 2 for kind in (0, 1)]
+    chance = sum(share * (1 - share) for share in shares)
     table = _table(majority, truth)
     return {
         **_repeats(drawn), **table,

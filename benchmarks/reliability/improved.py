@@ -22,7 +22,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from dagengine.graph.graph import Metric
+from dagengine.graph.graph import Graph, Metric
 from dagengine.improvement import Improvement, improve
 from dagengine.improvement.judged import Asking, Judged
 from dagengine.improvement.rewriters import Task
@@ -38,9 +38,9 @@ from dagengine.reliability.runs import Run
 from dagengine.reliability.statistics.comparisons import Comparison
 from dagengine.reliability.statistics.intervals import Interval
 from dagengine.results import MetricResult, OutcomeKind, Step, Totals
-from dagengine.test_case import LLMTestCase
+from dagengine.test_case import LLMTestCase, read_field
 
-_POPULATION = 3000
+_POPULATION = 1500
 RULE = "quoted words of a customer do not count"
 CRITERIA = {
     "Complete": "Is every question answered?",
@@ -152,6 +152,11 @@ def believed_at(population: Population, node: str, criterion: str, text: str) ->
     return ("bad" if right != "bad" else "good") if node == "Tone" else not right
 
 
+def metric_nodes(root: Any) -> list[Any]:
+    """The nodes from a root on."""
+    return [node for node in Graph(root).nodes() if node.kind != "verdict"]
+
+
 class Drawn(Asking):
     """Draws the repetitions of a metric from the simulated judge, as its engine would ask it."""
 
@@ -160,17 +165,20 @@ class Drawn(Asking):
 
     async def judge(self, metric: Metric, chosen: Sequence[int]) -> Judged:
         """Walk the tree for every case and repetition."""
+        root = metric.spec().graph.root_nodes[0]
+        leads = {
+            node: {b.verdict: b.target for b in node.branches()} for node in metric_nodes(root)
+        }
         runs = {
-            number: [self._run(metric, number, sample) for sample in range(self.times)]
+            number: [self._run(root, leads, number, sample) for sample in range(self.times)]
             for number in chosen
         }
         return Judged(
             metric, runs, {number: self._first(number, runs) for number in chosen}, Totals()
         )
 
-    def _run(self, metric: Metric, number: int, sample: int) -> Run:
-        spec = metric.spec()
-        text, node = str(self.cases[number].actual_output), spec.graph.root_nodes[0]  # type: ignore[union-attr]
+    def _run(self, root: Any, leads: Mapping[Any, Any], number: int, sample: int) -> Run:
+        text, node = read_field(self.cases[number], "actual_output"), root
         run = Run(Condition(sample))
         while True:
             votes = 1 if node.panel is None else 3
@@ -178,7 +186,7 @@ class Drawn(Asking):
             verdict = max(drawn, key=drawn.count)
             run.replies[node.title] = Reply(verdict)
             run.path = (*run.path, (node.title, verdict))
-            target = next(b.target for b in node.branches() if b.verdict == verdict)
+            target = leads[node][verdict]
             if isinstance(target, int):
                 run.score = target / 10
                 return run
@@ -251,7 +259,7 @@ def _mean_right(population: Population, metric: Metric) -> float:
     labels = {n: passes(text) for n, text in enumerate(texts)}
     cases = [LLMTestCase(input="Write.", actual_output=text) for text in texts]
     kind = type("Of", (Drawn,), {"population": population, "seed": -1})
-    drawn = kind(cases, Labels("pass", labels, {}, ()), {}, 3, {})
+    drawn = kind(cases, Labels("pass", labels, {}, ()), {}, 2, {})
     judged = asyncio.run(drawn.judge(metric, range(_POPULATION)))
     right = statistics.fmean(drawn.right(judged).values())
     # People err, too: what agrees with them is less.

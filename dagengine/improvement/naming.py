@@ -173,12 +173,12 @@ class _Faults:
             return
         for node, reply in run.replies.items():
             if node in self.nodes:
-                others = [answer for answer in self._others(node) if answer != reply]
-                chances = [self._mends(number, {**run.replies, node: o}, label) for o in others]
+                opposites = [answer for answer in self._answers_of(node) if answer != reply]
+                chances = [self._mends(number, {**run.replies, node: o}, label) for o in opposites]
                 if chances and max(chances) > 0:
                     yield node, max(chances)
 
-    def _others(self, node: str) -> list[Reply]:
+    def _answers_of(self, node: str) -> list[Reply]:
         verdicts = self._replay.verdicts_of(node)
         if verdicts:
             return [Reply(verdict=verdict) for verdict in verdicts]

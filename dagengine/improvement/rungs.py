@@ -119,8 +119,8 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
         return "the present one fits best"
     right: dict[int, float] = {}
     for place, fold in enumerate(split.folds):
-        others = fit(split.without(place))
-        cut = others.threshold if isinstance(others, FittedThreshold) else now
+        outside = fit(split.without(place))
+        cut = outside.threshold if isinstance(outside, FittedThreshold) else now
         shares = asking.right(judged, lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
         right |= {number: shares[number] for number in fold if number in shares}
     return Fitted(now, round(whole.threshold, 3), right)

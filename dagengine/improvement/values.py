@@ -139,8 +139,8 @@ class SearchPlan:
     def most(self) -> int | None:
         """The greatest number of calls; retries come on top."""
         each = [step.most for step in self.steps]
-        known = [most for most in each if most is not None]
-        return sum(known) if len(known) == len(each) else None
+        bounded = [most for most in each if most is not None]
+        return sum(bounded) if len(bounded) == len(each) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,13 +279,14 @@ class Columns:
         return int(self._file.metadata.num_rows)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and give back what reading it took."""
         self._file.close()
+        import_module("pyarrow").default_memory_pool().release_unused()
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[Block]:
         """Some columns, or all, of all cases in the order of the data."""
         for number in range(self._file.num_row_groups):
-            group = self._file.read_row_group(number, columns=names)
+            group = self._file.read_row_group(number, columns=names, use_threads=False)
             yield dict(zip(group.column_names, map(_cells, group.columns), strict=True))
 
     def lines(self) -> Iterator[Line]:

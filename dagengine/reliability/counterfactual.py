@@ -186,7 +186,15 @@ class Counterfactual:
             return NodeValue(None)
         if unit.name not in replies:
             raise NoReplyError(unit.name)
-        return _as_value(unit, replies[unit.name])
+        # A reply as what readers of the node see.
+        reply = replies[unit.name]
+        value: Any = reply.score
+        if reply.verdict is not None:
+            value = Judgement(verdict=reply.verdict)
+        elif isinstance(unit.node, RatingNode) and reply.score is not None:
+            low, high = unit.node.points.ends
+            value = low + reply.score * (high - low)
+        return NodeValue(value, verdict=reply.verdict, score=reply.score)
 
 
 def _is_plain(node: BaseNode) -> bool:
@@ -194,17 +202,6 @@ def _is_plain(node: BaseNode) -> bool:
     if isinstance(node, CodeNode):
         return not inspect.iscoroutinefunction(node.function)
     return isinstance(node, FieldNode)
-
-
-def _as_value(unit: Unit, reply: Reply) -> NodeValue:
-    """A reply as what readers of the node see."""
-    value: Any = reply.score
-    if reply.verdict is not None:
-        value = Judgement(verdict=reply.verdict)
-    elif isinstance(unit.node, RatingNode) and reply.score is not None:
-        low, high = unit.node.points.ends
-        value = low + reply.score * (high - low)
-    return NodeValue(value, verdict=reply.verdict, score=reply.score)
 
 
 def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue | None:

@@ -216,17 +216,12 @@ def _promptfoo(row: Any) -> Iterator[Row]:
         judge = assertion.get("provider") or ""
         yield Row(
             metric=str(assertion.get("metric") or assertion.get("type")),
-            verdict=None if _unjudged(part) else bool(part.get("pass")),
+            verdict=bool(part.get("pass")),
             judge=str(judge.get("id", "") if isinstance(judge, dict) else judge), **case,
         )  # fmt: skip
     if len(parts) != 1:
-        judged = grading and not any(map(_unjudged, parts))
-        yield Row(metric="promptfoo", verdict=bool(row["success"]) if judged else None, **case)
-
-
-def _unjudged(part: Mapping[str, Any]) -> bool:
-    """TODO"""
-    return False
+        failed = row.get("error") and not grading
+        yield Row(metric="promptfoo", verdict=None if failed else bool(row["success"]), **case)
 
 
 def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
@@ -23,7 +23,7 @@ from dagengine.results.summary import unknown_metric
 from dagengine.results.worst import Worst
 
 _INSIDE = " > "  # between a metric under a verdict and its nodes
-_COURSES = 50_000  # of a metric, that are kept
+_COURSES = 50_000  # whose results are kept
 _INDEX = re.compile(rb'\{"index": (\d+)')
 
 
@@ -130,12 +130,16 @@ class Selected:
         selection.check(run.manifest)
         self._run, self._selection = run, selection
         self._columns = run.columns() if selection.text is None else None
+        self._outline = lru_cache(_COURSES)(outline_of)
+        names = [metric.name for metric in run.manifest.metrics]
+        only = selection.metric  # the metrics that are shown, with their numbers
+        self._metrics = {name: n for n, name in enumerate(names) if only in (None, name)}
 
     def __iter__(self) -> Iterator[CaseResult]:
         """The rows; raises InputError, before the first, for a case that the run does not have."""
         if self._columns is None:
             return self._found(self._by_lines())
-        return self._found(self._read(place for place, _ in self._by_columns(self._columns)))
+        return self._found(self._read(place for place, *_ in self._by_columns(self._columns)))
 
     def first(self, count: int) -> tuple[list[CaseResult], int]:
         """The first rows, and the number of all; raises InputError as iterating does."""
@@ -143,7 +147,7 @@ class Selected:
             rows = iter(self)
             first = list(itertools.islice(rows, count))
             return first, len(first) + sum(1 for _ in rows)
-        places = (place for place, _ in self._by_columns(self._columns))
+        places = (place for place, *_ in self._by_columns(self._columns))
         first_places = list(itertools.islice(places, count))
         rows = self._found(self._read(first_places))
         return list(rows), len(first_places) + sum(1 for _ in places)
@@ -156,9 +160,9 @@ class Selected:
                 worst.add(row)
             return worst.rows
         places = dict[int, int]()
-        for place, outline in self._by_columns(self._columns):
-            if worst.add(outline):
-                places[outline.index] = place
+        for place, index, case, courses in self._by_columns(self._columns):
+            if worst.add(CaseResult(index, case, self._outlined(courses))):
+                places[index] = place
         order = [places[outline.index] for outline in worst.rows]
         rows = dict(zip(sorted(order), self._found(self._read(sorted(order))), strict=True))
         return [rows[place] for place in order]
@@ -179,49 +183,29 @@ class Selected:
             if selection.takes(row, row.index in mentioned):
                 yield selection.narrowed(row)
 
-    def _by_columns(self, columns: Columns) -> Iterator[tuple[int, CaseResult]]:
-        """The places of rows that are chosen, each with the row without its texts."""
-        metrics = [metric.name for metric in self._run.manifest.metrics]
-        if self._selection.metric is not None:
-            metrics = [self._selection.metric]
-        numbers = {metric.name: n for n, metric in enumerate(self._run.manifest.metrics)}
-        names = [f"course.{numbers[metric]}" for metric in metrics]
-        outlines = [_Outlines(self._selection, metric) for metric in metrics]
-        start = 0
+    def _by_columns(self, columns: Columns) -> Iterator[tuple[int, int, str, tuple[str, ...]]]:
+        """The chosen rows: place, index and name of each, and its courses by metric."""
+        case = self._selection.case
+        fits = lru_cache(_COURSES)(
+            lambda courses: any(map(self._selection.fits, self._outlined(courses)))
+        )
+        names = [f"course.{number}" for number in self._metrics.values()]
+        place = 0
         for block in columns.blocks(["index", "case", *names]):
-            courses = [block[name] for name in names]
-            fitting = [
-                list(map(of.fits, column)) for of, column in zip(outlines, courses, strict=True)
-            ]
-            for place, fits in enumerate(map(any, zip(*fitting, strict=True))):
-                if fits:
-                    index, case = block["index"][place], block["case"][place]
-                    if self._selection.case in (None, case, str(index)):
-                        yield (
-                            start + place,
-                            CaseResult(
-                                index,
-                                case,
-                                tuple(
-                                    of.outline(column[place])
-                                    for of, column in zip(outlines, courses, strict=True)
-                                ),
-                            ),
-                        )
-            start += len(block["index"])
+            courses = zip(*map(block.__getitem__, names), strict=True)
+            for index, name, own in zip(block["index"], block["case"], courses, strict=True):
+                if fits(own) and case in (None, name, str(index)):
+                    yield place, index, name, own
+                place += 1
+
+    def _outlined(self, courses: tuple[str, ...]) -> tuple[MetricResult, ...]:
+        """The results of a row without their texts."""
+        return tuple(map(self._outline, self._metrics, courses))
 
     def _read(self, places: Iterable[int]) -> Iterator[CaseResult]:
         with RunFiles(self._run) as files:
             for place in places:
                 yield self._selection.narrowed(files.timed_row(place))
-
-
-class _Outlines:
-    """Results of one metric without their texts, by their courses, and whether they are chosen."""
-
-    def __init__(self, selection: Selection, metric: str) -> None:
-        self.outline = lru_cache(_COURSES)(partial(outline_of, metric))
-        self.fits = lru_cache(_COURSES)(lambda course: selection.fits(self.outline(course)))
 
 
 def _require_case(run: Run, case: str) -> None:

@@ -31,7 +31,8 @@ _KIND_IN = ("openinference.span.kind", "langfuse.observation.type", "traceloop.s
 _JSON = "application/json"
 _DOCUMENT = re.compile(r"retrieval\.documents\.([0-9]+)\.document\.content")
 # Attributes of a tool span, those of the conventions first, then those of OpenInference.
-_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool.parameters", "tool_call.function.arguments")
+_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_call.function.arguments")
+_PARAMETERS = "tool.parameters"  # the schema of a tool; some write the arguments there
 _RESULT = "gen_ai.tool.call.result"
 _CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
@@ -120,6 +121,8 @@ def _span(
             shown = call.arguments
         if shown is None:
             shown = attributes.get("input.value")
+        if shown is None:
+            shown = _without_schema(parsed(attributes.get(_PARAMETERS)))
         shown = parsed(shown)
         error = error or failure
         if output is None:
@@ -176,6 +179,12 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
         return output, None, None
     failure = str(data.get("content")) if data.get("status") == "error" else None
     return parsed(data.get("content")), failure, data["tool_call_id"]
+
+
+def _without_schema(parameters: Any) -> Any:
+    """Arguments; None for the JSON schema of them."""
+    is_schema = isinstance(parameters, dict) and parameters.keys() >= {"type", "properties"}
+    return None if is_schema else parameters
 
 
 def _documents(attributes: Mapping[str, Any]) -> list[str] | None:

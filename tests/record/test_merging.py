@@ -97,6 +97,10 @@ def test_merged_shards_are_what_one_run_leaves(folder: Path) -> None:
     for name in ("results.jsonl", "cases.jsonl"):
         assert Path("merged", name).read_bytes() == Path("whole", name).read_bytes()
     assert all(row.seconds is not None for row in load_run("merged").timed_rows())
+    # Columns are those of the whole run, but for how long each case took.
+    (ours,), (theirs,) = (load_run(name).blocks() for name in ("merged", "whole"))
+    assert {**ours, "seconds.0": []} == {**theirs, "seconds.0": []}
+    assert load_run("merged").columns() is not None
     merged, whole = load_run("merged").manifest, load_run("whole").manifest
     assert merged.counts == whole.counts
     assert merged.totals == whole.totals

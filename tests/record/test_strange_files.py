@@ -91,7 +91,11 @@ def test_what_is_no_file_of_a_run_is_not_read(folder: Path, name: str, kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["results.jsonl", "cases.jsonl", "times.jsonl", "report.html"])
+@pytest.mark.parametrize(
+    "name",
+    ["results.jsonl", "cases.jsonl", "times.jsonl", "report.html", "columns.parquet",
+     "columns.parquet.new"],
+)  # fmt: skip
 def test_a_run_writes_through_no_link(tmp_path: Path, folder: Path, name: str, kind: str) -> None:
     replaced(folder / name, kind)
     if name == "results.jsonl" or kind == "a folder":

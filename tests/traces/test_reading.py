@@ -301,6 +301,24 @@ def test_a_span_that_seems_to_begin_before_its_trace_is_not_the_root(tmp_path: P
     assert (case_in(case).additional_metadata or {})["span_id"] == ids(1)["spanId"]
 
 
+@pytest.mark.parametrize(
+    ("attributes", "arguments"),
+    [
+        ({"input.value": '{"city": "Lisbon"}'}, {"city": "Lisbon"}),
+        ({}, None),
+        ({"tool_call.function.arguments": '{"city": "Porto"}', "input.value": "Porto"}, "Porto"),
+    ],
+)
+def test_the_schema_of_a_tool_is_not_taken_for_its_arguments(
+    tmp_path: Path, attributes: dict[str, str], arguments: Any
+) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    told = {"tool.parameters": json.dumps(schema), **attributes}
+    (case,) = read_traces(lines(tmp_path / "a.jsonl", talk(), span(2, "TOOL", attributes=told)))
+    (tool,) = case_in(case).tools or ()
+    assert tool.input == ({"city": "Porto"} if arguments == "Porto" else arguments)
+
+
 def test_names_tell_cases_apart_where_ids_begin_alike(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", talk(1), span(2, "TOOL"), span(3, "TOOL"), talk(2))
     assert [case.name for case in read_traces(path)] == ["CHAIN 1 00000001", "CHAIN 1 00000002"]

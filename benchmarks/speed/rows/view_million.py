@@ -205,10 +205,10 @@ def look(ask: Callable[..., Any]) -> None:
         ]
 
     edge = {"kind": "e", "key": "Tone:rude", "not": False}
-    timed("first page", ask, *view("fail", "default"))
+    timed("first page (target 1 s)", ask, *view("fail", "default"))
     timed("filter by an edge", *view("all", "default", edge))
     timed("sort by score, all rows", *view("all", "score"))
-    timed("search for two words", *view("all", "default", text="bag dog"))
+    timed("search (target 0.5 s)", *view("all", "default", text="bag dog"))
     timed("search inside an edge", *view("all", "default", edge, text="case 99999"))
     timed("one case", lambda: ask({"ask": "one", "index": 777}))
 

@@ -26,7 +26,7 @@ class Alignment:
     @property
     def idle(self) -> bool:
         """Whether no case waits for its partner."""
-        return not any(self._waiting)
+        return not (self._waiting[0] or self._waiting[1])
 
     def offer(self, side: Side, place: Place, key: Hashable) -> tuple[Place, Place] | None:
         """The pair that this case completes, as old and new place; None while it waits."""

@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagengine.attacking.campaign import a_attack as a_attack
+    from dagengine.attacking.campaign import attack as attack
     from dagengine.compiler.lowering import compile_metrics as compile_metrics
     from dagengine.configs import AsyncConfig as AsyncConfig
     from dagengine.configs import CacheConfig as CacheConfig
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from dagengine.evaluation import evaluate as evaluate
     from dagengine.evaluation import stream as stream
     from dagengine.gateway.limits import Limits as Limits
+    from dagengine.improvement.search import a_improve as a_improve
+    from dagengine.improvement.search import improve as improve
     from dagengine.metrics.arena_g_eval import compare as compare
     from dagengine.metrics.criteria import Criteria as Criteria
     from dagengine.metrics.criteria import EvaluatorType as EvaluatorType
@@ -43,11 +47,15 @@ _HOME = {
     "Limits": "gateway.limits",
     "PromptTemplate": "prompts.template",
     "Store": "store.answers",
+    "a_attack": "attacking.campaign",
     "a_evaluate": "evaluation",
+    "a_improve": "improvement.search",
     "assert_test": "testing.assertion",
+    "attack": "attacking.campaign",
     "compare": "metrics.arena_g_eval",
     "compile_metrics": "compiler.lowering",
     "evaluate": "evaluation",
+    "improve": "improvement.search",
     "load_evaluator": "metrics.criteria",
     "load_evaluators": "metrics.criteria",
     "on_test_run_end": "testing.assertion",
@@ -66,11 +74,15 @@ __all__ = [
     "Limits",
     "PromptTemplate",
     "Store",
+    "a_attack",
     "a_evaluate",
+    "a_improve",
     "assert_test",
+    "attack",
     "compare",
     "compile_metrics",
     "evaluate",
+    "improve",
     "load_evaluator",
     "load_evaluators",
     "on_test_run_end",

@@ -507,6 +507,17 @@ def durable_identity(judge: Judge) -> str | None:
     return identity
 
 
+def model_of(judge: Judge) -> str | None:
+    """The name of the model that a judge asks, by which it has a price; None if it has none."""
+    model = getattr(judge, "model", None)
+    return model if isinstance(model, str) else None
+
+
+def display_name(judge: Judge) -> str:
+    """What people call a judge: its model, or else its identity for reading."""
+    return model_of(judge) or judge_name(judge.identity)
+
+
 def judge_name(identity: str) -> str:
     """A judge's identity without its settings and without what holds in one process, for reading.
 

@@ -76,6 +76,13 @@ def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
     return cast(BinaryIO, os.fdopen(file, "r+b", buffering=0))
 
 
+def write_all(file: BinaryIO, line: bytes) -> None:
+    """Write a whole line to an unbuffered file; raises OSError if only a part of it got there."""
+    rest = memoryview(line)
+    while rest:  # the system may take less than it is given
+        rest = rest[file.write(rest) :]
+
+
 def descriptor(path: Path, flags: int, mode: int = 0o666) -> int:
     """The descriptor of a regular file, for the caller to close; raises as `open_to_read`."""
     require_regular(path)

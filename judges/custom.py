@@ -182,7 +182,11 @@ class CustomJudge:
         if isinstance(output, BaseModel):
             output = output.model_dump()
         if isinstance(output, dict):
-            raw = _json(output)
+            try:
+                raw = json.dumps(output, ensure_ascii=False, default=str)
+            except (TypeError, ValueError, RecursionError) as error:
+                message = f"the output of the model has no JSON form: {error}"
+                raise UnparseableError(message) from None
             require_readable(raw)
             return Answer(validated(question, output, raw), raw, mode="schema")
         raise UnparseableError(
@@ -203,11 +207,3 @@ def _billed(output: Any) -> tuple[Any, Usage, float | None]:
     if isinstance(bill, int | float) and not isinstance(bill, bool) and 0 <= bill < math.inf:
         return answer, NO_USAGE, float(bill)
     return answer, NO_USAGE, None
-
-
-def _json(fields: dict[Any, Any]) -> str:
-    """The fields as text; raises UnparseableError for those that have no JSON form."""
-    try:
-        return json.dumps(fields, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UnparseableError(f"the output of the model has no JSON form: {error}") from None

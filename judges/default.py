@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,20 @@ def default_judge() -> DefaultJudge:
     file of settings that cannot be read.
     """
     _require_known(os.environ)
-    for source, settings in _places():
+    environment: Mapping[str, str] = os.environ
+    files = (path for path in (project_file(), user_file()) if path.is_file())
+    settings_of_files = ((str(path), read_settings(path)) for path in files)
+    for source, settings in chain([("the environment", environment)], settings_of_files):
         if settings.get(MODEL) or settings.get(BASE_URL):
+            tuned = {} if settings is environment else _TUNED
+            values: dict[str, Any] = {
+                field: _READERS[field][0](settings[name])
+                for name, field in tuned.items()
+                if name in settings
+            }
             model = settings.get(MODEL) or BUILT_IN
-            tuning = UNTUNED if settings is os.environ else _tuning(settings)
-            return DefaultJudge(
-                model, settings.get(BASE_URL), settings.get(KEY_FROM), source, tuning
-            )
+            url, key_from = settings.get(BASE_URL), settings.get(KEY_FROM)
+            return DefaultJudge(model, url, key_from, source, Tuning(**values))
     return DefaultJudge()
 
 
@@ -148,22 +156,6 @@ def tuning_of(model: str | None, base_url: str | None) -> Tuning:
     Raises InputError as `default_judge` does.
     """
     return default_judge().tuning if model is None and base_url is None else UNTUNED
-
-
-def _tuning(settings: Mapping[str, str]) -> Tuning:
-    values: dict[str, Any] = {
-        field: _READERS[field][0](settings[name])
-        for name, field in _TUNED.items()
-        if name in settings
-    }
-    return Tuning(**values)
-
-
-def _places() -> Iterator[tuple[str, Mapping[str, str]]]:
-    yield "the environment", os.environ
-    for path in (project_file(), user_file()):
-        if path.is_file():
-            yield str(path), read_settings(path)
 
 
 def read_settings(path: Path) -> dict[str, str]:
@@ -196,14 +188,10 @@ def write_settings(path: Path, judge: DefaultJudge) -> None:
     values: dict[str, Any] = dict(
         zip(_NAMES, (judge.model, judge.base_url, judge.key_from), strict=True)
     )
-    values |= {name: _written(getattr(judge.tuning, field)) for name, field in _TUNED.items()}
+    tuned = {name: getattr(judge.tuning, field) for name, field in _TUNED.items()}
+    values |= {name: json.dumps(value) for name, value in tuned.items() if value is not None}
     lines = [f"{name}={value}\n" for name, value in values.items() if value is not None]
     if any(len(line.splitlines()) > 1 for line in lines):
         raise InputError(f"{path}: a setting must be one line of text")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
-
-
-def _written(value: Any) -> str | None:
-    """A value of a tuning as a setting; numbers as they are read, parameters as JSON."""
-    return None if value is None else json.dumps(value)

@@ -44,6 +44,7 @@ _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
 # How `list_instructions` says that its items are those of a field of the case.
 _OF_FIELD = re.compile(r'Judge each of the \d+ pieces of `([^`]*)`, as "([^"]*)",')
 _ENDING = " .!?…؟।。！？"  # noqa: RUF001
+_CLOSING = "\"'”’»)]」』）"  # noqa: RUF001
 _CANNOT = (
     "use a model for this question. A lexical judge compares words, as a baseline for metrics "
     "such as faithfulness and answer relevancy. It extracts statements, truths, claims and "
@@ -107,7 +108,13 @@ class LexicalJudge:
         if stem < 1:
             raise InputError(f"stem must be at least 1, got {stem}")
         self._stem = stem
-        self._meanings = _checked_meanings(meanings or {})
+        for label, meaning in (meanings or {}).items():
+            if meaning not in get_args(Meaning):
+                allowed = ", ".join(map(repr, get_args(Meaning)))
+                raise InputError(
+                    f"the meaning of {label!r} must be one of {allowed}, got {meaning!r}"
+                )
+        self._meanings = dict(meanings or {})
         settings = (*self._needed.values(), doubt, stem, sorted(self._meanings.items()))
         self.identity = self.durable_identity = f"lexical 2 {settings!r}"
 
@@ -130,12 +137,13 @@ class LexicalJudge:
         schema = schema_of(answer_type)
         properties = schema.get("properties", {})
         step, evidence = _parts(question)
-        name, shape = next(iter(properties.items()), ("", {}))
-        if _is_extraction(schema):
+        name, shape = next(iter(properties.items()), ("", Fields()))
+        if len(properties) == 1 and name in EXTRACTED and shape.get("type") == "array":
             return {name: _extracted(name, shape, schema, evidence)}
-        if _is_verdict_list(schema):
+        if properties.keys() == {"verdicts"}:
             item = _item_of(shape, schema)
-            return {name: self._verdicts(question, shape, item, step, evidence)}
+            if {"verdict", "reason"} <= item.keys():
+                return {name: self._verdicts(question, shape, item, step, evidence)}
         asked = f"{answer_type.__name__}({', '.join(properties)})"
         raise _unsupported(question, f"it asks for {asked}")
 
@@ -148,10 +156,11 @@ class LexicalJudge:
         evidence: Sequence[Evidence],
     ) -> list[Fields]:
         allowed = tuple(item["verdict"].get("enum", ()))
-        if not _are_verdicts(allowed):
+        if not {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}:
             raise _unsupported(question, f"its verdicts are {allowed!r}")
         if item.keys() == {"statement", "reason", "verdict"}:
-            label, items, around = _context_statements(question, evidence)
+            first, *around = evidence  # its statements are the items
+            label, items = _PLACE.sub("", first.label), list(dict.fromkeys(sentences(first.text)))
             names: list[Fields] = [{"statement": text} for text in items]
         elif item.keys() == {"reason", "verdict"}:
             label, items, around = _numbered(question, shape, step, evidence)
@@ -166,23 +175,15 @@ class LexicalJudge:
         return [{**name, **verdict} for name, verdict in zip(names, verdicts, strict=True)]
 
     def _meaning(self, question: Question[Any], label: str, step: str) -> Meaning:
-        meaning = self._known_meaning(label, step)
-        if meaning is None:
-            glosses = _GLOSS.findall(step)
-            raise _unsupported(
-                question, f"the meaning of `yes` for {label!r} is not known: {glosses!r}"
-            )
-        return meaning
-
-    def _known_meaning(self, label: str, step: str) -> Meaning | None:
         """What `yes` says of an item: as the caller has it, or as the criterion explains it."""
         if label in self._meanings:
             return self._meanings[label]
-        glosses = [" ".join(gloss.casefold().split()) for gloss in _GLOSS.findall(step)]
+        stated = _GLOSS.findall(step)
+        glosses = [" ".join(gloss.casefold().split()) for gloss in stated]
         for meaning, pattern in _MEANINGS.items():
             if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
                 return meaning
-        return None
+        raise _unsupported(question, f"the meaning of `yes` for {label!r} is not known: {stated!r}")
 
     def _verdict(self, overlap: Overlap, meaning: Meaning, allowed: Sequence[str]) -> Fields:
         needed = self._needed[meaning]
@@ -211,14 +212,6 @@ def _share_of(name: str, value: float) -> float:
     return value
 
 
-def _checked_meanings(meanings: Mapping[str, Meaning]) -> dict[str, Meaning]:
-    for label, meaning in meanings.items():
-        if meaning not in get_args(Meaning):
-            allowed = ", ".join(map(repr, get_args(Meaning)))
-            raise InputError(f"the meaning of {label!r} must be one of {allowed}, got {meaning!r}")
-    return dict(meanings)
-
-
 def _unsupported(question: Question[Any], why: str) -> UnsupportedError:
     name = f"{question.name}: " if question.name else ""
     return UnsupportedError(f"{name}{why}; {_CANNOT}")
@@ -237,37 +230,11 @@ def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:
     return step, evidence
 
 
-def _are_verdicts(allowed: Sequence[str]) -> bool:
-    return {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}
-
-
-def _is_extraction(schema: Fields) -> bool:
-    """Whether an answer is one list of what is taken out of the evidence."""
-    properties = schema.get("properties", {})
-    return len(properties) == 1 and any(
-        name in EXTRACTED and shape.get("type") == "array" for name, shape in properties.items()
-    )
-
-
-def _is_verdict_list(schema: Fields) -> bool:
-    """Whether an answer is one list of verdicts with reasons."""
-    properties = schema.get("properties", {})
-    return properties.keys() == {"verdicts"} and (
-        {"verdict", "reason"} <= _item_of(properties["verdicts"], schema).keys()
-    )
-
-
-def _resolved(shape: Fields, schema: Fields) -> Fields:
-    """A part of a schema, looked up where it is defined apart."""
-    name = str(shape.get("$ref", "")).rpartition("/")[2]
-    definition: Fields = schema.get("$defs", {}).get(name, shape)
-    return definition
-
-
 def _item_of(shape: Fields, schema: Fields) -> Fields:
     """The fields of the items of a list, or of an object of items, each with its schema."""
-    items = [shape.get("items", {}), *shape.get("properties", {}).values()]
-    fields: Fields = _resolved(items[-1], schema).get("properties", {})
+    item: Fields = [shape.get("items", {}), *shape.get("properties", {}).values()][-1]
+    name = str(item.get("$ref", "")).rpartition("/")[2]  # of a part that is defined apart
+    fields: Fields = schema.get("$defs", {}).get(name, item).get("properties", {})
     return fields
 
 
@@ -291,14 +258,6 @@ def _numbered(
     return label, [item.text for item in items], around
 
 
-def _context_statements(
-    question: Question[Any], evidence: Sequence[Evidence]
-) -> tuple[str, list[str], list[Evidence]]:
-    """The statements of the evidence that comes first, and the evidence around it."""
-    first, *around = evidence
-    return _PLACE.sub("", first.label), list(dict.fromkeys(sentences(first.text))), around
-
-
 def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
     """The texts that items are compared with: `input` is what was asked, no evidence.
 
@@ -316,9 +275,6 @@ def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evid
     if name == "questions":
         return [f"{text.rstrip(_ENDING)}?" for text in kept]
     if {"text", "factual"} <= _item_of(shape, schema).keys():
-        return [{"text": text, "factual": not _asks(text)} for text in kept]
+        asks = (text.rstrip(_CLOSING).endswith(("?", "？", "؟")) for text in kept)  # noqa: RUF001
+        return [{"text": text, "factual": not ask} for text, ask in zip(kept, asks, strict=True)]
     return kept
-
-
-def _asks(text: str) -> bool:
-    return text.rstrip("\"'”’»)]」』）").endswith(("?", "？", "؟"))  # noqa: RUF001

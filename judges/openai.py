@@ -198,7 +198,9 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
                 limit = self._token_limit(question, bounds)
                 try:
                     answer = await self._ask(client, question, bounds, limit)
-                    return answer if spent is NO_USAGE else _costlier(answer, spent)
+                    if spent is NO_USAGE:
+                        return answer
+                    return replace(answer, usage=answer.usage + spent)
                 except (JudgeError, openai.OpenAIError) as error:
                     failure = self._told(openai, error, demands, question, limit)
                     if failure is None and isinstance(error, RunawayError):
@@ -423,11 +425,6 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         rejected = isinstance(error, openai.APIStatusError) and error.status_code in _REJECTED
         lowered = rejected and self._lower_demands(error, demands, question, limit)
         return None if lowered else self._failure(openai, error)
-
-
-def _costlier(answer: Answer[T], spent: Usage) -> Answer[T]:
-    """An answer with what was used before it."""
-    return replace(answer, usage=answer.usage + spent)
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:

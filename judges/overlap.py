@@ -57,14 +57,11 @@ def _split(run: str) -> Iterable[str]:
     for joined in _JOINED.finditer(run):
         if joined.start() > place:
             yield run[place : joined.start()]
-        yield from _pairs(joined.group())
+        pairs = joined.group()
+        yield from (pairs[place : place + 2] for place in range(max(1, len(pairs) - 1)))
         place = joined.end()
     if place < len(run):
         yield run[place:]
-
-
-def _pairs(run: str) -> Iterable[str]:
-    return (run[place : place + 2] for place in range(max(1, len(run) - 1)))
 
 
 def _weight(words: Iterable[str]) -> int:

@@ -27,7 +27,7 @@ from dagengine.judges.wire.completions import ACCESS, message_usage
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.prompts.lengths.window import overflow_in
-from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
+from dagengine.question import NO_USAGE, Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
     public_value,
@@ -133,7 +133,11 @@ class ProviderJudge(SharedJudge):
     def _setup_error(self, error: BaseException) -> JudgeSetupError:
         cause = shortened(f"{type(error).__name__}: {self._public(error)}")
         provider = self.model.partition("/")[0]
-        lacks = f"; {_variables(provider)}" if _lacks_credentials(error) else ""
+        lacks = ""
+        if _lacks_credentials(error):  # what to set so that the provider's client finds them
+            names = _VARIABLES.get(provider, (f"{provider.upper()}_API_KEY",))
+            key = " or pass api_key=" if names[0].endswith("_API_KEY") else ""
+            lacks = f"; set {' and '.join(names)}{key}"
         return JudgeSetupError(f"the judge {self.model!r} cannot be set up: {cause}{lacks}")
 
     def _public(self, error: object) -> str:
@@ -180,14 +184,10 @@ class ProviderJudge(SharedJudge):
         else:
             # Answers are remembered for the whole run; the completion must not be kept with them.
             completion = vars(value).pop("_raw_response", None)
-            usage = self._usage_of(completion)
+            used = getattr(completion, "usage", None) if self.hosted else None
+            usage = NO_USAGE if used is None else message_usage(dict(used))
             return Answer(value, value.model_dump_json(), usage=usage, mode="provider")
         raise failure  # outside of the handler: what is raised inside keeps the other error with it
-
-    def _usage_of(self, completion: Any) -> Usage:
-        """The tokens of a completion, where its form is known."""
-        used = getattr(completion, "usage", None) if self.hosted else None
-        return NO_USAGE if used is None else message_usage(dict(used))
 
     def _failure(self, error: BaseException) -> JudgeError:
         """Providers' error classes differ; the HTTP status, if there is one, does not."""
@@ -219,10 +219,3 @@ def _own_error(error: BaseException | None) -> JudgeError | None:
 def _lacks_credentials(error: BaseException) -> bool:
     """Whether a client says that it has no key, which no further attempt changes."""
     return _NO_CREDENTIALS.search(f"{type(error).__name__}: {error}") is not None
-
-
-def _variables(provider: str) -> str:
-    """What to set so that a provider's client finds its credentials."""
-    names = _VARIABLES.get(provider, (f"{provider.upper()}_API_KEY",))
-    key = " or pass api_key=" if names[0].endswith("_API_KEY") else ""
-    return f"set {' and '.join(names)}{key}"

@@ -53,6 +53,8 @@ class AnswerRelevancyMetric(PrebuiltMetric):
     def scored(self, wanted: BaseNode | None = None) -> CodeNode:
         """The node that scores; `wanted` is a node that says whether anything is to be asked."""
         template = AnswerRelevancyTemplate
+        # Relevancy judges all statements, faithfulness those that claim a fact. One extraction
+        # lists and marks them, so that both metrics together ask for it once.
         extracted = statements_of(
             wording=self.wording(template, "generate_statements", "actual_output"), when=wanted
         )

@@ -206,6 +206,8 @@ class BallotsNode(AskingNode):
         contestants, inputs = dict(given.fields)[_CONTESTANTS], dict(given.inputs)
         steps = numbered(given_steps(given, self._steps))
         orders = rotations(inputs["line-up"])
+        # Judges favour a place in the list. Every contestant stands in every place once: a
+        # judge that goes by the place alone gives each of them one vote, which is a tie.
         questions = [
             self._comparison(steps, [contestants[name] for name in order]) for order in orders
         ]

@@ -49,6 +49,8 @@ class ContextualPrecisionMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         read = ("input", "expected_output", "retrieval_context")
+        # One call for all pieces, each verdict with the number of its piece: a list that is too
+        # short or misnumbered is asked again, where zipping it would have scored the wrong ranks.
         verdicts = VerdictListNode(
             USEFUL,
             "retrieval_context",

@@ -44,6 +44,7 @@ class ContextualRecallMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         read = ("sentences", "retrieval_context", "input")
+        # The denominator of the score must not depend on how a judge counts sentences.
         split = CodeNode(
             sentences_to_find,
             evaluation_params=["expected_output", "retrieval_context"],

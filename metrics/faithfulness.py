@@ -92,6 +92,9 @@ class FaithfulnessMetric(PrebuiltMetric):
         wording = self.wording(
             template, "generate_truths", "retrieval_context", extraction_limit=limit
         )
+        # Neither extraction reads the other, so they run at the same time. Their prompts are those
+        # of other metrics word for word: used together, metrics ask for the claims of an answer
+        # once.
         truths = truths_of("retrieval_context", limit, wording, wanted)
         wording = self.wording(template, "generate_claims", "actual_output")
         claims = claims_of("actual_output", wording, wanted)

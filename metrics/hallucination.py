@@ -37,6 +37,7 @@ class HallucinationMetric(PrebuiltMetric):
     """
 
     title = "Hallucination"
+    # 1 is best, as for all metrics; thresholds written for shares of faults are warned of.
     counts_faults = True
     judged = (("actual_output",), ("context",))
 

@@ -41,6 +41,7 @@ class RagasMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         """The parts' graphs, merged; without context no call is made for any of them."""
+        # The parts' own graphs, not their scores: equal questions and nodes of theirs run once.
         size, wanted = self.verdicts_per_call, compared()
         relevancy = AnswerRelevancyMetric(verdicts_per_call=size)
         faithfulness = FaithfulnessMetric(verdicts_per_call=size)

@@ -60,6 +60,8 @@ class RoleAdherenceMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         spoken = CodeNode(names_of_replies, evaluation_params=["turns"], output_label="replies")
+        # The judge sees the whole conversation with its turns named, not every reply by itself: a
+        # reply may fit a role only because of what was said before.
         verdicts = ConversationVerdicts(
             IN_ROLE,
             spoken,

@@ -133,10 +133,13 @@ class SummarizationMetric(PrebuiltMetric):
             wording=self.wording(template, "generate_alignment_verdicts", "claims", "truths"),
             per_call=self.verdicts_per_call,
         )
+        # Alignment alone would be 1 for a summary that says hardly anything; hence the minimum.
         return CodeNode(borne_out_share, inputs=[claims, verdicts], name="alignment")
 
     def _coverage(self) -> BaseNode:
         questions = self._questions()
+        # Two questions and not one: a judge that sees both texts takes an answer of one for the
+        # other.
         source, summary = (
             self._answers(questions, field, label)
             for field, label in (

@@ -130,6 +130,8 @@ class Pair:
     credit: Fraction
 
 
+# Names in a set would give half a point to a tool that was rightly called twice. And the first call
+# that fits is not always the best one: with credit for arguments the whole assignment decides.
 def best_assignment(credits: Credits) -> list[Pair]:
     """Every call at most once, for the largest sum of credits, whatever the order."""
     scale = math.lcm(*(worth.denominator for row in credits for worth in row))

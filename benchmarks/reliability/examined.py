@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ from dagengine.reliability.card.people import compare_with_labels, corrected_fig
 from dagengine.reliability.card.values import Figure, JudgeCard
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import labels_for, labels_of
+from dagengine.reliability.labels import labels_for, labels_of, on_scale
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.runs import runs_of
 from dagengine.results import OutcomeKind
@@ -42,7 +42,8 @@ class Drawn:
 
     `whole` is what would have been said had nothing been lost or copied, which the truth is about.
     `nodes` is what each of two nodes said, of which the second is asked after a yes of the first;
-    `odds` are their chances of a yes, case by case.
+    `odds` are their chances of a yes, case by case. `texts` tell the answers of a case apart,
+    `lengths` is how long what is judged is.
     """
 
     said: Any
@@ -54,6 +55,8 @@ class Drawn:
     people: Any = None
     nodes: Any = None
     odds: Any = None
+    texts: Any = None
+    lengths: Any = None
 
 
 Draw = Callable[[np.random.Generator, int, int], Drawn]
@@ -69,7 +72,7 @@ class Kind:
     shapes: Sequence[tuple[int, int]] = ((100, 3), (300, 3))
     metric: str = "yes or no"
     random: bool = False
-    steady: Mapping[str, float] = field(default_factory=dict)
+    scale: tuple[float, float] | None = None
 
 
 def dialogues(random: np.random.Generator, cases: int, runs: int) -> Drawn:
@@ -346,9 +349,8 @@ KINDS = (
 
 
 @cache
-def truths(place: int, runs: int) -> Mapping[str, float]:
+def truths(kind: Kind, runs: int) -> Mapping[str, float]:
     """Of a large sample, by definition."""
-    kind = KINDS[place]
     return kind.truth(kind.draw(np.random.default_rng(1), LARGE, runs))
 
 
@@ -381,7 +383,7 @@ def card_of(kind: Kind, random: Random, cases: int, runs: int) -> JudgeCard:
     made = _made(kind, random, cases, runs)
     return make_card(
         made.seen, [metric(kind.metric)], made.data, ["drawn"], labels=made.labels,
-        groups=made.groups, labels_random=kind.random,
+        groups=made.groups, labels_random=kind.random, label_scale=kind.scale,
     )  # fmt: skip
 
 
@@ -392,6 +394,8 @@ def figures_of(kind: Kind, random: Random, cases: int, runs: int) -> Iterator[Fi
     yield from map(not_repeats(of, 0.5).without, again(of, 0.5))
     given = labels_of(made.data, made.labels)
     labels = labels_for(given, replay, made.data, 0.5)
+    if kind.scale is not None:
+        labels = on_scale(labels, kind.scale)
     yield from compare_with_labels(of, 0.5, labels)
     places = {"place in the file": range(cases)}
     for corrected in corrected_figures(of, 0.5, labels, kind.random, places):
@@ -429,7 +433,13 @@ def _made(kind: Kind, random: Random, cases: int, runs: int) -> Made:
         for case in range(cases)
         for run in range(drawn.said.shape[1] if drawn.runs is None else int(drawn.runs[case]))
         for row in (
-            _observed(case, Condition(run), drawn.said[case, run], kind.metric)
+            _observed(
+                case,
+                Condition(run),
+                drawn.said[case, run],
+                kind.metric,
+                None if drawn.texts is None else str(drawn.texts[case, run]),
+            )
             if drawn.nodes is None
             else _walked(case, Condition(run), [bool(node[case, run]) for node in drawn.nodes])
         )
@@ -437,6 +447,7 @@ def _made(kind: Kind, random: Random, cases: int, runs: int) -> Made:
     data = [
         LLMTestCase(
             input=str(case),
+            actual_output=None if drawn.lengths is None else "x" * int(drawn.lengths[case]),
             additional_metadata=None if drawn.groups is None else {"of": int(drawn.groups[case])},
         )
         for case in range(cases)
@@ -450,10 +461,15 @@ def _made(kind: Kind, random: Random, cases: int, runs: int) -> Made:
 def _label(drawn: Drawn, case: int, kind: str) -> Any:
     if drawn.people is not None:
         return [bool(person) for person in drawn.people[case]]
-    return LABELS[int(drawn.labels[case])] if kind == "eight" else bool(drawn.labels[case])
+    if kind == "eight":
+        return LABELS[int(drawn.labels[case])]
+    label = drawn.labels[case]
+    return float(label) if drawn.labels.dtype.kind == "f" else bool(label)
 
 
-def _observed(case: int, at: Condition, said: Any, kind: str) -> Iterator[Observation]:
+def _observed(
+    case: int, at: Condition, said: Any, kind: str, text: str | None = None
+) -> Iterator[Observation]:
     if math.isnan(float(said)):
         yield Observation(case, "good", "", at, outcome=OutcomeKind.UNPARSEABLE)
         return
@@ -463,7 +479,7 @@ def _observed(case: int, at: Condition, said: Any, kind: str) -> Iterator[Observ
         return
     verdict = LABELS[int(said)] if kind == "eight" else bool(said)
     score = int(said) / 10 if kind == "eight" else float(said)
-    yield Observation(case, "good", "", at, None, score, path=(("good", verdict),))
+    yield Observation(case, "good", "", at, None, score, raw=text, path=(("good", verdict),))
     yield Observation(case, "good", "good", at, verdict)
 
 
@@ -476,7 +492,12 @@ def _walked(case: int, at: Condition, answers: Sequence[bool]) -> Iterator[Obser
 
 def trials() -> Iterator[Trial]:
     """Every population with its numbers of cases and runs."""
-    for place, kind in enumerate(KINDS):
+    return trials_of(KINDS)
+
+
+def trials_of(kinds: Sequence[Kind]) -> Iterator[Trial]:
+    """Every population with its numbers of cases and runs."""
+    for kind in kinds:
         for cases, runs in kind.shapes:
 
             def answers(
@@ -489,4 +510,4 @@ def trials() -> Iterator[Trial]:
                     for figure in figures_of(kind, random, cases, runs)
                 }
 
-            yield Trial(f"{kind.name}, {cases}x{runs}", truths(place, runs), answers)
+            yield Trial(f"{kind.name}, {cases}x{runs}", truths(kind, runs), answers)

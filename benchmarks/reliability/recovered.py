@@ -9,6 +9,7 @@ gated trees of two and three depths; labels on a part of the cases; changes on t
 - `cards`: every figure of whole cards of drawn answers.
 - `others`: the same of judges whose noise is of other kinds, on which nothing was tuned.
 - `examined`: whole cards of judges that do what real ones do (copies, shocks, lost answers …).
+- `further`: the same of the populations of a second examination.
 - `asked`: whole cards that go the way users go, questions through the engine.
 - `estimators`: estimators by themselves, on more numbers of cases, runs, labels and groups.
 - `blame`: shares of the noise in gated trees.
@@ -52,6 +53,11 @@ def _examined(seeds: int, jobs: int, named: str) -> Shown:
     return _shown("cards of judges that do what real ones do", rows, seeds)
 
 
+def _further(seeds: int, jobs: int, named: str) -> Shown:
+    rows = list(rows_of("further", seeds, jobs, named))
+    return _shown("cards of judges of a second examination", rows, seeds)
+
+
 def _estimators(seeds: int, jobs: int, named: str) -> Shown:
     return _shown("estimators", list(rows_of("estimators", seeds, jobs, named)), seeds)
 
@@ -83,6 +89,7 @@ TABLES: dict[str, Callable[[int, int, str], Shown]] = {
     "others": _others,
     "asked": _asked,
     "examined": _examined,
+    "further": _further,
     "estimators": _estimators,
     "blame": _blame,
     "votes": _votes,

@@ -11,7 +11,7 @@ from dagengine.checkup.asking import Examiner, OutOfTimeError
 from dagengine.checkup.questions import PLANTED, password, planted, prose
 from dagengine.checkup.values import NotMeasured, Reading
 from dagengine.errors import JudgeError, ProviderError, UnparseableError
-from dagengine.prompts.decisions import state_of
+from dagengine.prompts.decisions import decision_state
 from dagengine.prompts.evidence import as_text
 from dagengine.test_case import TestCase
 
@@ -25,7 +25,7 @@ _REFUSED: Final = frozenset({400, 413, 422})
 def longest_text(cases: Iterable[TestCase]) -> str:
     """The texts of the case that has most of them."""
     texts = (
-        "\n\n".join(f"{name}: {as_text(value)}" for name, value in state_of(case).items())
+        "\n\n".join(f"{name}: {as_text(value)}" for name, value in decision_state(case).items())
         for case in cases
     )
     return max(texts, key=len, default="")

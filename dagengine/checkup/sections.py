@@ -73,18 +73,12 @@ async def structure_of(examiner: Examiner, forced: Timed[Any] | None) -> Structu
         valid = False
     if forced is not None:
         mode = forced.answer.mode
-    lengths = await _bounds(examiner)
-    return Structure(mode, valid, forced is not None, *lengths, tokens)
-
-
-async def _bounds(examiner: Examiner) -> tuple[bool | None, bool | None]:
-    """Whether the bounds of texts and of lists were honoured; both unknown for no answer."""
-    try:
+    lengths: tuple[bool | None, bool | None] = False, False
+    with suppress(UnparseableError):  # cut off at the limit of tokens, or in some other form
         items = (await examiner.ask(questions.beyond_bounds())).answer.value.output
-    except UnparseableError:  # cut off at the limit of tokens, or in some other form
-        return False, False
-    long = any(len(item) > questions.ITEM for item in items)
-    return (None if not items else not long), len(items) <= questions.ITEMS
+        long = any(len(item) > questions.ITEM for item in items)
+        lengths = None if not items else not long, len(items) <= questions.ITEMS
+    return Structure(mode, valid, forced is not None, *lengths, tokens)
 
 
 async def probabilities_of(examiner: Examiner, forced: Timed[Any] | None) -> Probabilities:

@@ -32,7 +32,9 @@ from dagengine.cli.looking.merge import merge
 from dagengine.cli.looking.show import show
 from dagengine.cli.looking.sql import sql
 from dagengine.cli.looking.view import view
+from dagengine.cli.measuring.attack import attack
 from dagengine.cli.measuring.benchmark import benchmark
+from dagengine.cli.measuring.improve import improve
 from dagengine.cli.measuring.judge import app as judge_app
 from dagengine.cli.measuring.judge import doors
 from dagengine.cli.measuring.labels import app as labels_app
@@ -69,8 +71,10 @@ app.command()(merge)
 app.command()(plan)
 app.command()(migrate)
 app.command()(benchmark)
+app.command()(attack)
 app.command()(diff)
 app.command()(explain)
+app.command()(improve)
 app.command()(send)
 app.command()(show)
 app.command()(sql)
@@ -201,7 +205,7 @@ def check(
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics, name_problems
     from dagengine.data.cases import strict as valid
-    from dagengine.estimate.solved import shown_as_examples
+    from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.evaluation import missing_fields
     from dagengine.execution.engine import check_cases
     from dagengine.loading import load_metrics
@@ -216,7 +220,8 @@ def check(
         compiled = compile_metrics(loaded)
         cases = cases_of(data, mapped, delimiter, unit=unit)
         if isinstance(cases, TraceCases) and format is Format.TABLE:
-            say("\n".join(cases.mapping()))
+            for line in cases.mapping():
+                say(line)
         check_cases(compiled, cases.check())
         missing = missing_fields(compiled, valid(cases))
         problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]

@@ -95,7 +95,7 @@ def plan(
     from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
-    from dagengine.estimate.solved import shown_as_examples
+    from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.test_case import TestCase
 
@@ -210,12 +210,7 @@ def all_judges(compiled: Plan, model: Any) -> list[Judge]:
 
 def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
     """The names and the identities of the judges, in the order of the plan, then of writers."""
-    from dagengine.question import judge_name
+    from dagengine.question import display_name
 
     judges = all_judges(compiled, model)
-    names = [getattr(judge, "model", None) for judge in judges]
-    shown = [
-        name if isinstance(name, str) else judge_name(judge.identity)
-        for name, judge in zip(names, judges, strict=True)
-    ]
-    return shown, [judge.identity for judge in judges]
+    return [*map(display_name, judges)], [judge.identity for judge in judges]

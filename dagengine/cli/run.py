@@ -194,8 +194,8 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
     Of data from a pipe nothing.
     """
     from dagengine.cli.plan import too_long
+    from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.estimate.packs import with_writers
-    from dagengine.estimate.solved import shown_as_examples
 
     if cases.count() is None or not executor.asked_judges:
         return

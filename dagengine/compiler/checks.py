@@ -235,6 +235,8 @@ def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
 
 def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Whether a score is certain, and whether there may be more than one."""
+    # From the last slots backwards: a score is certain from a slot if it grades, if it is from one
+    # that it hands on to, or if it is from the targets of all its verdicts.
     sure: set[Slot] = set()
     dead: list[str] = []
     for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
@@ -252,14 +254,19 @@ def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
         hint = "follow the verdicts from the root: each must lead to a score in the end"
         where = f" (not from {', '.join(sorted(dead))})" if dead else ""
         yield report("no-score", None, f"not every path ends in a score{where}", hint)
-    elif scope.spec.combine == "last" and _may_fork(*_score_flow(scope, roots)):
+    elif scope.spec.combine == "last" and _may_fork(scope, roots):
         hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
         message = "one case may reach several scores; the last in the graph counts"
         yield report("several-terminals", None, message, hint, "warning")
 
 
-def _score_flow(scope: Scope, roots: Iterable[Slot]) -> tuple[nx.DiGraph[Any], object, object]:
-    """The ways from the start to a score, as a graph with its two ends."""
+def _may_fork(scope: Scope, roots: Iterable[Slot]) -> bool:
+    """Whether two paths may be live at once and not meet again before a score.
+
+    The ways from the start to a score are a graph with two ends. Every way to a score from a slot
+    passes its immediate dominator on the way back from the end. If that is the end itself, the
+    ways from the slot never meet.
+    """
     start, end = object(), object()
     flow: nx.DiGraph[Any] = nx.DiGraph()
     flow.add_nodes_from((start, end))
@@ -270,11 +277,6 @@ def _score_flow(scope: Scope, roots: Iterable[Slot]) -> tuple[nx.DiGraph[Any], o
         if slot.grades:
             flow.add_edge(slot, end)
     flow.add_edges_from((start, root) for root in roots)
-    return flow, start, end
-
-
-def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
-    """Whether two paths may be live at once and not meet again before a score."""
     meet = nx.immediate_dominators(flow.reverse(copy=False), end)
     first = nx.immediate_dominators(flow, start)
     for place in flow:

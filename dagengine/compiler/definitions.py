@@ -46,10 +46,11 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     hashes = {"": digest(settings)}
     for slot in (plan.slots[number] for number in metric.slots):
         if slot.unit != NONE:
-            leads = [
-                [verdict, [_target(plan.slots[number]) for number in targets]]
-                for verdict, targets in slot.branches.items()
-            ]
+            leads = []
+            for verdict, numbers in slot.branches.items():
+                targets = [plan.slots[number] for number in numbers]
+                ends = [t.score if t.kind == "verdict" else t.name for t in targets]
+                leads.append([verdict, ends])
             reads = [plan.slots[number].name for number in slot.reads]
             starts = [plan.slots[number].name for number in slot.activates]
             node = plan.units[slot.unit].node
@@ -62,12 +63,14 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
 _EDGES = {"children", "inputs", "then"}
 
 
+# Attributes that a node has only if they are set, in its constructor or on a copy later.
+_OPTIONAL = ("quoting", "quote_from", "examples")
+
+
 def _attributes(node: BaseNode, around: _Around) -> Any:
-    return _plain({k: v for k, v in vars(node).items() if k not in _EDGES}, around)
-
-
-def _target(slot: Any) -> Any:
-    return slot.score if slot.kind == "verdict" else slot.name
+    own = {k: v for k, v in vars(node).items() if k not in _EDGES}
+    last = {name: own.pop(name) for name in _OPTIONAL if name in own}
+    return _plain({**own, **last}, around)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,10 @@ def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[S
     These are the slots themselves, their readers and the parents that hand on to them,
     and so on.
     """
+    # From `n` backwards: its parent `p` hands on to it, and `r` reads it, so neither is ever live
+    # without it. The gate may be live and choose `no`.
+    #
+    #     p ──hands on──▶ n ◀──reads── r        gate ──yes──▶ n
     waiting = list(slots)
     certain = set(waiting)
     while waiting:
@@ -90,22 +94,6 @@ def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[S
                 certain.add(before)
                 waiting.append(before)
     return certain
-
-
-def _reachable(causes: nx.DiGraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:
-    """Whether liveness can get from the start to `goal` without touching `avoiding`."""
-    if goal in avoiding:
-        return False
-    seen: set[Slot | Start] = {START}
-    waiting: list[Slot | Start] = [START]
-    while waiting:
-        for after in causes.successors(waiting.pop()):
-            if after is goal:
-                return True
-            if after not in seen and after not in avoiding:
-                seen.add(after)
-                waiting.append(after)
-    return False
 
 
 class _Dominators:
@@ -153,5 +141,18 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
 
 
 def only_after(slot: Slot, others: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> bool:
-    """Whether `slot` is never live without one of `others` being live."""
-    return not _reachable(causes, slot, _live_with(others, causes))
+    """Whether `slot` is never live without one of `others` being live.
+
+    It is not if liveness gets to it from the start on a way around them.
+    """
+    avoiding = _live_with(others, causes)
+    seen: set[Slot | Start] = {START}
+    waiting: list[Slot | Start] = [START]
+    while waiting and slot not in avoiding:
+        for after in causes.successors(waiting.pop()):
+            if after is slot:
+                return False
+            if after not in seen and after not in avoiding:
+                seen.add(after)
+                waiting.append(after)
+    return True

@@ -48,18 +48,12 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
 def name_problems(names: Sequence[str]) -> list[Problem]:
     """Names that are empty or shared: results are told apart by the names of the metrics."""
     hint = "give every metric its own name"
-    return [
-        Problem("metric-name", f"metric {name!r}", problem, hint)
-        for name, count in Counter(names).items()
-        for problem in (_name_problem(name, count),)
-        if problem
-    ]
-
-
-def _name_problem(name: str, count: int) -> str:
-    if not name.strip():
-        return "the name is empty"
-    return f"{count} metrics are called so" if count > 1 else ""
+    problems: list[Problem] = []
+    for name, count in Counter(names).items():
+        if count > 1 or not name.strip():
+            words = f"{count} metrics are called so" if name.strip() else "the name is empty"
+            problems.append(Problem("metric-name", f"metric {name!r}", words, hint))
+    return problems
 
 
 class _Compiler:
@@ -230,6 +224,13 @@ def with_shares(units: list[Unit]) -> list[Unit]:
     Prompts show the fields of the case in one order. A node that may put several questions shares
     all that it reads with itself.
     """
+    # Four questions to one judge. The first three begin alike, and the longest beginning that some
+    # other question has, too, is what a unit shares. It is made of whole fields, in their order.
+    #
+    #     context, answer, input     shares (context, answer)
+    #     context, answer            shares (context, answer)
+    #     context, input             shares (context)
+    #     input                      shares nothing
     reads = {
         unit.index: tuple(sorted(unit.reads, key=canonical_place))
         for unit in units

@@ -129,19 +129,15 @@ class Plan:
             graph.add_edges_from((source, unit.index) for _, source, _ in unit.sources)
         for slot in (slot for slot in self.slots if slot.unit != NONE):
             reads = {source for _, source, _ in self.units[slot.unit].sources}
-            for target in self._entered(slot):
+            entered: list[PlanSlot] = []  # a nested metric is entered by its roots
+            for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
+                inner = (self.slots[number] for number in target.activates)
+                entered += [target] if target.nested == NONE else inner
+            for target in entered:
                 # A pull runs from reader to source; its edge is there already.
                 if target.unit != NONE and target.unit not in reads:
                     graph.add_edge(slot.unit, target.unit)
         return graph
-
-    def _entered(self, slot: PlanSlot) -> Iterable[PlanSlot]:
-        """Where liveness goes from a slot; into a nested metric it goes by its roots."""
-        for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
-            if target.nested == NONE:
-                yield target
-            else:
-                yield from (self.slots[number] for number in target.activates)
 
     def judge_of(self, model: Any) -> int:
         """The place in `models` of a judge as a metric names it."""

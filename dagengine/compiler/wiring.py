@@ -14,7 +14,8 @@ feeds it, unless the parent is itself behind a verdict: see `_connect`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,12 @@ def wire(spec: MetricSpec) -> Wiring:
 
 def _make_slots(scope: Scope) -> list[Slot]:
     nodes = scope.spec.graph.nodes()
-    names = _unique_names(nodes)
+    names: dict[BaseNode, str] = {}
+    seen: Counter[str] = Counter()
+    for node in nodes:
+        seen[node.title] += 1
+        count = seen[node.title]
+        names[node] = node.title if count == 1 else f"{node.title} ({count})"
     read = {source for node in nodes for source in node.inputs}
     only = scope.owner is not None and len(nodes) == 1 and not nodes[0].branches()
     for place, node in enumerate(nodes):
@@ -102,15 +108,6 @@ def _make_slots(scope: Scope) -> list[Slot]:
         _add_targets(scope, scope.slots[node], names[node])
     scope.terminals += [slot for slot in scope.slots.values() if slot.grades]
     return list(scope.slots.values())
-
-
-def _unique_names(nodes: Iterable[BaseNode]) -> dict[BaseNode, str]:
-    names: dict[BaseNode, str] = {}
-    seen: dict[str, int] = {}
-    for node in nodes:
-        count = seen[node.title] = seen.get(node.title, 0) + 1
-        names[node] = node.title if count == 1 else f"{node.title} ({count})"
-    return names
 
 
 def _add_targets(scope: Scope, slot: Slot, name: str) -> None:
@@ -164,13 +161,14 @@ def _connect(scope: Scope) -> None:
         slot.fields = node.evaluation_params
         for source in node.inputs:
             slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
+        after: set[BaseNode] | None = None  # what comes after the node, sought at need
         for child in dict.fromkeys(node.successors()):
             target = scope.slots[child]
             if node not in child.inputs:
                 target.sources.append(Source(slot, label_of(node), pulled=False))
-            if child not in gates or not (
-                slot.always_live or _comes_before(graph, node, gates[child])
-            ):
+            if child in gates and not slot.always_live and after is None:
+                after = nx.descendants(graph, node)
+            if child not in gates or (after is not None and gates[child].isdisjoint(after)):
                 slot.activates.append(target)
     _read_as_before(scope, graph, gates)
     for root in scope.spec.graph.root_nodes:
@@ -218,19 +216,6 @@ def _always_live(roots: Iterable[BaseNode], gates: Container[BaseNode]) -> set[B
     return live
 
 
-def _comes_before(graph: nx.DiGraph[BaseNode], node: BaseNode, decisions: set[BaseNode]) -> bool:
-    """Whether a path leads from `node` to one of `decisions`."""
-    seen, waiting = {node}, [node]
-    while waiting:
-        for after in graph.successors(waiting.pop()):
-            if after in decisions:
-                return True
-            if after not in seen:
-                seen.add(after)
-                waiting.append(after)
-    return False
-
-
 def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
     """What comes before what: verdicts, hand-overs and everything that is read."""
     graph: nx.DiGraph[Slot] = nx.DiGraph()
@@ -251,9 +236,15 @@ def _rank(slots: list[Slot]) -> None:
     graph: nx.DiGraph[Any] = _flow(slots)
     for slot in slots:
         if slot.nested is not None:
-            graph.add_edges_from((part, _Done(slot)) for part in _inside(slot.nested))
+            # A metric nested in it counts when it has its result, and not when it begins.
+            for part in slot.nested.slots.values():
+                graph.add_edge(part if part.nested is None else _Done(part), _Done(slot))
+
+    def asks(slot: Slot) -> bool:
+        return slot.node is not None and slot.node.asks
+
     sequence = nx.lexicographical_topological_sort(
-        graph, key=lambda item: _free_first(_slot_of(item))
+        graph, key=lambda item: (asks(_slot_of(item)), *declared_order(_slot_of(item)))
     )
     places = [item for item in sequence if isinstance(item, _Done) or item.nested is None]
     for rank, item in enumerate(places):
@@ -267,15 +258,5 @@ class _Done:
     slot: Slot
 
 
-def _free_first(slot: Slot) -> tuple[bool, int, tuple[int, int]]:
-    return slot.node is not None and slot.node.asks, *declared_order(slot)
-
-
 def _slot_of(item: Slot | _Done) -> Slot:
     return item.slot if isinstance(item, _Done) else item
-
-
-def _inside(scope: Scope) -> Iterator[Any]:
-    """What must be settled before a nested metric is."""
-    for slot in scope.slots.values():
-        yield _Done(slot) if slot.nested is not None else slot

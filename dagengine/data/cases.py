@@ -145,10 +145,8 @@ def read_cases(
 
 def strict(cases: Iterable[Item]) -> Iterator[TestCase | Golden | ConversationalGolden]:
     """All cases; raises InputError at the first invalid row, and skips those without texts."""
-    return (case for case in map(_valid, cases) if not isinstance(case, InvalidCase))
-
-
-def _valid(item: Item) -> Any:
-    if isinstance(item, InvalidCase) and not item.nothing_to_judge:
-        raise InputError(str(item))
-    return item
+    for case in cases:
+        if not isinstance(case, InvalidCase):
+            yield case
+        elif not case.nothing_to_judge:
+            raise InputError(str(case))

@@ -76,21 +76,25 @@ class Converter:
 
     def __call__(self, record: Record) -> Item:
         place, value, problem = record
-        if isinstance(value, Mapping):
-            return self._case(place, value)
         if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
             return value  # type: ignore[return-value]
-        return InvalidCase(place, problem or no_case(value))
-
-    def _case(self, place: str, row: Mapping[str, Any]) -> Item:
+        if not isinstance(value, Mapping):
+            return InvalidCase(place, problem or no_case(value))
         try:
-            fields = self._fields(row)
+            fields = self._fields(value)
         except _CellError as error:
             return InvalidCase(place, str(error))
+        kind: type[BaseModel]
+        if self.goldens:
+            kind = ConversationalGolden if "scenario" in fields else Golden
+        elif "turns" in fields:
+            kind = ConversationalTestCase
+        else:
+            kind = ArenaTestCase if "contestants" in fields else LLMTestCase
         try:
-            return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
+            return kind.model_validate(fields)
         except ValidationError as error:
-            empty = {self.map.get(key, key) for key, value in row.items() if value is None}
+            empty = {self.map.get(key, key) for key, cell in value.items() if cell is None}
             return InvalidCase(place, _explain(error, empty, fields))
 
     def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +112,8 @@ class Converter:
                 raise _CellError(f"two columns map to the field {field!r}; ignore one")
             else:
                 fields[field] = self._as_field(column, field, value)
+        # Last, as `additional_metadata` may be a column itself, behind those of its keys. Then they
+        # are added to what it has, and a key that is in both is nobody's to choose.
         for name, key, value in inside:
             entries = fields.get(name, {})
             if not isinstance(entries, dict) or key in entries:
@@ -130,7 +136,15 @@ class Converter:
             value = text_of(value)
         if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
             value = self._parsed(column, field, value)
-        return _without_null(value) if field == "turns" else value
+        if field != "turns" or not isinstance(value, list):
+            return value
+        # What is null says nothing, as in the columns of a row.
+        return [
+            {name: inner for name, inner in turn.items() if inner is not None}
+            if isinstance(turn, Mapping)
+            else turn
+            for turn in value
+        ]
 
     def _flat(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The row, with the keys of opened objects as columns."""
@@ -177,18 +191,6 @@ def _is_json_list(cell: str) -> bool:
         return False
 
 
-def _without_null(turns: Any) -> Any:
-    """Turns without what is null, which says nothing, as in the columns of a row."""
-    if not isinstance(turns, list):
-        return turns
-    return [
-        {name: value for name, value in turn.items() if value is not None}
-        if isinstance(turn, Mapping)
-        else turn
-        for turn in turns
-    ]
-
-
 def _split(field: str) -> tuple[str, str]:
     """A field, and the key inside it: `additional_metadata.label` is a key of an object."""
     name, _, key = field.partition(".")
@@ -207,14 +209,6 @@ def no_case(value: Any) -> str:
 
 class _CellError(Exception):
     """What is wrong with the cells of a row."""
-
-
-def _kind(fields: Mapping[str, Any], goldens: bool) -> type[BaseModel]:
-    if goldens:
-        return ConversationalGolden if "scenario" in fields else Golden
-    if "turns" in fields:
-        return ConversationalTestCase
-    return ArenaTestCase if "contestants" in fields else LLMTestCase
 
 
 def _like(name: str, known: Sequence[str]) -> str:

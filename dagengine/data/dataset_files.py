@@ -117,7 +117,13 @@ def save_rows(
     if file_type not in _WRITERS:
         raise InputError(f"a data set is saved as {', '.join(_WRITERS)}, not as {file_type!r:.40}")
     fields = {name for kind in GOLDEN_TYPES for name in kind.model_fields}
-    rows = [_row(golden, fields) for golden in (*goldens, *cases)]
+    rows: list[dict[str, Any]] = []
+    for golden in (*goldens, *cases):
+        # Its own fields come first, then those that all kinds share: so people read a row.
+        own = [name for name in type(golden).__annotations__ if name in fields]
+        values = golden.model_dump(mode="json", exclude_none=True)
+        names = [name for name in dict.fromkeys([*own, *values]) if name in fields]
+        rows.append({name: values[name] for name in names if name in values})
     if not rows:
         raise InputError("No goldens found: the data set has no goldens to save")
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
@@ -127,13 +133,6 @@ def save_rows(
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         _WRITERS[file_type](rows, file)
     return path
-
-
-def _row(item: BaseModel, known: set[str]) -> dict[str, Any]:
-    """The fields of an item that goldens have: its own first, then those that all items share."""
-    own = [name for name in type(item).__annotations__ if name in known]
-    values = item.model_dump(mode="json", exclude_none=True)
-    return {n: values[n] for n in dict.fromkeys([*own, *values]) if n in known and n in values}
 
 
 def _as_json(rows: list[dict[str, Any]], file: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dagengine.regular_files import is_there, open_to_read, open_to_write
+from dagengine.regular_files import is_there, open_to_read, open_to_write, write_all
 
 _LONG = 1 << 20  # bytes from which on a file that nobody needs is emptied
 
@@ -36,9 +36,7 @@ class EarlyRows:
 
     def keep(self, index: int, line: bytes) -> None:
         """Let the line of the row with this index wait; raises OSError."""
-        rest = memoryview(line)
-        while rest:  # the system may take less than it is given
-            rest = rest[self._file.write(rest) :]
+        write_all(self._file, line)
         self._places[index] = self._end, len(line)
         self._end += len(line)
 
@@ -47,6 +45,8 @@ class EarlyRows:
         if index not in self._places:
             return None
         place, length = self._places.pop(index)
+        # The file is read and written through one handle. It has to stand at its end again, also
+        # when reading fails, or the next row that is kept would be written over another one.
         self._file.seek(place)
         try:
             return self._file.read(length)

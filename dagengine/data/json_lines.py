@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from dagengine.regular_files import open_to_read, open_to_write
+from dagengine.regular_files import open_to_read, open_to_write, write_all
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -47,10 +47,9 @@ class JsonLines:
     def write_line(self, line: bytes) -> None:
         """Write what `line_of` has made of an object; raises OSError as `write` does."""
         try:
-            rest = memoryview(line)
-            while rest:  # the system may take less than it is given
-                rest = rest[self._file.write(rest) :]
+            write_all(self._file, line)
         except OSError:
+            # Half a line would become one with the next, and both would be lost to readers.
             with suppress(OSError):
                 self._file.truncate(self.size)
             raise

@@ -46,17 +46,18 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any] | FlawError]:
 
 
 def _rows(batch: Any) -> list[Any]:
+    """The rows of a batch; text that is not UTF-8, or a date beyond Python's, costs its row alone.
+
+    The library reads a batch whole or not at all. So a batch with a flaw is halved until the flaw
+    is alone.
+    """
     try:
         return list(batch.to_pylist())
-    except (ValueError, OverflowError):  # text that is not UTF-8, a date beyond Python's
-        return [_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
-
-
-def _row(alone: Any) -> Any:
-    try:
-        return alone.to_pylist()[0]
     except (ValueError, OverflowError) as error:
-        return FlawError(f"a cell cannot be read: {error}")
+        if batch.num_rows == 1:
+            return [FlawError(f"a cell cannot be read: {error}")]
+        half = batch.num_rows // 2
+        return [*_rows(batch.slice(0, half)), *_rows(batch.slice(half))]
 
 
 def count_parquet_rows(path: Path) -> int:
@@ -84,6 +85,7 @@ class ParquetWriter:
             self._flush()
 
     def _flush(self) -> None:
+        # Emptied first: `close` flushes once more after a write that failed, and shall not fail.
         if self._pending:
             rows, self._pending = self._pending, []
             self._writer.write_table(self._table.from_pylist(rows, schema=self._schema))

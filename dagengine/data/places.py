@@ -38,18 +38,12 @@ class Places:
                     f"{len(named)} cases are called {name!r}: write a place ({first}{more}) instead"
                 )
             return named[0]
-        number = _whole_number(given)
-        if number is None or (self._count and number >= self._count):
+        try:
+            number = float(given)  # a column with gaps has made 3.0 of 3
+        except (ValueError, TypeError):
+            number = -1.0
+        if not number.is_integer() or number < 0 or (self._count and number >= self._count):
             near = difflib.get_close_matches(name, self._by_name, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"no case has the name or the place {name!r}{hint}")
-        return number
-
-
-def _whole_number(given: Any) -> int | None:
-    """A whole number from 0, also where a column with gaps has made it 3.0."""
-    try:
-        number = float(given)
-    except (ValueError, TypeError):
-        return None
-    return int(number) if number >= 0 and number.is_integer() else None
+        return int(number)

@@ -155,17 +155,14 @@ def field_like(column: str, fields: Sequence[str]) -> str:
 
 def text_of(messages: list[Any]) -> Any:
     """The contents of messages of a chat as one text; anything else as it is."""
-    contents = [_content(message) for message in messages]
-    if not contents or None in contents:
-        return messages
-    return "\n\n".join(text for text in contents if text is not None)
-
-
-def _content(message: Any) -> str | None:
-    """The text of a message, which may be in parts; None if not all of it is text."""
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if isinstance(content, list) and content:
-        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        texts = [text for text in parts if isinstance(text, str)]
-        content = "\n".join(texts) if len(texts) == len(parts) else None
-    return content if isinstance(content, str) else None
+    contents: list[str] = []
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if isinstance(content, list) and content:  # a text in parts
+            parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+            texts = [text for text in parts if isinstance(text, str)]
+            content = "\n".join(texts) if len(texts) == len(parts) else None
+        if not isinstance(content, str):
+            return messages
+        contents.append(content)
+    return "\n\n".join(contents) if contents else messages

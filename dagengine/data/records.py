@@ -72,7 +72,12 @@ def table_of(source: Any, word: str = "case") -> Table:
     if isinstance(source, str | Path):
         return _file(Path(source))
     if hasattr(source, "with_format") and hasattr(source, "iter"):
-        return Table(lambda: _numbered(_dataset_rows(source)), CHECKED, lambda: _length(source))
+
+        def dataset_rows() -> Iterator[Any]:  # as Arrow has them, which costs the least
+            for batch in source.with_format("arrow").iter(batch_size=BATCH):
+                yield from batch.to_pylist()
+
+        return Table(lambda: _numbered(dataset_rows()), CHECKED, lambda: _length(source))
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         return Table(lambda: _numbered(_frame_rows(source)), CHECKED, lambda: len(source))
     if isinstance(source, Iterable) and not isinstance(source, Mapping):
@@ -167,6 +172,8 @@ def _array(path: Path) -> Iterator[Record]:
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
     """Rows of a CSV file with a header; an empty cell is None."""
     csv.field_size_limit(sys.maxsize)  # the library's own limit is shorter than a document
+    # Bytes that are not UTF-8 become lone surrogates, which `_row` finds: so they cost one row. A
+    # strict decoder would fail in the middle of a buffer, and nobody would know in which row.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, delimiter=delimiter)
         header = next(reader, [])
@@ -209,12 +216,6 @@ def _row(place: str, header: list[str], row: list[str]) -> Record:
     if any("\udc80" <= char <= "\udcff" for cell in row if not cell.isascii() for char in cell):
         return Record(place, problem=f"not UTF-8; {_UTF_8}")
     return Record(place, {key: cell or None for key, cell in zip(header, row, strict=True)})
-
-
-def _dataset_rows(source: Any) -> Iterator[dict[str, Any]]:
-    """Rows of a Hugging Face data set, in the form that costs the least."""
-    for batch in source.with_format("arrow").iter(batch_size=BATCH):
-        yield from batch.to_pylist()
 
 
 def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:

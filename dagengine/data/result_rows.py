@@ -139,6 +139,8 @@ class RowWriter:
         if row.index <= self._last:
             return
         with self.naming(self.path):
+            # Parquet can be read only when it is closed. A run that is killed loses all of it, so
+            # that keeping some rows beside it saves nothing.
             if isinstance(self._opened(), JsonLines):
                 if self._early is None:
                     self._early = EarlyRows(self.path)
@@ -166,16 +168,13 @@ class RowWriter:
             yield
         except OSError as error:
             hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            rows = self.count + (0 if self._early is None else len(self._early))
+            left = f"rows of this run in {self.path}: {rows}"
+            if self.path.suffix != ".jsonl":
+                left = f"{self.path} may be unreadable (a .jsonl file keeps every row)"
             raise InputError(
-                f"cannot write {error.filename or path}: {error.strerror or error}; "
-                f"{self._rows_left()}{hint}"
+                f"cannot write {error.filename or path}: {error.strerror or error}; {left}{hint}"
             ) from error
-
-    def _rows_left(self) -> str:
-        if self.path.suffix != ".jsonl":
-            return f"{self.path} may be unreadable (a .jsonl file keeps every row)"
-        rows = self.count + (0 if self._early is None else len(self._early))
-        return f"rows of this run in {self.path}: {rows}"
 
 
 class _Flat:
@@ -188,22 +187,16 @@ class _Flat:
     def write(self, row: dict[str, Any]) -> None:
         for metric in row["metrics"]:
             flat = {name: row.get(name) for name in ("index", "case", "hash", "trace")} | metric
-            flat |= {name: _json(flat.get(name)) for name in _NESTED}
-            self._file.write({name: _utf8(value) for name, value in flat.items()})
+            for name, value in flat.items():
+                if name in _NESTED and value is not None:
+                    flat[name] = json.dumps(value)
+                elif isinstance(value, str) and not value.isascii():
+                    # Arrow takes no lone surrogates.
+                    flat[name] = value.encode("utf-8", "backslashreplace").decode("utf-8")
+            self._file.write(flat)
 
 
 _WRITERS: dict[str, type[JsonLines] | type[_Flat]] = {".jsonl": JsonLines, ".parquet": _Flat}
-
-
-def _json(value: Any) -> str | None:
-    return None if value is None else json.dumps(value)
-
-
-def _utf8(value: Any) -> Any:
-    """Text without lone surrogates, which Arrow does not take."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 Holds = Callable[[bytes], bool]
@@ -247,6 +240,8 @@ def row_of(value: Any, place: str) -> CaseResult:
     return row
 
 
+# Records travel, and readers add up and draw what is in them. JSON has numbers such as 1e999, which
+# are infinite here: one of them in a file would make all sums of a run so.
 _HUGE = 1e15  # no index, score or count of tokens is as large
 
 
@@ -311,13 +306,13 @@ def _require_file(path: Path) -> None:
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     """Rows put together again: the results of one case stand next to each other."""
     _require_file(path)
-    rows = map(_readable, parquet_rows(path))
-    for index, group in itertools.groupby(rows, lambda row: row.get("index")):
+
+    def readable() -> Iterator[dict[str, Any]]:
+        for row in parquet_rows(path):
+            if isinstance(row, FlawError):
+                raise InputError(f"no result of a run: {row}")
+            yield row
+
+    for index, group in itertools.groupby(readable(), lambda row: row.get("index")):
         metrics = [row | {n: json.loads(row[n]) for n in _NESTED if row.get(n)} for row in group]
         yield f"{path} case {index}", {**metrics[0], "metrics": metrics}
-
-
-def _readable(row: dict[str, Any] | FlawError) -> dict[str, Any]:
-    if isinstance(row, FlawError):
-        raise InputError(f"no result of a run: {row}")
-    return row

@@ -84,6 +84,8 @@ class CaseClasses:
             constant = self._plan.units[unit].constant
             asked[unit] = _NONE if constant else estimate.asked
             words[unit] = _NONE if constant else QuestionCount.exactly(len(estimate.keys))
+        # Of several metrics that may start a unit it is not known whether they go together, so each
+        # is taken by itself: the unit stays idle only if none of them starts it.
         chances: dict[int, float] = {}
         for ways in paths.values():
             for unit, chance in ways.chances().items():
@@ -100,7 +102,10 @@ class CaseClasses:
             whole=_joint(paths, asked, chances) + sum(reasons.values(), Bounds()),
             worded=_joint(paths, words, chances).least,
             units={
-                u: _unit_bounds(p.asked, u in sure, chances.get(u)) for u, p in estimates.items()
+                u: Bounds(p.asked.least * (u in sure), chances[u] * p.asked.likely, p.asked.most)
+                if u in chances
+                else Bounds()
+                for u, p in estimates.items()
             },
             chances=chances,
             sure=sure,
@@ -110,12 +115,15 @@ class CaseClasses:
 
     def _reason(self, metric: int, paths: Paths | None) -> Bounds:
         """The last question of a metric whose reason the judge writes."""
-        spec = self._plan.metrics[metric].spec
+        plan, spec = self._plan, self._plan.metrics[metric].spec
         if not (spec.judged_reason and spec.include_reason):
             return Bounds()
         ways = paths.paths if paths else ()
         fails = [path.weight for path in ways if path.fails]
-        least = not fails and not _may_turn_away(self._plan, metric)
+        slots = [plan.slots[number] for number in plan.metrics[metric].slots]
+        ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit != NONE]
+        # Code at the end may find that there is nothing to judge: no score, and no reason for it.
+        least = not fails and all(node.asks for node in ends)
         return Bounds(int(least), 1 - sum(fails), int(not ways or len(fails) < len(ways)))
 
 
@@ -127,13 +135,6 @@ def _units(plan: Plan, metric: int) -> tuple[int, ...]:
     return tuple(units) if any(n.asks or (n.whole_case and n.grades) for n in nodes) else ()
 
 
-def _may_turn_away(plan: Plan, metric: int) -> bool:
-    """Whether code at the end may find that there is nothing to judge, and give no score."""
-    slots = [plan.slots[number] for number in plan.metrics[metric].slots]
-    ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit != NONE]
-    return any(not node.asks for node in ends)
-
-
 def _joint(
     paths: Mapping[int, Paths], asked: Mapping[int, QuestionCount], chances: Mapping[int, float]
 ) -> Bounds:
@@ -143,6 +144,11 @@ def _joint(
     for unit, count in asked.items():
         low[unit], high[unit] = count.least, count.most or 0
     likely = sum(chance * asked[unit].likely for unit, chance in chances.items())
+    # Each metric has its own least and most, over its own paths. Their sums count a unit that they
+    # share once for each. Let two metrics share `u`, the first on every path, the second on some:
+    #
+    #     most    counts it twice. Only certain starts are double for sure: sure - 1 are taken off
+    #     least   may count it twice, and must not be too high: possible - 1 are taken off
     shared_most = shared_least = 0
     unbounded = any(asked[unit].most is None for ways in paths.values() for unit in ways.possible)
     for unit in chances:
@@ -156,9 +162,3 @@ def _joint(
         least = max(least, sum(ways.least(low) for ways in paths.values()) - shared_least)
     most = sum(ways.most(high) for ways in paths.values()) - shared_most
     return Bounds(least, likely, None if unbounded else most)
-
-
-def _unit_bounds(asked: QuestionCount, sure: bool, chance: float | None) -> Bounds:
-    if chance is None:
-        return Bounds()
-    return Bounds(asked.least * sure, chance * asked.likely, asked.most)

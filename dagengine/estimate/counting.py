@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.compiler.plan import Plan, Unit
+from dagengine.estimate.cached_prompts import CachedPrompts
 from dagengine.estimate.case_classes import CaseClass, CaseClasses
 from dagengine.estimate.duplicates import EqualQuestions
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.packs import PackWalker, answering
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
-from dagengine.estimate.readings import Readings
 from dagengine.estimate.sampling import Spread, draw
 from dagengine.estimate.values import (
     NO_QUESTIONS,
@@ -99,17 +99,14 @@ class _Counting:
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
-        self.readings = Readings(plan, asked)
+        self.cached = CachedPrompts(plan, asked)
 
     def add(self, case: TestCase) -> None:
         case_class, estimates = self.classes.look(case)
-        self._count(case_class, estimates)
         chances = case_class.chances.items()
-        self.readings.add(case, {u: chance * estimates[u].asked.likely for u, chance in chances})
+        self.cached.add(case, {u: chance * estimates[u].asked.likely for u, chance in chances})
         if self.packs is not None:
             self.travel += self.packs.travel(case, estimates)
-
-    def _count(self, case_class: CaseClass, estimates: Mapping[int, UnitEstimate]) -> None:
         self.spread.add(case_class.whole.likely)
         self.whole += case_class.whole
         self.worded += case_class.worded
@@ -134,6 +131,8 @@ class _Counting:
 
     def _count_once(self, unit: int, case_class: CaseClass, estimated: UnitEstimate) -> None:
         """A constant unit: asked for the first case that needs it."""
+        # It is asked once, so its chance is that of any case so far needing it, and its tokens are
+        # set and not added: the hundredth case that needs it makes it no dearer.
         sums, bounds = self.nodes[unit], case_class.units[unit]
         chance = 1 - (1 - sums.chance) * (1 - case_class.chances[unit])
         if unit in case_class.sure and not sums.sure:
@@ -198,7 +197,10 @@ class _Counting:
         part, bounds = self.plan.metrics[metric], self._scaled(self.sums[metric].reason)
         if bounds.most:
             tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
-            judge = self._model(part.scope)
+            judge = self.plan.judge_of(self.plan.scopes[part.scope].spec.model)
+            writer = writer_of(self.asked[judge]) if self.asked else None
+            if writer is not None:
+                judge = [asked.identity for asked in self.asked].index(writer.identity)
             yield NodeEstimate(
                 "reason", "reason", judge, bounds, 0.0, *tokens, (part.spec.name,), False
             )
@@ -238,14 +240,8 @@ class _Counting:
         ]
         if judge in packing[:1]:
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
-        cached = min(tokens_in, max(0.0, self.readings.tokens[judge]) * self.factor)
+        cached = min(tokens_in, max(0.0, self.cached.tokens[judge]) * self.factor)
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out, cached)
-
-    def _model(self, scope: int) -> int:
-        place = self.plan.judge_of(self.plan.scopes[scope].spec.model)
-        writer = writer_of(self.asked[place]) if self.asked else None
-        names = [judge.identity for judge in self.asked]
-        return place if writer is None else names.index(writer.identity)
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class Lookahead:
         """
         self._plan = plan
         self._asked = [asked[unit.judges[0]] if asked else None for unit in plan.units]
-        self._units = [_decided(*pair) for pair in zip(plan.units, self._asked, strict=True)]
+        self._units = [_unit_for(*pair) for pair in zip(plan.units, self._asked, strict=True)]
         self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]
@@ -89,7 +89,10 @@ class Lookahead:
         estimates: dict[int, UnitEstimate] = {}
         likes: dict[int, int] = {}
         fields = {path: read_field(case, path) for path in self._plan.fields}
-        marks = {path: _mark(value) for path, value in fields.items()}
+        marks = {
+            path: hash(value if isinstance(value, str) else repr(value))
+            for path, value in fields.items()
+        }
         for number in wanted:  # sources come first
             if number in self._constants:
                 estimates[number], value = self._constants[number]
@@ -133,10 +136,17 @@ class Lookahead:
             if slot == ALWAYS and source in outputs
         }
         reads = Given(fields, tuple(inputs.items()), case)
-        if len(inputs) == len(unit.sources):
-            return self._ready(unit, reads)
         asked = self._asked_by(unit, {**dict(fields), **inputs})
-        return self._guessed(unit, reads, asked), None
+        complete = len(inputs) == len(unit.sources)
+        tells = self._telling[unit.index] and (asked.most == 0 or unit.node.asks)
+        first = _first_step(unit, reads) if complete and tells else None
+        if first is None:
+            return self._guessed(unit, reads, asked), None
+        if isinstance(first, NodeValue):
+            return self._decided(unit, first)
+        if isinstance(first, Exception):
+            return _FAILS, None
+        return self._worded(unit, asked, first), None
 
     def _asked_by(self, unit: Unit, known: Mapping[str, Any]) -> QuestionCount:
         """The questions of a unit; the quotes of a judge that only decides are one more for each.
@@ -149,20 +159,6 @@ class Lookahead:
             return asked
         most = None if asked.most is None else 2 * asked.most
         return QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
-
-    def _ready(self, unit: Unit, reads: Given) -> tuple[UnitEstimate, NodeValue | None]:
-        """A unit that reads nothing but what is known."""
-        asked = self._asked_by(unit, dict((*reads.fields, *reads.inputs)))
-        if not (asked.most == 0 or unit.node.asks) or not self._telling[unit.index]:
-            return self._guessed(unit, reads, asked), None
-        first = _first_step(unit, reads)
-        if isinstance(first, NodeValue):
-            return self._decided(unit, first)
-        if first is None:
-            return self._guessed(unit, reads, asked), None
-        if isinstance(first, Exception):
-            return _FAILS, None
-        return self._worded(unit, asked, first), None
 
     def _decided(self, unit: Unit, value: NodeValue) -> tuple[UnitEstimate, NodeValue | None]:
         branches = self._plan.slots[unit.slots[0]].branches
@@ -228,7 +224,7 @@ class Lookahead:
         return self._sizes[unit.index]
 
 
-def _decided(unit: Unit, judge: Judge | None) -> Unit:
+def _unit_for(unit: Unit, judge: Judge | None) -> Unit:
     """The unit as its judge has it: one that decides is asked about every item by itself."""
     node = unit.node
     if judge is None or not judge.capabilities.decides or not isinstance(node, VerdictListNode):
@@ -267,11 +263,6 @@ def _identity(question: Question[BaseModel]) -> tuple[Any, ...]:
     """What makes two questions one; as `Question.key`, which takes longer."""
     texts = tuple([(message["role"], message["content"]) for message in question.messages])
     return texts, schema_json(question.answer_type), question.options, repr(question.parser or "")
-
-
-def _mark(value: Any) -> int:
-    """Equal for equal values."""
-    return hash(value if isinstance(value, str) else repr(value))
 
 
 def text_tokens(text: str) -> int:

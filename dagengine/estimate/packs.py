@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dagengine.compiler.plan import Plan, Unit
+from dagengine.compiler.plan import NONE, Plan, Unit
 from dagengine.estimate.lookahead import UnitEstimate, text_tokens
 from dagengine.estimate.paths import (
     FORECAST,
@@ -103,8 +103,17 @@ class _Walk:
         lacking = {
             metric.index: FORECAST
             for metric in self.plan.metrics
-            if any(self.plan.slots[n].unit not in self.estimates for n in self._units(metric.slots))
+            if any(
+                slot.unit != NONE and slot.unit not in self.estimates
+                for slot in self.plan.slots[metric.slots.start : metric.slots.stop]
+            )
         }
+        # Three things may happen next, in the order of a run. All that is ready starts. A pack
+        # leaves when nothing open may bring another question for it. Otherwise time goes on until
+        # the next open unit ends, which may make others ready.
+        #
+        #     ready ──▶ start ──▶ waiting (decisions)  ──▶ depart together, one round
+        #                    └──▶ open (other questions) ──▶ finish after their rounds
         state, now, total = CaseState(self.plan, lacking), 0, Travel()
         while True:
             if state.ready:
@@ -122,9 +131,6 @@ class _Walk:
             for unit in state.cancel:
                 state.cancelled(unit)
             state.cancel.clear()
-
-    def _units(self, slots: range) -> list[int]:
-        return [number for number in slots if self.plan.slots[number].unit >= 0]
 
     def _start(self, state: CaseState, unit: int, now: int) -> Travel:
         estimate = self.estimates[unit]
@@ -150,6 +156,8 @@ class _Walk:
         requests = math.ceil(count / size)
         room = min(requests * size - count, packs.ahead - sum(self.ridden.values()))
         units = [self.plan.units[unit] for unit in self.deciding if unit not in self.ridden]
+        # What rides along is free only while it fills requests that leave anyway: a last request
+        # that is not full, and no more than the judge takes ahead of time.
         for unit in ahead(state, units):
             likely = (
                 self.estimates[unit.index].asked.likely

@@ -115,7 +115,9 @@ class Walker:
             _merge(merged, drive.run())
             waiting += turnings(drive.taken)
             if not waiting:
-                return _exact(tuple(merged.values()))
+                kept = [frozenset(() if path.fails else path.units) for path in merged.values()]
+                possible = frozenset().union(*(path.units for path in merged.values()))
+                return Paths(tuple(merged.values()), True, frozenset.intersection(*kept), possible)
         return self._sampled(metric, forecasts)
 
     def _sampled(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
@@ -125,6 +127,8 @@ class Walker:
             path = _Drive(self, metric, forecasts, throw(dice)).run()
             _merge(merged, replace(path, weight=1 / SAMPLE))
         fails = any(forecast.fails for forecast in forecasts.values())
+        # A walk that takes no turn anywhere: what starts on it starts on every path. A failure is
+        # met early or late, depending on timing, so that nothing is sure then.
         certain = _Drive(self, metric, forecasts, lambda weights: None).run()
         sure = frozenset(() if fails else certain.units)
         possible = frozenset(unit for unit, forecast in forecasts.items() if forecast.rounds)
@@ -150,6 +154,12 @@ def turnings(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
 
     `taken` has (turn, number of turns) of every place where a walk could turn.
     """
+    # A walk is told its first turns, and takes turn 0 from there on. What it leaves are the turns
+    # that it did not take after the last one that it was told. So no two walks leave the same.
+    # With two turns at each of three places:
+    #
+    #     told ()      takes 0 0 0, leaves (1), (0 1), (0 0 1)
+    #     told (0 1)   takes 0 1 0, leaves (0 1 1) only: (1) is left already
     turns = [turn for turn, _ in taken]
     fresh = max((place for place, turn in enumerate(turns, 1) if turn), default=0)
     return [
@@ -165,12 +175,6 @@ def _merge(merged: dict[tuple[frozenset[int], int, bool], Path], path: Path) -> 
     key = frozenset(path.units), path.depth, path.fails
     earlier = merged.get(key)
     merged[key] = path if earlier is None else replace(earlier, weight=earlier.weight + path.weight)
-
-
-def _exact(paths: tuple[Path, ...]) -> Paths:
-    sets = [frozenset(path.units) for path in paths]
-    kept = [frozenset() if path.fails else units for path, units in zip(paths, sets, strict=True)]
-    return Paths(paths, True, frozenset.intersection(*kept), frozenset().union(*sets))
 
 
 @dataclass(slots=True)
@@ -193,7 +197,16 @@ class _Drive:
     def run(self) -> Path:
         self.state = CaseState(self.walker.plan, self.walker.others[self.metric])
         while True:
-            self._queue()
+            dropped = set(self.state.cancel)
+            if dropped:
+                self.ready = [entry for entry in self.ready if entry[1] not in dropped]
+                heapq.heapify(self.ready)
+                self.state.cancel.clear()
+                for unit in dropped:
+                    self.state.cancelled(unit)
+            for unit in self.state.ready:
+                heapq.heappush(self.ready, (self.walker.plan.units[unit].urgency, unit))
+            self.state.ready.clear()
             if self.ready:
                 self._start(heapq.heappop(self.ready)[1])
             elif self.open:
@@ -201,18 +214,6 @@ class _Drive:
                 self._finish(unit)
             else:
                 return Path(tuple(self.units), self.weight, self.now, self.fails)
-
-    def _queue(self) -> None:
-        dropped = set(self.state.cancel)
-        if dropped:
-            self.ready = [entry for entry in self.ready if entry[1] not in dropped]
-            heapq.heapify(self.ready)
-            self.state.cancel.clear()
-            for unit in dropped:
-                self.state.cancelled(unit)
-        for unit in self.state.ready:
-            heapq.heappush(self.ready, (self.walker.plan.units[unit].urgency, unit))
-        self.state.ready.clear()
 
     def _start(self, unit: int) -> None:
         forecast = self.forecasts[unit]
@@ -254,6 +255,9 @@ def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Ver
     slots = [slot for slot in every if slot.metric == metric]
     if not slots[0].branches:
         return []
+    # Which score a verdict ends in makes no difference to what is asked. So verdicts are one option
+    # if they lead to the same nodes, in all places where the unit stands; their shares add up. A
+    # judgement whose verdicts all end in scores is then one way, and the walks stay few.
     seen = odds.get((plan.metrics[metric].spec.name, slots[0].name), {})
     total = sum(seen.get(verdict, 0) for verdict in slots[0].branches)
     options: dict[object, tuple[Verdict, float]] = {}

@@ -12,7 +12,7 @@ from dagengine.estimate.lookahead import Lookahead
 from dagengine.estimate.packs import answering
 from dagengine.estimate.sampling import MOST_CASES
 from dagengine.prompts.lengths.window import remedy
-from dagengine.question import Judge, ServerFacts, judge_name
+from dagengine.question import Judge, ServerFacts, display_name
 from dagengine.test_case import CASE_TYPES, TestCase
 
 
@@ -76,17 +76,11 @@ def too_long_cases(
             window = facts[judge].window
             if window is not None and tokens > window:
                 long.setdefault(judge, set()).add(number)
-                place = (tokens, number, plan.units[unit].name)
-                longest[judge] = max(longest.get(judge, place), place, key=lambda place: place[0])
-    return [
-        TooLong(
-            _named(judges[judge]), facts[judge], len(numbers), looked_at,
-            longest[judge][1], longest[judge][2], longest[judge][0],
-        )
-        for judge, numbers in long.items()
-    ]  # fmt: skip
-
-
-def _named(judge: Judge) -> str:
-    model = getattr(judge, "model", None)
-    return model if isinstance(model, str) else judge_name(judge.identity)
+                case_of = (tokens, number, plan.units[unit].name)
+                longest[judge] = max(longest.get(judge, case_of), case_of, key=lambda part: part[0])
+    findings: list[TooLong] = []
+    for place, numbers in long.items():
+        name = display_name(judges[place])
+        tokens, number, node = longest[place]
+        findings.append(TooLong(name, facts[place], len(numbers), looked_at, number, node, tokens))
+    return findings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from collections.abc import (
     AsyncIterable,
@@ -45,7 +46,7 @@ from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, Store, as_store
-from dagengine.test_case import CASE_TYPES, TestCase, has_field, read_field
+from dagengine.test_case import CASE_TYPES, has_field, read_field
 from dagengine.threads import in_daemon_thread
 
 AnyApp = App | Callable[[Any], Any]
@@ -344,21 +345,16 @@ def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
     """
     if isinstance(source, (*CASE_TYPES, *GOLDEN_TYPES)):
         source = [source]
-    _refuse_metrics(source)
+    first = source[0] if isinstance(source, list | tuple) and source else source
+    if isinstance(first, Metric):  # both arguments were swapped
+        raise InputError(
+            f"{first!r:.60} is a metric, not a test case: test cases come first, then metrics"
+        )
     goldens = getattr(source, "goldens", None)
     if goldens and (with_goldens or not len(source)):
         source = [*source, *goldens]
     cases: Cases | AsyncCases = read_cases(source)
     return cases
-
-
-def _refuse_metrics(source: Any) -> None:
-    """Raise InputError when the cases are metrics: both arguments were swapped."""
-    first = source[0] if isinstance(source, list | tuple) and source else source
-    if isinstance(first, Metric):
-        raise InputError(
-            f"{first!r:.60} is a metric, not a test case: test cases come first, then metrics"
-        )
 
 
 def _check_goldens(items: Sequence[Item], app: App | None) -> None:
@@ -389,16 +385,12 @@ def _make_room(plan: Plan, judges: Sequence[Judge], items: Sequence[Item]) -> No
     if rooms:
         cases = [item for item in items if isinstance(item, CASE_TYPES)]
         reads = {unit.reads for unit in plan.units if unit.node.asks}
-        sizes = (_size(case, paths) for case in cases for paths in reads)
-        material = max(sizes, default=0)
+        material = 0  # bytes of what the longest prompt shows of its case
+        for case, paths in itertools.product(cases, reads):
+            texts = [as_text(v) for path in paths if (v := read_field(case, path)) is not None]
+            material = max(material, sum(len(t.encode(errors="surrogatepass")) for t in texts))
         for make_room in rooms:
             make_room(material)
-
-
-def _size(case: TestCase, paths: Iterable[str]) -> int:
-    """The bytes of what is read of a case."""
-    texts = (as_text(value) for path in paths if (value := read_field(case, path)) is not None)
-    return sum(len(text.encode(errors="surrogatepass")) for text in texts)
 
 
 def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:

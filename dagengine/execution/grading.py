@@ -137,18 +137,15 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
     reasons = deciding or speaking
     if len(reasons) == 1 and reasons[0].verdict is None:  # it wrote the whole reason
         return reasons[0].reason
-    lines = [_line(plan.slots[number], values[number]) for number in ran]
-    return "\n".join(filter(None, lines)) or None
-
-
-def _line(slot: PlanSlot, value: NodeValue) -> str | None:
-    """What a node decided or how it scored, and why; None where it only prepared a value."""
-    reason = f": {value.reason}" if value.reason else ""
-    if value.verdict is not None:
-        return f"{slot.name} → {value.verdict}{reason}"
-    if value.score is not None and (slot.grades or reason):
-        return f"{slot.name} → {value.score:.4g}{reason}"
-    return None
+    lines: list[str] = []
+    for number in ran:
+        slot, value = plan.slots[number], values[number]
+        reason = f": {value.reason}" if value.reason else ""
+        if value.verdict is not None:
+            lines.append(f"{slot.name} → {value.verdict}{reason}")
+        elif value.score is not None and (slot.grades or reason):
+            lines.append(f"{slot.name} → {value.score:.4g}{reason}")
+    return "\n".join(lines) or None
 
 
 def _steps(

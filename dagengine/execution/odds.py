@@ -45,19 +45,17 @@ def with_odds(plan: Plan, results: Sequence[MetricResult], values: Values) -> li
         odds = None if result.failure else odds_of(plan, metric.index, values)
         if odds is not None:
             result = replace(result, odds=odds)
-            result = _expected(result, odds) if metric.spec.expected else result
+            score = odds.expected
+            if metric.spec.expected and score is None:
+                why = f"likeliest ({odds.unknown:.3g} of the probability is unknown)"
+                result = replace(result, mode=why)
+            elif metric.spec.expected and score is not None:
+                passed = passes(score, result.threshold)
+                result = replace(
+                    result, score=score, raw_score=score, success=passed, mode="expected"
+                )
         with_paths.append(result)
     return with_paths
-
-
-def _expected(result: MetricResult, odds: ResultOdds) -> MetricResult:
-    """The result with its expected score."""
-    score = odds.expected
-    if score is None:
-        why = f"likeliest ({odds.unknown:.3g} of the probability is unknown)"
-        return replace(result, mode=why)
-    passed = passes(score, result.threshold)
-    return replace(result, score=score, raw_score=score, success=passed, mode="expected")
 
 
 def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
@@ -70,8 +68,14 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
     reads = nx.DiGraph(
         (source, number) for number in judged for _, source, _ in plan.units[number].sources
     )
+    # What might have been another one, with odds that are known. A rating that other nodes read
+    # counts as it stands: they read its expectation.
     opened = {
-        number for number, value in judged.items() if _is_open(value, bool(reads.adj.get(number)))
+        number
+        for number, value in judged.items()
+        if value.odds is not None
+        and not value.votes
+        and (value.verdict is not None or not reads.adj.get(number))
     }
     scored = {number for number in opened if not plan.units[number].node.asks}
     fixed = _fixed_lists(plan, judged, reads, scored)
@@ -86,16 +90,6 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
     enumeration = _Enumeration(plan, metric, judged, opened, fixed, skipped)
     enumeration.follow()
     return enumeration.odds()
-
-
-def _is_open(value: NodeValue, read: bool) -> bool:
-    """Whether a value might have been another one, with odds that are known.
-
-    A rating that other nodes read counts as it stands: they read its expectation.
-    """
-    if value.odds is None or value.votes:
-        return False
-    return value.verdict is not None or not read
 
 
 def _fixed_lists(
@@ -202,10 +196,11 @@ class _Enumeration:
 
     def _reads_otherwise(self, unit: Unit, choices: Mapping[int, Any]) -> bool:
         """Whether a node read a verdict that this path does not have."""
-        return any(
-            source in choices and choices[source] != _read_as(self._judged[source])
-            for _, source, _ in unit.sources
-        )
+        for source in (source for _, source, _ in unit.sources if source in choices):
+            value = self._judged[source]
+            if choices[source] != (value.value if value.verdict is None else value.verdict):
+                return True
+        return False
 
     def _end(self, result: MetricResult, mass: float) -> None:
         self._followed += 1
@@ -222,11 +217,6 @@ class _Enumeration:
             tuple(PathChance(*end, mass) for end, mass in ranked),
             math.fsum(self._unknown),
         )
-
-
-def _read_as(value: NodeValue) -> Any:
-    """What readers of a node saw of its answer."""
-    return value.verdict if value.verdict is not None else value.value
 
 
 def _as_if(node: BaseNode, value: NodeValue, option: Any) -> NodeValue:

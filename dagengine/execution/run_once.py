@@ -46,8 +46,15 @@ class RunOnce:
 
         It waits inside `waiting` for another one who makes it.
         """
+
+        async def lasting() -> Outcome:  # what may pass is raised, and so not kept
+            outcome = await make()
+            if isinstance(outcome, Failure) and outcome.may_pass:
+                raise _PassingError(outcome)
+            return outcome
+
         try:
-            return await self._flights.get(unit.index, partial(_lasting, make), waiting=waiting)
+            return await self._flights.get(unit.index, lasting, waiting=waiting)
         except _PassingError as error:
             return error.failure
 
@@ -85,10 +92,3 @@ class _PassingError(DagengineError):
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
         super().__init__(failure.message)
-
-
-async def _lasting(make: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    outcome = await make()
-    if isinstance(outcome, Failure) and outcome.may_pass:
-        raise _PassingError(outcome)
-    return outcome

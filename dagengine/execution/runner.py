@@ -30,7 +30,7 @@ from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
 from dagengine.execution.speculation import ahead, bringing, deciding
-from dagengine.execution.workers import Work, Workers, WorkerScope
+from dagengine.execution.workers import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
@@ -121,7 +121,7 @@ class Runner:
         self._open = 0
         self._admitted, self._every = first, step
         # Enough for units that ask, for those that do not, and for those whose questions wait.
-        self._workers = Workers(self, 4 * most + 32 if at_once else 1)
+        self._workers = WorkerTasks(self, 4 * most + 32 if at_once else 1)
         self._rows = RowsInOrder(observer, first, step)
         # Units that may bring a question for a pack.
         packs = at_once and not gateway.replays
@@ -418,14 +418,11 @@ class Runner:
             result = results[metric.index]
             if wants_reason(metric.spec, result):
                 question = reason_question(metric.spec, result)
-                ask = self._ask_for(active, metric.scope)
+                judge = self._judges[self._plan.judge_of(metric.spec.model)]
+                asker = metric.spec.name, f"{metric.spec.name} reason"
+                ask = GatewayAsk(self._gateway, judge, asker, active.index)
                 results[metric.index] = await write_reason(result, question, ask, active.deadline)
         return tuple(results)
-
-    def _ask_for(self, active: _ActiveCase, scope: int) -> GatewayAsk:
-        spec = self._plan.scopes[scope].spec
-        judge = self._judges[self._plan.judge_of(spec.model)]
-        return GatewayAsk(self._gateway, judge, (spec.name, f"{spec.name} reason"), active.index)
 
     def _close(self, row: CaseResult) -> None:
         """Hand out the row, and those that waited for it."""

@@ -173,7 +173,10 @@ class CaseState:
             if self._made_live:
                 self._become_live(self._made_live.pop())
             elif self._source_done:
-                self._source_settled(self._source_done.pop())
+                number = self._source_done.pop()
+                self._sources[number] -= 1
+                if not self._sources[number] and self._live[number] == _LIVE:
+                    self._run(number)
             elif self._to_kill:
                 number = self._to_kill.pop()
                 if self._live[number] == _UNKNOWN:
@@ -225,11 +228,6 @@ class CaseState:
         if slot.nested != NONE:
             self._to_kill += self.plan.scopes[slot.nested].slots
         self._settle(number)
-
-    def _source_settled(self, number: int) -> None:
-        self._sources[number] -= 1
-        if not self._sources[number] and self._live[number] == _LIVE:
-            self._run(number)
 
     def _run(self, number: int) -> None:
         """Start the unit of a slot, or take what it already gave."""

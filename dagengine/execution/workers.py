@@ -81,7 +81,7 @@ class WorkSource(Protocol):
         ...
 
 
-class Workers:
+class WorkerTasks:
     """As many tasks as find something to do, and no more than `most` at work."""
 
     def __init__(self, source: WorkSource, most: int) -> None:

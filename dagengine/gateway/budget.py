@@ -8,7 +8,7 @@ from typing import Any
 from dagengine.errors import InputError, OverBudgetError
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.prices import Price, find_price
-from dagengine.question import Judge, Question, Usage
+from dagengine.question import Judge, Question, Usage, model_of
 
 
 class Account:
@@ -61,8 +61,8 @@ class Budget:
 
     def price_of(self, judge: Judge) -> Price | None:
         """The price of a judge; raises InputError when a budget cannot be kept without it."""
-        model = getattr(judge, "model", None)
-        price = find_price(model if isinstance(model, str) else None, self._limits.prices)
+        model = model_of(judge)
+        price = find_price(model, self._limits.prices)
         if price is None and self.watches_money:
             name = f"the model {model!r}" if model else f"the judge {judge.identity!r}"
             raise InputError(

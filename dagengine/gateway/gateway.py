@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -16,7 +17,7 @@ from dagengine.gateway.limiter import JudgeLimiter, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
 from dagengine.gateway.packs.packing import Pause
-from dagengine.gateway.packs.prompt_cache import places_of
+from dagengine.gateway.packs.prompt_cache import sticky_places
 from dagengine.gateway.pipeline import (
     Attempts,
     Limited,
@@ -165,7 +166,7 @@ class Gateway:
             facts = self._facts[judge.identity] = await facts_of(judge)
             state = self._state(judge)
             state.limiter.expect(facts.places)
-            state.facts, state.places = facts, places_of(facts, self.resting)
+            state.facts, state.places = facts, sticky_places(facts, self.resting)
 
         async with anyio.create_task_group() as group:
             for judge in new.values():
@@ -229,3 +230,25 @@ class Gateway:
             state.prompts = WholePrompts(judge, partial(self._limited.count_tokens, state, judge))
         self._limiter.open(limiter)
         return state
+
+
+class Resampled:
+    """Stands before a gateway and asks for another sample: nobody has an answer to it yet."""
+
+    def __init__(self, asks: Asks, attempt: int) -> None:
+        self._asks = asks
+        self._attempt = attempt
+
+    @property
+    def run(self) -> Gateway:
+        return self._asks.run
+
+    @property
+    def replays(self) -> bool:
+        return self._asks.replays
+
+    async def answer(self, request: Request) -> Answer[Any]:
+        question = request.question
+        options = replace(question.options, sample=question.options.sample + self._attempt)
+        request.question = replace(question, options=options)
+        return await self._asks.answer(request)

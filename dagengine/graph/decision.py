@@ -87,6 +87,8 @@ class DecisionNode(BaseNode):
             raise InputError(f"{title}: verdict {child.verdict!r} is declared twice")
 
     def branches(self) -> tuple[Branch, ...]:
+        # Verdict nodes come first, then `then`, each as written. Prompts list the verdicts in this
+        # order, so it is in the key of every stored answer.
         ways = [
             Branch(child.verdict, child.score if child.child is None else child.child)
             if isinstance(child, VerdictNode)
@@ -100,4 +102,5 @@ class DecisionNode(BaseNode):
         return branches
 
     def successors(self) -> tuple[BaseNode, ...]:
+        # All children are behind verdicts. What is handed on to runs whatever the verdict is.
         return ()

@@ -48,6 +48,15 @@ def first_step(
     None when it waits for something else. `decides` says what kind of judge it has; of many
     questions at once only the first `most` are made.
     """
+    # A coroutine needs no event loop until it waits. So the node's own code is run up to its first
+    # question, which leaves it as an exception: nobody is asked, and nothing is simulated.
+    #
+    #     send(None) ──▶ returns          StopIteration: its value
+    #                ──▶ asks its judge   _Questions: what it asks at first
+    #                ──▶ waits otherwise  None: a sleep or a socket would need the loop
+    #
+    # `close` runs what the node has in its `finally`, and keeps Python from complaining that it was
+    # never awaited.
     work = node.work(given, _Catch(decides, most))
     try:
         work.send(None)
@@ -56,6 +65,8 @@ def first_step(
     except _Questions as caught:
         return caught.questions
     except Exception as error:  # noqa: BLE001 - user code may raise anything
+        # A node that asks is also tried with stand-ins for what is not known yet (`estimate`).
+        # Its error may be about these, and tells nothing about the run.
         return None if node.asks else error
     finally:
         work.close()

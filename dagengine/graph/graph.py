@@ -39,6 +39,8 @@ class Graph:
 
     def nodes(self) -> list[BaseNode]:
         """Every node in order of first mention (a parent's children before its inputs)."""
+        # A stack of our own: generated chains are longer than Python's stack is deep. It is filled
+        # backwards, so that nodes come in the order in which a reader meets them.
         reached: dict[BaseNode, None] = {}
         waiting = list(reversed(self.root_nodes))
         while waiting:
@@ -111,6 +113,8 @@ def as_metrics(given: Any) -> list[Metric]:
 
     Raises InputError for an empty list and for something that is not a metric.
     """
+    # Some of these can be iterated (a model gives its fields, a text its letters), and would pass
+    # for lists of what is in them.
     single = isinstance(given, Metric | type | Graph | BaseNode | str | BaseModel)
     metrics: list[Any] = [given] if single else list(given) if isinstance(given, Iterable) else []
     if not metrics:

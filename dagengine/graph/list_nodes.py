@@ -117,6 +117,8 @@ class _OverNode(AskingNode):
         That is what is read of the case, and of a list that is a field of it the item itself.
         """
         if isinstance(self.over, BaseNode):
+            # The item is what another node wrote. Quoting it would show that a judge said so, not
+            # that the case does. Only where nothing of the case is read there is nothing else.
             beside = rest.quotable(self.quote_from) if rest.fields or rest.inputs else []
             return [[*beside, *([] if beside else [item])] for item in items]
         if self.quote_from and field_name(self.over) not in self.quote_from:
@@ -314,6 +316,8 @@ class MapNode(_OverNode):
     ) -> Question[T]:
         """The question about one item."""
         reads = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
+        # The item comes last. So the prompts for all items begin alike, and a server reads the rest
+        # once (`gateway/packs/prompt_cache`).
         evidence = [*rest.evidence(), Evidence(self.item_label, as_text(item))]
         messages = self.messages(reads, system, evidence)
         if not self._judges_items():
@@ -416,6 +420,12 @@ class VerdictListNode(_OverNode):
         def show(group: Sequence[int]) -> Sequence[Evidence]:
             return self._shown([items[place] for place in group], given)
 
+        # Five items, two per question. Of the second answer, asked for again in vain, nobody knows
+        # which verdict item 2 has. It gets a question of its own, and the others are kept.
+        #
+        #     [0 1] ──▶ 0: yes  1: no
+        #     [2 3] ──▶ 2: yes  2: no  3: yes     ──▶ [2] ──▶ 2: no
+        #     [4]   ──▶ 4: yes
         groups = [places[start : start + size] for start in places[::size]]
         answers, judged = await self._judgements(ask, rest, len(items), groups, make, show)
         missing = [[place] for place in places if place not in judged]
@@ -461,6 +471,8 @@ class VerdictListNode(_OverNode):
         """The field of the case that the items are all of: its pieces keep their own names."""
         if isinstance(self.over, BaseNode):
             return None
+        # A question about a part of the list shows that part, and numbers it from 1. In the field
+        # the same pieces have other numbers ("7 of 8"), so they are called by their item label.
         path, pieces = reads.fields[0]
         return path if items and len(items) == len(pieces) else None
 

@@ -86,7 +86,8 @@ class BaseNode:
     grades: ClassVar[bool] = False  # gives a score when nothing follows it
     whole_case: ClassVar[bool] = False  # reads the case itself, not only named fields
     panel: Panel | None = None
-    # What rewrites of a graph put around `run`, the innermost first.
+    # What rewrites of a graph put around `run`, the innermost first. So rewrites of rewrites need
+    # not know of each other: `(a, b)` makes `b(a(run))`, and `b` sees what `a` made of the node.
     around: tuple[Callable[[Work], Work], ...] = ()
 
     @property
@@ -291,6 +292,8 @@ class AskingNode(BaseNode):
         if examples:
             self.examples = examples
         else:
+            # Taken away and not set to (): a definition is made of the attributes that a node has.
+            # One whose examples are removed shall be the node that never had any.
             vars(self).pop("examples", None)
 
     def names_in_examples(self, read: Iterable[str]) -> list[str]:
@@ -318,9 +321,12 @@ class AskingNode(BaseNode):
 
     def quote_with(self, quoting: Quotes) -> None:
         """Let its verdicts quote, if it has any (`quotes`)."""
+        # Once only. Of two such parsers the outer one would blank the lines with quotes, and the
+        # inner one find none: its empty list would take the place of the quotes.
         if self.quoting is None and self.parser is not None:
             self.parser = QuotingParser(self.parser)
         self.quoting = quoting
+        # What may be quoted is shown: nobody quotes word for word what he has not seen.
         more = [path for path in self.quote_from if path not in self.evaluation_params]
         self.evaluation_params = (*self.evaluation_params, *more)
 
@@ -372,6 +378,8 @@ class AskingNode(BaseNode):
             words, material = decision.instructions, (*decision.material, *self.solved.material())
             decision = replace(decision, instructions=with_examples(words), material=material)
         if decision is not None and self.prompted:
+            # A judge that decides gets a state and a question, and no messages. The caller's prompt
+            # has everything in it already, so it becomes the state, and the rest is left out.
             text = "\n\n".join(message["content"] for message in messages)
             decision = replace(decision, instructions=PROMPTED, text=text, fields=(), material=())
         return Question(
@@ -390,6 +398,11 @@ class AskingNode(BaseNode):
         """The answer to a question for one verdict or rating, and what it quotes."""
         if self.quoting is None:
             return await ask(self.put(messages, shape, decision, self.parser)), ()
+        # A judge that writes quotes first and then judges by what it quoted. One that only decides
+        # gives no text: its writer is told the verdict, and looks for what bears it out.
+        #
+        #     writes     question ──▶ {quotes, reason, verdict}
+        #     decides    question ──▶ verdict ──▶ question for the writer ──▶ {quotes}
         quoting, pieces = self.quoting, self.quotable(given)
         if ask.decides and decision is not None:
             answer = await ask(self.put(messages, shape, decision))

@@ -189,6 +189,8 @@ def judged_value(
     """The judgement in an answer, with the probability of its verdict where that is known."""
     judgement, odds = answer.value, answer.chances
     value = Judgement(verdict=judgement.verdict, reason=judgement.reason, odds=odds, quotes=quotes)
+    # A judge that decides gives the odds of all verdicts. Of one that writes, the first token of
+    # the verdict tells how likely this one is; of the others too few alternatives are known.
     if odds is not None:
         sure, mass = sure_of(judgement.verdict, odds), answer.mass
     else:
@@ -212,6 +214,8 @@ class BinaryJudgementNode(_JudgementNode):
         declared = {branch.verdict for branch in branches if not branch.bare}
         bare = [branch for branch in branches if branch.bare]
         open_verdicts = [verdict for verdict in (True, False) if verdict not in declared]
+        # Two bare nodes, or one and both verdicts declared, may mean anything. They stay bare, and
+        # the check `bare-child` asks which verdict is meant.
         if len(bare) != 1 or len(open_verdicts) != 1:
             return branches
         named = Branch(open_verdicts[0], bare[0].target)
@@ -311,6 +315,11 @@ class RatingNode(AskingNode):
         """The rating in an answer; raises UnparseableError when it is none of the scale."""
         rating, (low, high) = answer.value, self.points.ends
         stated = self.points.number(rating.score)
+        # Three ways to a number; the mode of the step says which one it was.
+        #
+        #     odds of all ratings (a judge that decides)   their expectation: "weighted"
+        #     alternatives of the rating's token           their expectation: "weighted"
+        #     neither, or too little is known              what is stated: "raw (why)"
         if answer.chances is not None:
             return replace(self._rated_by_odds(answer, answer.chances, stated), quotes=quotes)
         reading = expected_score(answer, stated, self.points, self._place(answer.raw))
@@ -335,6 +344,8 @@ class RatingNode(AskingNode):
         ratings = [(self.points.number(label), chance) for label, chance in chances]
         odds = tuple((number, chance) for number, chance in ratings if number is not None)
         rating, mode = mean_rating(odds, (low, high), answer.mass)
+        # Who asks for no alternatives (`top_logprobs=0`) wants the rating that is stated, and no
+        # expectation. What a judge that decides states is its likeliest one.
         if stated is not None and (rating is None or not self.options.top_logprobs):
             rating, mode = stated, mode if rating is None else "raw (the likeliest rating)"
         assert rating is not None
@@ -384,6 +395,8 @@ class CodeNode(DecisionNode):
     def text(self) -> str:
         return getattr(self.function, "__name__", type(self.function).__name__)
 
+    # Code may do both: decide, and hand its value on to children that no verdict leads to. So a
+    # bare child is no mistake here, as it is under a judgement, but a successor.
     def branches(self) -> tuple[Branch, ...]:
         return tuple(branch for branch in super().branches() if not branch.bare)
 

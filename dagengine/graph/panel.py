@@ -37,6 +37,10 @@ class Ballot:
     def question(self, question: Question[T], place: int | None = None) -> Question[T]:
         """The question of this vote; `place` is that of its item."""
         own, sample = question.options, self.sample
+        # Answers are found by their sample, so no two votes may share one. A repetition of the
+        # whole run (its sample is in `own`) takes a block of `samples` of them:
+        #
+        #     three votes     run 0: 0 1 2    run 1: 3 4 5    run 2: 6 7 8
         if place is not None and self.open is not None and place not in self.open:
             sample = 0  # answered already, and remembered
         options = replace(

@@ -84,6 +84,11 @@ class Rewriting:
         if not isinstance(graph, Graph):
             return graph  # the checks say what is wrong
         if graph not in self._graphs:
+            # First all copies are made, then they are connected. So it makes no difference in which
+            # order nodes refer to each other, and a cycle, which the checks report, ends here too.
+            # Two metrics that share `n` share its copy, or it would be asked twice:
+            #
+            #     A ─▶ n ◀─ B    becomes    A' ─▶ n' ◀─ B'
             new = self._new_nodes(graph)
             self.copies.update({node: copy.copy(node) for node in new})
             made = self._graphs[graph] = copy.copy(graph)
@@ -95,6 +100,8 @@ class Rewriting:
 
     def _new_nodes(self, graph: Graph) -> list[BaseNode]:
         """Nodes that have no copy yet, found through whatever attributes hold them."""
+        # Not by `neighbours`: a class of node may keep others in attributes of its own (`over` of a
+        # map), and one that is not copied would be changed for the original graph, too.
         nodes: dict[BaseNode, None] = {}
         waiting: list[Any] = list(reversed(graph.root_nodes))
         while waiting:
@@ -117,6 +124,7 @@ class Rewriting:
     def _copied(self, value: Any, name: str = "") -> Any:
         if isinstance(value, BaseNode):
             return self.copies[value]
+        # Exactly these types: a named tuple is not made from one list of its items.
         if type(value) in (list, tuple):
             return type(value)(self._copied(item, name) for item in value)
         if type(value) is dict:

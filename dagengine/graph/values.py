@@ -136,6 +136,7 @@ class Given:
         """A field of the case; turns are called as in the whole conversation."""
         turns = getattr(self.case, "turns", None)
         if turns and path.startswith("turns.") and isinstance(value, list) and value:
+            # By identity, not by equality: two turns may say the same words ("Thanks!").
             places = {id(turn): place for place, turn in enumerate(turns)}
             first = places.get(id(value[0]))
             if first is not None:

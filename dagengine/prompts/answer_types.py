@@ -209,9 +209,17 @@ def list_type(
 
 
 def _numbered(verdicts: Any, count: int) -> Any:
-    """Items with their numbers: by their keys, or by their places where none has a number."""
+    """Items with their numbers: by their keys, or by their places where none has a number.
+
+    Raises ValueError for an object with other keys than the numbers.
+    """
     if isinstance(verdicts, Mapping):
-        return _by_keys(verdicts, count)
+        items = items_by_key(verdicts.items())
+        numbers = sorted(item["number"] for item in items if isinstance(item, dict))
+        if numbers != list(range(1, count + 1)):
+            keys = ", ".join(f"{str(key)!r:.20}" for key in islice(verdicts, count + 1)) or "none"
+            raise ValueError(f"every key from '1' to '{count}' is needed once, got {keys}")
+        return items
     if not isinstance(verdicts, list) or len(verdicts) != count:
         return verdicts
     if any(not isinstance(item, dict) or item.get("number") is not None for item in verdicts):
@@ -219,28 +227,17 @@ def _numbered(verdicts: Any, count: int) -> Any:
     return [{**item, "number": place} for place, item in enumerate(verdicts, 1)]
 
 
-def _by_keys(verdicts: Mapping[Any, Any], count: int) -> list[Any]:
-    """The items of an object with one key per number; raises ValueError for other keys."""
-    items = items_by_key(verdicts.items())
-    numbers = sorted(item["number"] for item in items if isinstance(item, dict))
-    if numbers != list(range(1, count + 1)):
-        keys = ", ".join(f"{str(key)!r:.20}" for key in islice(verdicts, count + 1))
-        raise ValueError(f"every key from '1' to '{count}' is needed once, got {keys or 'none'}")
-    return items
-
-
 def items_by_key(members: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """The items of an object as a list; the number in each key ("2", "claim 2") is its item's."""
-    return [
-        {**item, "number": _number_in(key)} if isinstance(item, Mapping) else item
-        for key, item in members
-    ]
+    """The items of an object as a list; the number in each key ("2", "claim 2") is its item's.
 
-
-def _number_in(key: Any) -> int:
-    """The one number in a key; 0 if it has none or several."""
-    numbers = _DIGITS.findall(str(key))
-    return int(numbers[0]) if len(numbers) == 1 else 0
+    It is 0 for a key with no number or several.
+    """
+    items: list[Any] = []
+    for key, item in members:
+        numbers = _DIGITS.findall(str(key))
+        number = int(numbers[0]) if len(numbers) == 1 else 0
+        items.append({**item, "number": number} if isinstance(item, Mapping) else item)
+    return items
 
 
 def output_of(answer: BaseModel) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.decision import Decision, Odds, Option
+from dagengine.decision import Decision, Odds
 from dagengine.prompts.answer_types import VerdictList
 from dagengine.prompts.evidence import as_data, turn_names
 from dagengine.question import Judge, Options, Question
@@ -84,22 +84,21 @@ def worded(question: Question[T], decision: Decision, shows: Shows) -> Question[
     if material:
         asked["material"] = material
     if decision.kind != "predicate" or any(option.description for option in decision.options):
-        asked["options"] = [_option(option) for option in decision.options]
+        asked["options"] = [
+            {"value": option.value}
+            | ({} if option.description is None else {"description": option.description})
+            for option in decision.options
+        ]
     return replace(
         question,
         messages=(
             {"role": "user", "content": _JSON.encode(shown)},
             {"role": "system", "content": _JSON.encode(asked)},
         ),
+        # Nothing is sampled. Settings of sampling would only make equal questions unequal.
         options=Options(temperature=None, sample=question.options.sample),
         parser=None,
     )
-
-
-def _option(option: Option) -> dict[str, Any]:
-    if option.description is None:
-        return {"value": option.value}
-    return {"value": option.value, "description": option.description}
 
 
 def _shown(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, Any]]:
@@ -116,7 +115,7 @@ def _shown(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, 
             read[path] = _data(value)
         else:  # a label, or a part of a list: it is this question's own
             material.setdefault(path, as_data(value))
-    return (read if shows == "reads" else state_of(case)), named, material
+    return (read if shows == "reads" else decision_state(case)), named, material
 
 
 def is_text(case: TestCase | None, path: str) -> bool:
@@ -125,7 +124,7 @@ def is_text(case: TestCase | None, path: str) -> bool:
     return first in _TEXTS.get(type(case), ()) and _NO_TEXTS.isdisjoint(rest)
 
 
-def state_of(case: TestCase | None) -> dict[str, Any]:
+def decision_state(case: TestCase | None) -> dict[str, Any]:
     """The texts of a case as plain data; nothing that says what the case is called or marked as."""
     return {
         name: _data(value)
@@ -136,7 +135,7 @@ def state_of(case: TestCase | None) -> dict[str, Any]:
 
 def state_json(case: TestCase | None) -> str:
     """The state of a case as it is sent."""
-    return _JSON.encode(state_of(case))
+    return _JSON.encode(decision_state(case))
 
 
 def _data(value: Any) -> Any:
@@ -144,17 +143,18 @@ def _data(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _data(item) for name, item in value.items()}
     if isinstance(value, LLMTestCase):
-        return state_of(value)
+        return decision_state(value)
     if isinstance(value, list) and value and isinstance(value[0], Turn):
-        return [_turn(name, turn) for name, turn in zip(turn_names(value), value, strict=True)]
+        return [
+            {"turn": name}
+            | {
+                field: as_data(text)
+                for field in _TURN_TEXTS
+                if (text := getattr(turn, field)) is not None
+            }
+            for name, turn in zip(turn_names(value), value, strict=True)
+        ]
     return as_data(value)
-
-
-def _turn(name: str, turn: Turn) -> dict[str, Any]:
-    texts = {field: getattr(turn, field) for field in _TURN_TEXTS}
-    return {"turn": name} | {
-        field: as_data(value) for field, value in texts.items() if value is not None
-    }
 
 
 def _instructions(decision: Decision, named: Iterable[str], more: bool) -> str:
@@ -212,12 +212,12 @@ def answer_fields(shape: type[BaseModel], value: str | bool, odds: Odds) -> dict
 def told(odds: Odds, most: int = 3) -> str:
     """The odds in words, in the place of a reason: the most likely options first."""
     ranked = sorted(odds, key=lambda pair: -pair[1])
-    shown = ", ".join(f"{_word(value)} {chance:.3g}" for value, chance in ranked[:most])
+    words = {True: "yes", False: "no"}
+    shown = ", ".join(
+        f"{words[value] if isinstance(value, bool) else value} {chance:.3g}"
+        for value, chance in ranked[:most]
+    )
     return f"{shown} (the judge gives probabilities and no reason)"
-
-
-def _word(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def shown_of(question: Question[Any]) -> Any:

@@ -142,7 +142,10 @@ def fenced(evidence: Sequence[Evidence], beside: str = "") -> str:
     runs = (run for text in (*texts, beside) if _SHORTEST in text for run in _RUN.findall(text))
     longest = max(map(len, runs), default=0)
     width = min(max(3, longest + 1), _WIDEST)
-    mark = "" if longest < _WIDEST else f" {_digest(texts)}"
+    mark = ""
+    if longest >= _WIDEST:
+        every = "\0".join(texts).encode(errors="surrogatepass")
+        mark = f" {hashlib.sha256(every).hexdigest()[:_DIGITS]}"
     left, right = "<" * width, f"{mark}{'>' * width}"
     blocks = (
         f"{left}BEGIN {piece.label}{right}\n{piece.text}\n{left}END {piece.label}{right}"
@@ -201,7 +204,3 @@ def _by_digest(text: str, width: int) -> list[Evidence]:
         label = begin.removeprefix("\n\n")[width + len("BEGIN ") :]
         evidence.append(Evidence(label, end[1 : -len(f"\nEND {label}") - width]))
     return evidence
-
-
-def _digest(texts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]

@@ -217,21 +217,22 @@ def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | 
     if not firm:
         return None, why
     total = math.fsum(part.mass for part in firm)
-    points = [(part.mass, _point(part, part.mass / total)) for part in firm]
+    # The middle of what an alternative may be; of one with next to no mass, what it states.
+    points = [
+        (part.mass, part.own if part.mass / total <= _NEGLIGIBLE else sum(part.span) / 2)
+        for part in firm
+        if part.own is not None
+    ]
     mean = math.fsum(mass * value for mass, value in points) / total
     # Rounding alone may leave the range of the alternatives.
     values = [value for _, value in points]
     return min(max(mean, min(values)), max(values)), why
 
 
-def _point(part: _Part, share: float) -> float:
-    """The rating that stands for an alternative: the middle of what it may be."""
-    assert part.own is not None
-    return part.own if share <= _NEGLIGIBLE else sum(part.span) / 2
-
-
 def _least(parts: Iterable[tuple[float, float, bool]]) -> float:
     """The least mean of (mass, value, whether it may be left out): a few of these pull it down."""
+    # What must be there comes first, then the others, the lowest first. One that is above the mean
+    # of those before it would only raise the mean, and so would all that follow.
     kept = sorted(parts, key=lambda part: (part[2], part[1]))
     total = mass = 0.0
     for weight, value, optional in kept:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar, cast, get_origin
@@ -65,9 +66,16 @@ def read_answer(question: Question[T], text: str) -> T:
         return validated(question, dict(question.parser(text)), text)
     try:
         value = question.answer_type.model_validate_json(text)
+        # It takes the last of two equal keys. So the verdict of a judge that corrects itself within
+        # one object would be whichever stands last.
         require_single_keys(text)
     except ValidationError as error:
-        return _only_answer(question, text, error)
+        # Not JSON, or not only: the answer may be somewhere in the text.
+        values = _candidates(text, question.answer_type)
+        if len(values) != 1:
+            several = f"the answer holds {len(values)} different JSON values; " if values else ""
+            raise UnparseableError(several + complaint(error), raw=text) from None
+        return validated(question, without_surrogates(values[0]), text)
     except DoubledKeyError as error:
         raise UnparseableError(str(error), raw=text) from None
     return value
@@ -82,15 +90,6 @@ def require_readable(text: str) -> None:
         )
 
 
-def _only_answer(question: Question[T], text: str, error: ValidationError) -> T:
-    """The answer somewhere in a text that is not JSON that fits, for the reason `error`."""
-    values = _candidates(text, question.answer_type)
-    if len(values) != 1:
-        several = f"the answer holds {len(values)} different JSON values; " if values else ""
-        raise UnparseableError(several + complaint(error), raw=text)
-    return validated(question, without_surrogates(values[0]), text)
-
-
 def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]:
     """The different JSON values in a text that may be meant as the answer.
 
@@ -99,9 +98,10 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
     answer = _THINKING.sub("", text)
     try:
         objects = _answers(objects_in(answer), answer_type)
-        if not _asks_for_list(answer_type):
+        fields = answer_type.model_fields
+        if set(fields) != {"output"} or get_origin(fields["output"].annotation) is not list:
             return objects
-        # Other objects are items of the list.
+        # A list is asked for, in the field `output`: other objects are items of it.
         whole = [value for value in objects if "output" in value]
         return whole or [{"output": value} for value in lists_in(answer)]
     except RecursionError:
@@ -119,12 +119,6 @@ def _answers(values: list[dict[str, Any]], answer_type: type[BaseModel]) -> list
     own = [value for value in values if without_bounds(value) != plain]
     echoed = own != values
     return [value for value in own if not echoed or value not in schema.get("examples", ())]
-
-
-def _asks_for_list(answer_type: type[BaseModel]) -> bool:
-    """Whether an answer is a list in the field `output` and nothing else."""
-    fields = answer_type.model_fields
-    return set(fields) == {"output"} and get_origin(fields["output"].annotation) is list
 
 
 def read_part(question: Question[T], text: str) -> T | None:
@@ -157,8 +151,10 @@ def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
         items = _item_values(_THINKING.sub("", text), _candidates(text, shape))
     except (UnparseableError, ValueError, RecursionError):
         return {}
-    fitting = (_fitting(shape.item, value) for value in items)
-    valid = [item for item in fitting if item is not None]
+    valid: list[Any] = []
+    for value in items:
+        with suppress(ValidationError):
+            valid.append(shape.item.model_validate(value))
     times = Counter(item.number for item in valid)
     return {item.number: item for item in valid if times[item.number] == 1}
 
@@ -174,13 +170,6 @@ def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
     if isinstance(verdicts, list):
         return verdicts
     return items_by_key(verdicts.items() if isinstance(verdicts, dict) else numbered_in(text))
-
-
-def _fitting(item: Any, value: Any) -> Any:
-    try:
-        return item.model_validate(value)
-    except ValidationError:
-        return None
 
 
 def validated(question: Question[T], fields: Any, raw: str) -> T:
@@ -205,15 +194,13 @@ def without_surrogates(value: Any) -> Any:
 def complaint(error: ValidationError) -> str:
     """What is wrong with an answer, in one line."""
     errors = error.errors(include_url=False, include_context=False)
-    parts = [_fault(item) for item in islice(errors, _COMPLAINTS)]
+    parts: list[str] = []
+    for item in islice(errors, _COMPLAINTS):
+        place = ".".join(str(step)[:_SHOWN] for step in item["loc"])
+        shown = f" (given: {_shown(item.get('input'))})" if item["type"] != "missing" else ""
+        parts.append(f"{place or 'the answer'}: {item['msg']}{shown}")
     more = len(errors) - len(parts)
     return "; ".join(parts + ([f"and {more} more"] if more > 0 else []))
-
-
-def _fault(item: Any) -> str:
-    place = ".".join(str(step)[:_SHOWN] for step in item["loc"])
-    shown = f" (given: {_shown(item.get('input'))})" if item["type"] != "missing" else ""
-    return f"{place or 'the answer'}: {item['msg']}{shown}"
 
 
 def _shown(value: Any) -> str:

@@ -156,7 +156,10 @@ class Labels:
     def __post_init__(self) -> None:
         if not all(isinstance(label, str) and label.strip() for label in self.values):
             raise InputError(f"the labels of the scale {self.values!r} must be words")
-        if not all(_is_number(value) for value in self.values.values()):
+        if not all(
+            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+            for value in self.values.values()
+        ):
             raise InputError(f"the labels of the scale {self.values!r} must stand for numbers")
         if len(set(self.values.values())) < 2:
             raise InputError(
@@ -200,10 +203,6 @@ class Labels:
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
         return None, None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def scale_of(given: GivenScale) -> Scale:

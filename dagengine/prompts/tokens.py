@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -34,11 +33,14 @@ def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Col
     them where the answer is not a JSON object, or not what the tokens spell.
     """
     fields = schema_of(answer_type).get("properties", {})
-    places = [
-        (first, last + _may_go_on(fields.get(name)))
-        for name, (first, last) in value_spans(raw).items()
-        if not _is_prose(fields.get(name))
-    ]
+    places: list[Span] = []
+    for name, (first, last) in value_spans(raw).items():
+        shape = fields.get(name) or {}
+        if shape.get("type") == "string" and not {"enum", "const"} & shape.keys():
+            continue  # prose
+        ends = shape.get("minimum", -10), shape.get("maximum", 10)
+        goes_on = shape.get("type") == "integer" and max(map(abs, ends)) >= 10
+        places.append((first, last + goes_on))
     spans = _spans_of(texts, raw)
     if not places or not spans:
         return range(len(texts))
@@ -93,19 +95,6 @@ def _spans_of(texts: Sequence[str], raw: str) -> list[Span]:
         spans.append((start, start + len(text)))
         start += len(text)
     return spans
-
-
-def _is_prose(schema: dict[str, Any] | None) -> bool:
-    """Whether a field takes any text."""
-    shape = schema or {}
-    return shape.get("type") == "string" and not {"enum", "const"} & shape.keys()
-
-
-def _may_go_on(schema: dict[str, Any] | None) -> bool:
-    """Whether a field takes whole numbers of two digits, which may be two tokens."""
-    shape = schema or {}
-    ends = shape.get("minimum", -10), shape.get("maximum", 10)
-    return shape.get("type") == "integer" and max(map(abs, ends)) >= 10
 
 
 def _after_blanks(text: str, place: int) -> int:

@@ -10,7 +10,7 @@ from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
 from dagengine.gateway.prices import find_price
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
-from dagengine.question import Judge, Usage, durable_identity
+from dagengine.question import Judge, Usage, durable_identity, model_of
 from dagengine.record.values import (
     EdgeRecord,
     JudgeRecord,
@@ -36,8 +36,7 @@ def judges_of(
 
 
 def _judge(judge: Judge, prices: Mapping[str, Any]) -> JudgeRecord:
-    name = getattr(judge, "model", None)
-    model = name if isinstance(name, str) else None
+    model = model_of(judge)
     return JudgeRecord(identity=identity_of(judge), model=model, price=find_price(model, prices))
 
 

@@ -13,7 +13,7 @@ from dagengine.question import Message
 from dagengine.record.run import Run
 from dagengine.results import CaseResult
 from dagengine.store.file import connect_to_read, unpack
-from dagengine.store.misses import parts_of
+from dagengine.store.misses import question_parts
 from dagengine.store.rows import UNREADABLE, question_by
 
 Prompt = list[Message]
@@ -46,7 +46,7 @@ class Prompts:
         with suppress(*UNREADABLE, sqlite3.Error):
             packed = question_by(self._db, key)
             if packed is not None:
-                messages: list[Any] = list(parts_of(unpack(packed)).messages)
+                messages: list[Any] = list(question_parts(unpack(packed)).messages)
                 return [{"role": m["role"], "content": m["content"]} for m in messages]
         return None
 

@@ -198,7 +198,7 @@ class _Case:
 
     def _scores(self, counts: dict[str, Counts], axes: Sequence[str]) -> list[float] | None:
         """Scores of all combinations; None after a node that was missing got its answers."""
-        steady = {node: _commonest(tally) for node, tally in counts.items() if node not in axes}
+        steady = {node: next(iter(tally)) for node, tally in counts.items() if node not in axes}
         scores: list[float] = []
         for combination in itertools.product(*(counts[node] for node in axes)):
             replies = {**steady, **dict(zip(axes, combination, strict=True))}
@@ -280,7 +280,3 @@ def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
 def _steadiness(tally: Counts) -> float:
     """The chance that two draws of what was said are equal."""
     return math.fsum((count / sum(tally.values())) ** 2 for count in tally.values())
-
-
-def _commonest(tally: Counts) -> Reply:
-    return next(iter(tally))

@@ -26,7 +26,7 @@ from dagengine.graph.nodes import (
     RatingNode,
 )
 from dagengine.graph.values import Given, Judgement, NodeValue
-from dagengine.results import Verdict
+from dagengine.results import MetricResult, Verdict
 from dagengine.test_case import TestCase, read_field
 
 _JUDGEMENTS = (BinaryJudgementNode, NonBinaryJudgementNode)
@@ -155,6 +155,16 @@ class Counterfactual:
     def score(self, replies: Mapping[str, Reply], case: TestCase | None = None) -> float | None:
         """The score (0 to 1) of these replies, by node; None if they lead to no score.
 
+        Raises what `result` raises.
+        """
+        result = self.result(replies, case)
+        return None if result is None else result.score
+
+    def result(
+        self, replies: Mapping[str, Reply], case: TestCase | None = None
+    ) -> MetricResult | None:
+        """The result of these replies, by node; None if they lead to none.
+
         `case` is needed where code reads fields of it. Raises NoReplyError where the replies
         lead to a node that has none.
         """
@@ -165,7 +175,7 @@ class Counterfactual:
             if value is None:
                 return None
             state.complete(index, value)
-        return state.results()[0].score if state.finished else None
+        return state.results()[0] if state.finished else None
 
     def _value(
         self, unit: Unit, replies: Mapping[str, Reply], state: CaseState, case: TestCase | None
@@ -176,7 +186,15 @@ class Counterfactual:
             return NodeValue(None)
         if unit.name not in replies:
             raise NoReplyError(unit.name)
-        return _as_value(unit, replies[unit.name])
+        # A reply as what readers of the node see.
+        reply = replies[unit.name]
+        value: Any = reply.score
+        if reply.verdict is not None:
+            value = Judgement(verdict=reply.verdict)
+        elif isinstance(unit.node, RatingNode) and reply.score is not None:
+            low, high = unit.node.points.ends
+            value = low + reply.score * (high - low)
+        return NodeValue(value, verdict=reply.verdict, score=reply.score)
 
 
 def _is_plain(node: BaseNode) -> bool:
@@ -184,17 +202,6 @@ def _is_plain(node: BaseNode) -> bool:
     if isinstance(node, CodeNode):
         return not inspect.iscoroutinefunction(node.function)
     return isinstance(node, FieldNode)
-
-
-def _as_value(unit: Unit, reply: Reply) -> NodeValue:
-    """A reply as what readers of the node see."""
-    value: Any = reply.score
-    if reply.verdict is not None:
-        value = Judgement(verdict=reply.verdict)
-    elif isinstance(unit.node, RatingNode) and reply.score is not None:
-        low, high = unit.node.points.ends
-        value = low + reply.score * (high - low)
-    return NodeValue(value, verdict=reply.verdict, score=reply.score)
 
 
 def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue | None:

@@ -290,8 +290,9 @@ def _walked(
     labels: Sequence[Label], replay: Counterfactual, numbers: Mapping[str, Sequence[int]]
 ) -> Given:
     people: dict[int, dict[str, Vote]] = {}
+    now = metric_hash(replay)
     for label in _of(labels, replay):
-        for number in numbers.get(label.case, ()) if label.definition == _hash(replay) else ():
+        for number in numbers.get(label.case, ()) if label.definition == now else ():
             if label.outcome is not None:
                 people.setdefault(number, {})[label.who] = label.outcome
     return {number: tuple(votes.values()) for number, votes in people.items()}
@@ -329,7 +330,8 @@ def left_out(path: Path, replays: Sequence[Counterfactual]) -> Iterator[str]:
     labels = read_labels(path)
     for replay in replays:
         ends = [label for label in _of(labels, replay) if label.outcome is not None]
-        stale = sum(label.definition != _hash(replay) for label in ends)
+        now = metric_hash(replay)
+        stale = sum(label.definition != now for label in ends)
         if stale:
             yield (
                 f"{stale} of {counted(len(ends), 'label')} left out: given to another definition "
@@ -341,6 +343,6 @@ def _of(labels: Sequence[Label], replay: Counterfactual) -> Iterator[Label]:
     return (label for label in labels if label.metric == replay.spec.name)
 
 
-def _hash(replay: Counterfactual) -> str:
+def metric_hash(replay: Counterfactual) -> str:
     """What a run's record calls the metric as it is defined now."""
     return digest(definitions(replay.plan, replay.plan.metrics[0]))

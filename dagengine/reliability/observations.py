@@ -316,7 +316,15 @@ class _Table:
             raise InputError(f"{record.place}: {record.problem or 'not a row of columns'}")
         cells = {name: record.value.get(name) for name in (*_NAMES, *_SETTINGS)}
         try:
-            row = self._observed({k: None if _is_blank(x) else x for k, x in cells.items()})
+            # Empty cells: nothing, an empty text, or not a number.
+            row = self._observed(
+                {
+                    k: None
+                    if (x is None or x == "" or (isinstance(x, float) and math.isnan(x)))
+                    else x
+                    for k, x in cells.items()
+                }
+            )
         except (ValueError, TypeError) as error:
             raise InputError(f"{record.place} is not a verdict or score: {error}") from None
         nodes = self._runs.setdefault((row.case, row.metric, row.condition), {})
@@ -329,16 +337,27 @@ class _Table:
 
     def _observed(self, cells: Mapping[str, Any]) -> Observation:
         case, metric = self._cases.of(cells["case"]), str(cells["metric"] or self._metric)
-        node, setting = str(cells["node"] or ""), _setting(cells)
+        node, setting = (
+            str(cells["node"] or ""),
+            Condition(
+                order=str(cells["order"] or "given"),
+                temperature=None
+                if cells["temperature"] is None
+                else _number(cells["temperature"], "temperature"),
+                seed=None if cells["seed"] is None else _whole(cells["seed"], "seed"),
+                judge=str(cells["judge"] or ""),
+            ),
+        )
         if self._counted:
             place = (case, metric, node, setting)
             run, self._seen[place] = self._seen[place], self._seen[place] + 1
         else:
             run = _whole(cells["run"], "run")
         verdict, score = cells["verdict"], self._score(cells["score"])
+        # True and false, also those of numpy, by their names; all else is a verdict's name.
         return Observation(
             case, metric, node, dataclasses.replace(setting, sample=run),
-            None if verdict is None else _verdict(verdict), score,
+            None if verdict is None else _WORDS.get(str(verdict).lower(), str(verdict)), score,
             outcome=OutcomeKind.UNPARSEABLE if score is None is verdict else OutcomeKind.OK,
         )  # fmt: skip
 
@@ -359,11 +378,6 @@ class _Table:
             yield from _run(list(rows.values()))
 
 
-def _is_blank(value: Any) -> bool:
-    """Empty cells: nothing, an empty text, or not a number."""
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
-
-
 def _whole(cell: Any, name: str) -> int:
     if cell is None:
         raise ValueError(f"`{name}` is empty")
@@ -378,22 +392,6 @@ def _number(cell: Any, name: str) -> float:
         return float(cell)
     except (ValueError, TypeError):
         raise ValueError(f"`{name}` is {cell!r}, but must be a number") from None
-
-
-def _setting(cells: Mapping[str, Any]) -> Condition:
-    return Condition(
-        order=str(cells["order"] or "given"),
-        temperature=None
-        if cells["temperature"] is None
-        else _number(cells["temperature"], "temperature"),
-        seed=None if cells["seed"] is None else _whole(cells["seed"], "seed"),
-        judge=str(cells["judge"] or ""),
-    )
-
-
-def _verdict(value: Any) -> Verdict:
-    """True and false, also those of numpy, by their names; all else is a verdict's name."""
-    return _WORDS.get(str(value).lower(), str(value))
 
 
 def _run(rows: Sequence[Observation]) -> Iterator[Observation]:

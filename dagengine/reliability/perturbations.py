@@ -141,20 +141,18 @@ def paraphrase(wordings: Mapping[str, Wording]) -> Change:
     def change(node: BaseNode) -> None:
         wording = wordings.get(node.title)
         if wording is not None:
-            _reword(node, wording)
+            node.name = node.title  # a title may be the beginning of the words
+            if isinstance(wording, PromptTemplate):
+                name = "prompt"
+            else:
+                name = "instructions" if isinstance(node, TaskNode | MapNode) else "criteria"
+            if not hasattr(node, name) or type(node).run not in _WORDED:
+                raise InputError(
+                    f"the wording of the node {node.title!r} cannot be changed from outside"
+                )
+            setattr(node, name, wording)
 
     return change
-
-
-def _reword(node: BaseNode, wording: Wording) -> None:
-    node.name = node.title  # a title may be the beginning of the words
-    if isinstance(wording, PromptTemplate):
-        name = "prompt"
-    else:
-        name = "instructions" if isinstance(node, TaskNode | MapNode) else "criteria"
-    if not hasattr(node, name) or type(node).run not in _WORDED:
-        raise InputError(f"the wording of the node {node.title!r} cannot be changed from outside")
-    setattr(node, name, wording)
 
 
 # Kinds of nodes whose question is made of their own words.

@@ -8,14 +8,16 @@ Read by their shape, not by their names: promptfoo's JSON, a test run of deepeva
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from dagengine.data.records import table_of
-from dagengine.errors import InputError
+from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
@@ -68,7 +70,7 @@ def collected(
     places = {case: place for place, case in enumerate(cases)}
     several = len({row.judge for row in rows}) > 1
     table = [
-        {"case": places[row.case], "verdict": row.verdict, "score": row.score,
+        {"case": row.case, "verdict": row.verdict, "score": row.score,
          "judge": row.judge if several else ""}
         for row in rows
     ]  # fmt: skip
@@ -118,8 +120,10 @@ def _metric(
 
 _WORDS = {
     **dict.fromkeys(("true", "pass", "passed", "yes", "c", "correct", "1"), True),
-    **dict.fromkeys(("false", "fail", "failed", "no", "i", "incorrect", "0"), False),
+    **dict.fromkeys(("false", "fail", "failed", "no", "i", "n", "incorrect", "0"), False),
 }
+_PARTLY = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
+"""inspect's letters as scores: correct, partly correct, incorrect, no answer."""
 
 
 def _plain(value: object) -> str:
@@ -138,8 +142,16 @@ def _verdict(value: Any) -> tuple[str | bool | None, float | None]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
+    """The rows of a file, or of all files of a folder: each of them is one more run."""
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
+        if not files:
+            raise InputError(f"{path} has no result files ({', '.join(_SUFFIXES)})")
+        for file in files:
+            yield from _rows(file)
+        return
     if path.suffix.lower() == ".eval":
-        yield from _inspect_archive(path)
+        yield from _inspect(_archived(path))
         return
     if path.suffix.lower() == ".json":
         try:
@@ -148,37 +160,77 @@ def _rows(path: Path) -> Iterator[Row]:
             raise InputError(f"{path}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path} is not JSON: {error}") from None
-        for shape in (_promptfoo, _deepeval, _inspect, _mlflow):
-            if rows := list(shape(data)):
-                yield from rows
-                return
+        if isinstance(data, dict):
+            yield from _of_object(path, data)
+            return
     yield from _table(path)
 
 
-def _promptfoo(data: Any) -> Iterator[Row]:
-    """`promptfoo eval -o results.json`: a result per test, prompt and provider."""
-    results = data.get("results") if isinstance(data, dict) else None
-    rows = results.get("results") if isinstance(results, dict) else results
-    for row in rows if isinstance(rows, list) else ():
-        if not isinstance(row, dict) or "success" not in row:
-            return
-        provider = row.get("provider") or {}
-        named = provider.get("id", "") if isinstance(provider, dict) else str(provider)
-        test = row.get("testIdx", json.dumps(row.get("vars"), sort_keys=True))
-        output = (row.get("response") or {}).get("output", "")
+_SUFFIXES = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".eval")
+
+
+def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
+    """A file that is one JSON object: which tool wrote it is told by its keys."""
+    results, run = data.get("results"), data.get("testRunData", data)
+    if isinstance(results, dict) and isinstance(results.get("results"), list):
+        yield from chain.from_iterable(map(_promptfoo, results["results"]))
+    elif isinstance(results, list):
+        yield from chain.from_iterable(map(_promptfoo, results))
+    elif isinstance(run, dict) and {"testCases", "test_cases"} & run.keys():
+        yield from _deepeval(run)
+    elif "samples" in data or {"eval", "plan"} <= data.keys():
+        yield from _inspect(data.get("samples") or ())
+    elif {"columns", "data"} <= data.keys():
+        for place, row in enumerate(data["data"]):
+            yield from _mlflow(place, dict(zip(map(str, data["columns"]), row, strict=True)))
+    else:
+        raise InputError(f"{path}: {_SHAPES}")
+
+
+_SHAPES = (
+    "verdicts are read from results of promptfoo, deepeval, inspect and MLflow, and from tables "
+    "with the columns `case` and `verdict`, `passed` or `score`"
+)
+
+
+def _promptfoo(row: Any) -> Iterator[Row]:
+    """A result of `promptfoo eval -o results.json`, of one test, prompt and provider.
+
+    Each assertion is a metric, and so is the whole test if it has several.
+    """
+    if not isinstance(row, Mapping) or "success" not in row:
+        return
+    provider = row.get("provider") or {}
+    named = provider.get("id", "") if isinstance(provider, dict) else str(provider)
+    # `--repeat` counts its repeats as further tests; the variables tell that they are one.
+    test = json.dumps(row["vars"], sort_keys=True) if row.get("vars") else row.get("testIdx")
+    output = (row.get("response") or {}).get("output") or ""
+    case = {
+        "case": f"{test}, prompt {row.get('promptIdx', 0)}, {named}".rstrip(", "),
+        "text": output if isinstance(output, str) else json.dumps(output),
+    }
+    grading = row.get("gradingResult") or {}
+    parts = [part for part in grading.get("componentResults") or () if part.get("assertion")]
+    for part in parts:
+        assertion = part["assertion"]
+        judge = assertion.get("provider") or ""
         yield Row(
-            f"test {test}, prompt {row.get('promptIdx', 0)}, {named}".rstrip(", "), "promptfoo",
-            None if row.get("error") and not row.get("gradingResult") else bool(row["success"]),
-            text=output if isinstance(output, str) else json.dumps(output),
+            metric=str(assertion.get("metric") or assertion.get("type")),
+            verdict=bool(part.get("pass")),
+            judge=str(judge.get("id", "") if isinstance(judge, dict) else judge), **case,
         )  # fmt: skip
+    if len(parts) != 1:
+        failed = row.get("error") and not grading
+        yield Row(metric="promptfoo", verdict=None if failed else bool(row["success"]), **case)
 
 
-def _deepeval(data: Any) -> Iterator[Row]:
+def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:
     """A test run of deepeval: cases with the data of their metrics."""
-    run: Any = data.get("testRunData", data) if isinstance(data, dict) else {}
-    cases: list[Any] = []
-    if isinstance(run, dict):
-        cases = run.get("testCases") or run.get("test_cases") or []
+    cases = [
+        case
+        for key in ("testCases", "test_cases", "conversationalTestCases")
+        for case in run.get(key) or ()
+    ]
     for place, case in enumerate(cases):
         results: Sequence[Any] = case.get("metricsData") or case.get("metrics_data") or ()
         for result in results:
@@ -190,72 +242,117 @@ def _deepeval(data: Any) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def _inspect(data: Any) -> Iterator[Row]:
-    """A log of inspect: samples with scores, one sample per epoch."""
-    samples = data.get("samples") if isinstance(data, dict) else None
-    for sample in samples or ():
-        yield from _sample(sample)
+def _inspect(samples: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    """Samples of a log of inspect, one per epoch; a scorer may give several values."""
+    table: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
+    for sample in sorted(samples, key=lambda sample: sample.get("epoch") or 0):
+        values: dict[str, Any] = {}
+        for scorer, score in (sample.get("scores") or {}).items():
+            value = score.get("value") if isinstance(score, dict) else score
+            if isinstance(value, dict):
+                values |= {f"{scorer}/{name}": each for name, each in value.items()}
+            else:
+                values[scorer] = value
+        table.append((sample, values))
+    scorers = dict.fromkeys(name for _, values in table for name in values)
+    partly = {name for name in scorers if any(_plain(row.get(name)) == "p" for _, row in table)}
+    for sample, values in table:
+        text = str((sample.get("output") or {}).get("completion") or "")
+        for scorer in scorers:  # a sample that ended with an error has no scores, but is a run
+            value = values.get(scorer)
+            if scorer in partly:
+                value = _PARTLY.get(_plain(value), value)
+            yield Row(str(sample.get("id")), scorer, *_verdict(value), text=text)
 
 
-def _sample(sample: Mapping[str, Any]) -> Iterator[Row]:
-    output = (sample.get("output") or {}).get("completion", "")
-    for scorer, score in (sample.get("scores") or {}).items():
-        verdict, number = _verdict(score.get("value") if isinstance(score, dict) else score)
-        yield Row(str(sample.get("id")), str(scorer), verdict, number, text=str(output or ""))
-
-
-def _inspect_archive(path: Path) -> Iterator[Row]:
+def _archived(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.filename.startswith("samples/") and member.file_size < _LARGEST:
-                    yield from _sample(json.loads(archive.read(member)))
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+                    yield json.loads(_unpacked(archive, member))
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a log of inspect: {error}") from None
 
 
-def _mlflow(data: Any) -> Iterator[Row]:
-    """MLflow's `eval_results_table.json`: columns and data; metrics are `NAME/score`."""
-    if not isinstance(data, dict) or not {"columns", "data"} <= data.keys():
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """A file of an archive, which inspect packs by Zstandard: Python reads that from 3.14 on."""
+    try:
+        return archive.read(member)
+    except NotImplementedError:
+        try:
+            import pyarrow
+        except ModuleNotFoundError:
+            raise MissingExtraError(
+                f"{archive.filename} is packed by Zstandard: pip install 'dagengine[parquet]', or "
+                "write it as JSON (inspect log convert --to json)"
+            ) from None
+    source: Any = archive.fp
+    source.seek(member.header_offset + 26)  # the local header ends with two names of own lengths
+    name, extra = struct.unpack("<HH", source.read(4))
+    source.seek(member.header_offset + 30 + name + extra)
+    packed = pyarrow.py_buffer(source.read(member.compress_size))
+    with pyarrow.CompressedInputStream(packed, "zstd") as stream:
+        unpacked: bytes = stream.read(_LARGEST)
+    return unpacked
+
+
+def _mlflow(place: int, row: Mapping[str, Any]) -> Iterator[Row]:
+    """A row of MLflow's results: of `genai.evaluate` with assessments, else `NAME/score`."""
+    request = next((row[key] for key in ("request", "inputs") if row.get(key)), place)
+    case = request if isinstance(request, str) else json.dumps(request, sort_keys=True)
+    keys = ("response", "outputs", "predictions")
+    text = str(next((row[key] for key in keys if row.get(key)), ""))
+    if row.get("trace") or isinstance(row.get("assessments"), list):
+        trace = json.loads(row["trace"]) if isinstance(row.get("trace"), str) else {}
+        assessments = (trace.get("info") or {}).get("assessments") or row.get("assessments")
+        yield from _assessed(case, text, assessments or ())
         return
-    columns = [str(column) for column in data["columns"]]
-    scored = [k for k, name in enumerate(columns) if name.endswith(("/score", "/value"))]
-    inputs = next((k for k, name in enumerate(columns) if name in ("inputs", "request")), None)
-    outputs = next((k for k, name in enumerate(columns) if name in ("outputs", "response")), None)
-    for place, row in enumerate(data["data"]):
-        case = str(place if inputs is None else row[inputs])
-        for column in scored:
-            verdict, number = _verdict(row[column])
-            name = columns[column].rsplit("/", 1)[0]
-            text = "" if outputs is None else str(row[outputs])
-            yield Row(case, name, verdict, number, text=text)
+    for column, cell in row.items():
+        name, _, kind = column.rpartition("/")
+        if name and kind in ("score", "value"):
+            yield Row(case, name, *_verdict(cell), text=text)
+
+
+def _assessed(case: str, text: str, assessments: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    """Feedback of scorers; feedback of people under the same name is the label."""
+    people: dict[str, Any] = {}
+    judged: list[tuple[str, str, Any]] = []
+    for assessment in assessments:
+        source = assessment.get("source") or {}
+        if (feedback := assessment.get("feedback")) is None:
+            continue  # an expectation: what the answer should be, not what somebody said of it
+        name = str(assessment.get("assessment_name"))
+        if source.get("source_type") == "HUMAN":
+            people[name] = feedback.get("value")
+        else:
+            judged.append((name, str(source.get("source_id") or ""), feedback.get("value")))
+    for name, judge, value in judged:
+        yield Row(case, name, *_verdict(value), label=people.get(name), text=text, judge=judge)
 
 
 def _table(path: Path) -> Iterator[Row]:
-    for record in table_of(path, "row").read():
+    for place, record in enumerate(table_of(path, "row").read()):
         cells = record.value
+        if isinstance(cells, Mapping) and "case" not in cells:
+            rows = [*_promptfoo(cells)] or [*_mlflow(place, cells)]
+            yield from rows
+            if rows or "trace" in cells:
+                continue
         if not isinstance(cells, Mapping) or "case" not in cells:
-            raise InputError(
-                f"{record.place}: {record.problem or 'no column `case`'}. Verdicts are read from "
-                "results of promptfoo, deepeval, inspect and MLflow, and from tables with the "
-                "columns `case` and `verdict`, `passed` or `score`"
-            )
+            raise InputError(f"{record.place}: {record.problem or 'no column `case`'}; {_SHAPES}")
         verdict, number = _verdict(
             next((cells[name] for name in ("verdict", "passed", "success", "score")
                   if cells.get(name) not in (None, "")), None)
         )  # fmt: skip
         if number is None and cells.get("verdict") in (None, "") and cells.get("score") is not None:
-            verdict, number = None, _as_number(cells["score"])
+            try:
+                verdict, number = None, float(cells["score"])
+            except (TypeError, ValueError):
+                verdict = None
         label = cells.get("label")
         yield Row(
             str(cells["case"]), str(cells.get("metric") or ""), verdict, number,
             None if label in (None, "") else label, str(cells.get("output") or ""),
             str(cells.get("judge") or ""),
         )  # fmt: skip
-
-
-def _as_number(cell: Any) -> float | None:
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return None

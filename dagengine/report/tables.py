@@ -14,7 +14,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import MetricSummary, Summary
 from dagengine.results.totals import Totals
 from dagengine.results.verdict import SIGNS, End
-from dagengine.results.worst import Places, worst_result
+from dagengine.results.worst import EndCounts, worst_result
 from dagengine.terminal import counted, one_line, plain
 
 _PLACES = 8  # ends that are printed
@@ -182,7 +182,7 @@ def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
     ]
 
 
-def _place_lines(places: Places, several: bool) -> list[str]:
+def _place_lines(places: EndCounts, several: bool) -> list[str]:
     """Where cases failed or got no score: the commonest ends, each with its first reason."""
     ranked = places.ranked()
     lines = [

@@ -12,7 +12,7 @@ from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summing
 from dagengine.results.verdict import STATES, State
-from dagengine.results.worst import Places, Worst
+from dagengine.results.worst import EndCounts, Worst
 
 Place = str | tuple[str, Any]
 """A node by its name, or an answer by its node and its verdict."""
@@ -82,7 +82,7 @@ class Tally:
         self.metrics: dict[str, MetricTally] = {}
         self.summing = Summing()
         self.worst = Worst()
-        self.places = Places()
+        self.places = EndCounts()
         self.masses = MassCount()
         self.rows = self.failed = 0
         self._case = case

@@ -216,6 +216,7 @@ class Step:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form without the absent entries, and without what is there twice."""
         row = {name: getattr(self, name) for name in _NAMES if getattr(self, name) is not None}
+        # By their texts: 1 and True are equal in Python, and readers would get one for the other.
         if self.verdict is not None and repr(self.output) == repr(implied_output(row)):
             row.pop("output")
         elif self.verdict is not None:

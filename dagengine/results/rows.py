@@ -68,6 +68,7 @@ class MetricResult:
     odds: ResultOdds | None = None
     ended: tuple[str, Verdict | None] | None = None
 
+    # Type checkers take whoever has `__getattr__` to have every attribute.
     if not TYPE_CHECKING:
         __getattr__ = _absent
 

@@ -42,6 +42,8 @@ class Share:
         """The share of `part` in `whole`; None of nothing."""
         if not whole:
             return None
+        # The usual interval, a multiple of the standard error to both sides, has no width when ten
+        # of ten passed: it would say 100 % to 100 %.
         z = NormalDist().inv_cdf(0.5 + _LEVEL / 2)
         value, square = part / whole, z * z / whole
         centre = (value + square / 2) / (1 + square)
@@ -178,6 +180,8 @@ class _Scores:
 
     def _at(self, place: int) -> float:
         """The score at a place of the sorted scores."""
+        # Counted on a grid and not kept: a million scores are at most 10,001 counts, and judges
+        # give few different ones, so that the median is exact where it is looked at.
         for part in sorted(self._grid):
             place -= self._grid[part]
             if place < 0:
@@ -216,6 +220,7 @@ class Summing:
                 scores.add(result.score, result.state)
 
     def _tag(self, tag: str) -> list[dict[str, _Scores]]:
+        # Tags are free text. Somebody who puts an id into them shall not have sums for every case.
         if tag not in self._tags and len(self._tags) >= _TAGS:
             return []
         return [self._tags.setdefault(tag, {})]

@@ -80,6 +80,7 @@ class Totals:
 
     def __add__(self, other: Totals) -> Totals:
         """The sums over both ledgers."""
+        # The known part of a price would be read as all of it.
         unpriced = self.cost is None or other.cost is None
         return Totals(
             asked=self.asked + other.asked,

@@ -32,6 +32,8 @@ def state_of(score: float | None, success: bool | None) -> State:
 
 def case_state(states: Iterable[State]) -> State:
     """How a case ended: as the metric that says most. Any failed metric fails the case."""
+    # A missing score does not hide a failure: what is below its threshold stays there, whatever the
+    # other metric would have said.
     there = frozenset(states)
     for state in STATES:
         if state in there:

@@ -42,7 +42,9 @@ class Worst:
     def add(self, row: CaseResult) -> bool:
         """Take one row; returns whether it is one of the worst so far."""
         rank, score, index = badness(row)
-        entry = ((-rank, -score, -index), row)  # the heap drops what is least bad
+        # Negative, so that the heap drops what is least bad. With the index no two are equal: rows
+        # cannot be compared, and of rows that are equally bad the earlier ones stay.
+        entry = ((-rank, -score, -index), row)
         if len(self._heap) < self._size:
             heapq.heappush(self._heap, entry)
         elif self._heap and entry[0] > self._heap[0][0]:
@@ -67,7 +69,7 @@ class Place:
     reason: str
 
 
-class Places:
+class EndCounts:
     """Counts of ends, failures first."""
 
     def __init__(self, rows: Iterable[CaseResult] = ()) -> None:

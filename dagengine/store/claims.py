@@ -42,7 +42,12 @@ class Claims:
             yield mine
         finally:
             if mine:
-                self._unlock(place)
+                self._held[place] -= 1
+                if not self._held[place]:
+                    del self._held[place]
+                    if self._file is not None:
+                        with suppress(OSError):
+                            unlock(self._file, place)
 
     def _lock(self, place: int) -> bool:
         if self._held.get(place):  # locks of one process do not hold against itself
@@ -56,15 +61,6 @@ class Claims:
                 self._close()
         self._held[place] = 1
         return True
-
-    def _unlock(self, place: int) -> None:
-        self._held[place] -= 1
-        if self._held[place]:
-            return
-        del self._held[place]
-        if self._file is not None:
-            with suppress(OSError):
-                unlock(self._file, place)
 
     def close(self) -> None:
         """Give all claims back, and remove the file unless another process has claims."""

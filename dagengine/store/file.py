@@ -114,7 +114,9 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
             for attempt in tenacity.Retrying(
                 stop=tenacity.stop_after_delay(patience),
                 wait=tenacity.wait_random(0.01, 0.05),
-                retry=tenacity.retry_if_exception(_is_busy),
+                retry=tenacity.retry_if_exception(
+                    lambda error: _code(error).startswith("SQLITE_BUSY")
+                ),
                 reraise=True,
             ):
                 with attempt:
@@ -151,10 +153,6 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
 def _code(error: BaseException) -> str:
     """sqlite's name of an error; Python's own about sqlite have none."""
     return getattr(error, "sqlite_errorname", "")
-
-
-def _is_busy(error: BaseException) -> bool:
-    return _code(error).startswith("SQLITE_BUSY")
 
 
 def _number(db: sqlite3.Connection, pragma: str) -> int:

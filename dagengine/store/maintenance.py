@@ -20,7 +20,7 @@ from dagengine.store.file import (
     transaction,
     unpack,
 )
-from dagengine.store.misses import Parts, parts_of
+from dagengine.store.misses import Parts, question_parts
 from dagengine.store.rows import UNREADABLE, DamagedError, fields_of
 
 _PATIENCE = 60.0
@@ -150,7 +150,7 @@ def records(db: sqlite3.Connection) -> Iterator[StoredAnswer]:
 def _record(row: Sequence[Any]) -> StoredAnswer:
     key, judge, node, created, answer, question = row
     try:
-        parts, fields = parts_of(unpack(question)), fields_of(answer)
+        parts, fields = question_parts(unpack(question)), fields_of(answer)
         return StoredAnswer(key.hex(), judge, node, _moment(created), parts, fields)
     except (*UNREADABLE, DamagedError) as error:
         raise DamagedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
     options: str
 
 
-def parts_of(canonical: str) -> Parts:
+def question_parts(canonical: str) -> Parts:
     """The parts of a question from its canonical text."""
     prompt, _, rest = canonical.partition("\n")
     shape, _, options = rest.rpartition("\n")
@@ -52,10 +52,13 @@ def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> s
         "AND node = (SELECT id FROM nodes WHERE name = ?) ORDER BY created DESC LIMIT ?",
         (printable(judge), printable(question.name), _COMPARED),
     )
-    kept = list(_readable(packed for (packed,) in rows.fetchall()))
+    kept: list[Parts] = []
+    for (packed,) in rows.fetchall():
+        with suppress(*UNREADABLE):  # a damaged question explains nothing
+            kept.append(question_parts(unpack(packed)))
     if not kept:
         return f"nothing is stored for this node{_only('for', names(db, 'nodes'))}"
-    asked = parts_of(question.canonical.decode(errors="surrogatepass"))
+    asked = question_parts(question.canonical.decode(errors="surrogatepass"))
     _, shapes, options = zip(*kept, strict=True)
     if asked.options not in options:
         return f"asked with {asked.options}, stored with {options[0]}"
@@ -81,13 +84,6 @@ def _instructions(parts: Parts) -> tuple[Any, str] | None:
     except ValueError:  # a prompt of one's own
         step = ""
     return before, step
-
-
-def _readable(questions: Iterable[Any]) -> Iterator[Parts]:
-    """The questions that can be read; a damaged one explains nothing."""
-    for packed in questions:
-        with suppress(*UNREADABLE):
-            yield parts_of(unpack(packed))
 
 
 def _only(word: str, choices: Sequence[str]) -> str:

@@ -50,8 +50,14 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
         else:
             name, text, page = _page(source, len(pages))
             pages.setdefault(name, []).append((text, page))
-    documents += [_document(name, _in_a_row(_from_one(parts))) for name, parts in pages.items()]
-    _refuse_doubles(documents)
+    for name, parts in pages.items():
+        if any(page == 0 for _, page in parts):  # LangChain's begin with 0
+            parts = [(text, None if page is None else page + 1) for text, page in parts]
+        documents.append(_document(name, _in_a_row(parts)))
+    # Quotas and provenance call documents by their names.
+    (name, count), *_ = Counter(document.name for document in documents).most_common(1) or [("", 0)]
+    if count > 1:
+        raise InputError(f"two documents are called {name!r}: give each its own name")
     return documents
 
 
@@ -64,13 +70,6 @@ def _listed(sources: Any) -> list[Any]:
     if not documents:
         raise InputError("there is no document: the list is empty")
     return documents
-
-
-def _refuse_doubles(documents: list[Read]) -> None:
-    """Quotas and provenance call documents by their names."""
-    (name, count), *_ = Counter(document.name for document in documents).most_common(1) or [("", 0)]
-    if count > 1:
-        raise InputError(f"two documents are called {name!r}: give each its own name")
 
 
 def _files(source: str | Path) -> list[Path]:
@@ -196,13 +195,6 @@ def _split(text: str) -> list[Section]:
             starts.append(offset)
         offset += len(line) + 1
     return [Section(text[a:b], a) for a, b in itertools.pairwise([*starts, len(text)]) if a < b]
-
-
-def _from_one(pages: list[tuple[str, int | None]]) -> list[tuple[str, int | None]]:
-    """Pages that count from 1; LangChain's begin with 0."""
-    if all(page != 0 for _, page in pages):
-        return pages
-    return [(text, None if page is None else page + 1) for text, page in pages]
 
 
 def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:

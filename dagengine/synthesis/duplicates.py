@@ -83,18 +83,15 @@ class NearDuplicates:
         """The numbers of a text's triples of words, and the smallest of their hashes."""
         if self._last is not None and text == self._last[0]:
             return self._last[1]
-        pieces = [piece.encode(errors="surrogatepass") for piece in _triples(text)]
+        words = words_in(text)
+        count = max(1, len(words) - _WORDS + 1)
+        triples = sorted({" ".join(words[place : place + _WORDS]) for place in range(count)})
+        pieces = [triple.encode(errors="surrogatepass") for triple in triples]
         hashes = self._empty.copy()
         hashes.update_batch(pieces)
         hashed = array("L", map(zlib.crc32, pieces)), hashes
         self._last = text, hashed
         return hashed
-
-
-def _triples(text: str) -> list[str]:
-    words = words_in(text)
-    count = max(1, len(words) - _WORDS + 1)
-    return sorted({" ".join(words[place : place + _WORDS]) for place in range(count)})
 
 
 class Directions:

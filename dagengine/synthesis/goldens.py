@@ -98,7 +98,9 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
     yield f"- {sort_of(origin)}"
     shown = {_line(asked), _line(answer or "")}
     for node, reply in origin.get("answers", {}).items():
-        if _is_short(reply) and (line := _answer_line(reply)) not in shown:
+        # A text or a verdict; lists and objects are in the file.
+        short = isinstance(reply, str | bool) or (isinstance(reply, dict) and "verdict" in reply)
+        if short and (line := _answer_line(reply)) not in shown:
             yield f"- {node}: {line}"
 
 
@@ -122,11 +124,6 @@ def _sort(origin: dict[str, Any]) -> Iterator[str]:
         yield f"{hard['level']} ({hard['answered']} of {hard['judges']} knew it)"
     yield f"draft {origin.get('draft', 0) + 1}"
     yield f"seed {origin.get('seed')}"
-
-
-def _is_short(value: Any) -> bool:
-    """Whether an answer is a text or a verdict; lists and objects are in the file."""
-    return isinstance(value, str | bool) or (isinstance(value, dict) and "verdict" in value)
 
 
 def _answer_line(value: Any) -> str:

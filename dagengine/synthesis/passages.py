@@ -114,8 +114,10 @@ class Neighbours:
         telling = sorted(shared, key=lambda word: (len(self._places[word]), word))[:_TELLING]
         scores: dict[int, float] = {}
         for word in telling:
-            weight = self._weight(word)
             places = self._places[word]
+            # The inverse document frequency of BM25: a word of few passages says most.
+            count = len(places)
+            weight = math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
             first = max(0, bisect_left(places, place) - _NEAREST // 2)
             for neighbour in places[first : first + _NEAREST + 1]:
                 scores[neighbour] = scores.get(neighbour, 0.0) + weight
@@ -126,10 +128,6 @@ class Neighbours:
             scores, key=lambda neighbour: (-scores[neighbour], abs(neighbour - place), neighbour)
         )
         return self._passages[best]
-
-    def _weight(self, word: int) -> float:
-        count = len(self._places[word])
-        return math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
 
 
 def words_in(text: str) -> list[str]:

@@ -7,7 +7,7 @@ kind that is asked for.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -117,7 +117,8 @@ class Pools:
             return self._draw(document, kind)
         heap = self._heaps.get(kind)
         if heap is None:
-            heap = self._heaps[kind] = list(self._entries(self._pools))
+            entries = ((-self._pools[name].left, n, name) for n, name in enumerate(self._pools))
+            heap = self._heaps[kind] = list(entries)
             heapq.heapify(heap)
         while heap:
             left, place, source = heap[0]
@@ -131,9 +132,6 @@ class Pools:
                 return seed
             heapq.heappop(heap)
         return None
-
-    def _entries(self, names: Iterable[str | None]) -> Iterable[tuple[int, int, str | None]]:
-        return ((-self._pools[name].left, place, name) for place, name in enumerate(names))
 
     def _draw(self, source: str | None, kind: str | None) -> Seed | None:
         def is_open(context: Context) -> bool:

@@ -71,7 +71,12 @@ class Filling:
         """The drafts of the next round; empty when there is nothing to do, or nothing left."""
         seeds: list[Seed] = []
         for tally in self.yields:
-            wanted = self._drafts_needed(tally)
+            missing = wanted = tally.quota.count - tally.kept
+            if tally.tried and missing > 0:
+                # As many as it takes at the rate so far, of which few drafts say little.
+                rate = max(tally.kept / tally.tried, 1 / _MOST_AT_ONCE)
+                wanted = math.ceil(missing / rate)
+            wanted = min(wanted, self._tries * tally.quota.count - tally.tried)
             if wanted <= 0 and tally.kept < tally.quota.count:
                 tally.ended = f"no more than {self._tries} for each golden"
             for _ in range(wanted):
@@ -82,14 +87,6 @@ class Filling:
                 seeds.append(seed)
                 tally.tried += 1
         return seeds
-
-    def _drafts_needed(self, tally: QuotaYield) -> int:
-        missing = tally.quota.count - tally.kept
-        left = self._tries * tally.quota.count - tally.tried
-        if not tally.tried or missing <= 0:
-            return min(missing, left)
-        rate = max(tally.kept / tally.tried, 1 / _MOST_AT_ONCE)
-        return min(math.ceil(missing / rate), left)
 
     def _is_used_up(self, context: Context) -> bool:
         if self._per_context is None or not context.passages:
@@ -132,7 +129,9 @@ def _check_room(
     """Whether the contexts, with at most `each` goldens of one, are enough for the quotas."""
     wanted = Counter[_Sort]()
     for quota in quotas:
-        wanted.update(dict.fromkeys(_sorts(quota.document, quota.kind), quota.count))
+        # All sorts that a golden of this one counts for.
+        sorts = {(a, b) for a in (quota.document, None) for b in (quota.kind, None)}
+        wanted.update(dict.fromkeys(sorts, quota.count))
     room = Counter[_Sort]()
     asked_for = {kind for _, kind in wanted}
     for context in contexts:
@@ -142,11 +141,6 @@ def _check_room(
     for sort, count in wanted.items():
         if count > room[sort] * each:
             raise InputError(_no_room(sort, count, room[sort], each, kinds))
-
-
-def _sorts(document: str | None, kind: str | None) -> set[_Sort]:
-    """All sorts that a golden of this one counts for."""
-    return {(a, b) for a in (document, None) for b in (kind, None)}
 
 
 def _no_room(sort: _Sort, count: int, contexts: int, each: int, kinds: Kinds) -> str:

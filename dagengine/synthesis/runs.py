@@ -168,7 +168,10 @@ class Generation:
         texts, first = GoldenTexts(self.existing), 0
         with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
-                confirming = self._confirming(engine, at_once)
+                confirming = None  # it asks the generator's judge about pairs, in the same run
+                if (judge := self._judge(engine)) is not None:
+                    same_answer = duplicates(self.alike, engine.judges[judge])
+                    confirming = Engine([same_answer], {}, at_once=at_once, gateway=engine.gateway)
                 while seeds := self.filling.next():
                     rows: list[CaseResult] = []
 
@@ -221,13 +224,6 @@ class Generation:
                 "evolutions": [CHANGES[Evolution(name)] for name in seed.evolutions],
             },
         )
-
-    def _confirming(self, engine: Engine, at_once: bool) -> Engine | None:
-        """Asks the generator's judge about pairs, as a part of its run; None if it has none."""
-        if (judge := self._judge(engine)) is None:
-            return None
-        metric = duplicates(self.alike, engine.judges[judge])
-        return Engine([metric], {}, at_once=at_once, gateway=engine.gateway)
 
     @staticmethod
     def _judge(engine: Engine) -> int | None:

@@ -47,24 +47,20 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
         else:
             report.unreadable.append(document)
     report.passages = len(passages)
-    kept = _limited(_distinct(passages, report), config)
+    new, distinct = NearDuplicates(), list[Passage]()
+    for passage in passages:
+        why = flaw(passage.text) or (None if new.is_new(passage.text) else _REPEATED)
+        if why is None:
+            distinct.append(passage)
+        else:
+            report.poor[why] = report.poor.get(why, 0) + 1
+    kept = _limited(distinct, config)
     if not kept:
         raise NoTextError(report)
     near = Neighbours(kept)
     return Sources(
         [Context(passage.document, (passage,), _wider(passage, near)) for passage in kept], report
     )
-
-
-def _distinct(passages: Iterable[Passage], report: Report) -> list[Passage]:
-    new, kept = NearDuplicates(), list[Passage]()
-    for passage in passages:
-        why = flaw(passage.text) or (None if new.is_new(passage.text) else _REPEATED)
-        if why is None:
-            kept.append(passage)
-        else:
-            report.poor[why] = report.poor.get(why, 0) + 1
-    return kept
 
 
 def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list[Passage]:

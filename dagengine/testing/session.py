@@ -19,9 +19,8 @@ from dagengine.compiler.plan import Plan
 from dagengine.evaluation import print_verbose
 from dagengine.execution.engine import Asking, Engine, Settings
 from dagengine.execution.executor import OnRow
-from dagengine.gateway.gateway import Asks
+from dagengine.gateway.gateway import Asks, Resampled
 from dagengine.gateway.limits import DEFAULT_LIMITS
-from dagengine.gateway.resampled import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge, durable_identity
 from dagengine.results import CaseResult

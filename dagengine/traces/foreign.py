@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dagengine.traces.otlp import RawRecord, RawSpan
+from dagengine.traces.otlp import RawRecord, RawSpan, id_text
 
 # Attributes that Phoenix gives as lists, and OpenInference writes flat.
 _SPREAD = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
 
 
 def records_of_export(value: Any) -> Iterator[RawRecord]:
-    """The spans in a value of an export; raises ValueError for anything else."""
+    """The spans in a value of an export; raises one of `otlp.DAMAGES` for anything else."""
     items = value if isinstance(value, list) else [value]
     if isinstance(value, Mapping) and isinstance(value.get("data"), list):
         items = value["data"]
@@ -41,8 +41,8 @@ def _jaeger(value: Mapping[str, Any]) -> RawSpan:
     events = [_tags(log.get("fields")) for log in value.get("logs") or ()]
     start = int(value["startTime"]) * 1000
     return RawSpan(
-        str(value["traceID"]).lower().zfill(32),  # it leaves out zeros at the beginning
-        str(value["spanID"]).lower().zfill(16),
+        id_text(value["traceID"]).lower().zfill(32),  # it leaves out zeros at the beginning
+        id_text(value["spanID"]).lower().zfill(16),
         str(parents[0]).lower().zfill(16) if parents else None,
         _text(value, "operationName"),
         start,
@@ -83,8 +83,8 @@ def _phoenix(value: Mapping[str, Any]) -> RawSpan:
         for event in value.get("events") or ()
     ]
     return RawSpan(
-        str(context.get("trace_id") or value.get("context.trace_id")),
-        str(context.get("span_id") or value["context.span_id"]),
+        id_text(context.get("trace_id") or value["context.trace_id"]),
+        id_text(context.get("span_id") or value["context.span_id"]),
         value.get("parent_id") or None,
         _text(value, "name"),
         _nanoseconds(value.get("start_time")),
@@ -114,7 +114,7 @@ def _langfuse(value: Mapping[str, Any]) -> Iterator[RawSpan]:
         return
     observations = [_observation(item) for item in value.get("observations") or ()]
     start = _nanoseconds(value.get("timestamp"))
-    trace = str(value["id"])
+    trace = id_text(value["id"])
     attributes = _values(value) | {"openinference.span.kind": "CHAIN"}
     if value.get("sessionId"):
         attributes["session.id"] = str(value["sessionId"])
@@ -145,8 +145,8 @@ def _observation(value: Mapping[str, Any]) -> RawSpan:
         attributes["gen_ai.usage.input_tokens"] = used.get("input")
         attributes["gen_ai.usage.output_tokens"] = used.get("output")
     return RawSpan(
-        str(value["traceId"]),
-        str(value["id"]),
+        id_text(value["traceId"]),
+        id_text(value["id"]),
         value.get("parentObservationId") or None,
         _text(value, "name"),
         _nanoseconds(value.get("startTime")),

@@ -12,7 +12,7 @@ import marshal
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
+from dagengine.traces.otlp import RawLog, RawRecord, RawSpan, id_text
 
 _AT_ONCE = 1000  # records that are inserted by one statement
 _CACHE = 32 * 1024  # KiB
@@ -79,14 +79,14 @@ class Joined:
         for (number,) in self._file.execute("SELECT number FROM traces ORDER BY number"):
             yield self._records(number)
 
-    def sessions(self) -> Iterator[tuple[str, list[list[RawRecord]]]]:
+    def sessions(self) -> Iterator[list[list[RawRecord]]]:
         """The records of every session, trace by trace; traces without a session are left out."""
         rows = self._file.execute(
-            "SELECT session, group_concat(number) FROM traces WHERE session IS NOT NULL "
+            "SELECT group_concat(number) FROM traces WHERE session IS NOT NULL "
             "GROUP BY session ORDER BY min(number)"
         )
-        for session, numbers in rows:
-            yield session, [self._records(int(number)) for number in numbers.split(",")]
+        for (numbers,) in rows:
+            yield [self._records(int(number)) for number in numbers.split(",")]
 
     def count_sessions(self) -> int:
         """The number of sessions."""
@@ -101,7 +101,7 @@ class Joined:
 def session_of(record: RawRecord) -> str | None:
     """The session or conversation that a record says it belongs to."""
     values = record.attributes
-    return next((str(values[name]) for name in _SESSION if values.get(name)), None)
+    return next((id_text(values[name]) for name in _SESSION if values.get(name)), None)
 
 
 # Marshalled, a record takes a third of the time of JSON; nobody else reads it.

@@ -7,7 +7,7 @@ tools that were called are the spans of these kinds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -65,9 +65,11 @@ class Unit:
 class Parts:
     """What a case is made of: the root, the steps below it, and the texts.
 
-    `origins` says where the input and the output were found.
+    `id` is that of the trace or of the span; `origins` says where the input and the output were
+    found.
     """
 
+    id: str
     root: Step
     steps: list[Step]
     session: str | None
@@ -117,17 +119,23 @@ def _moment(nanoseconds: int) -> str | None:
 
 def cases_of(records: Sequence[RawRecord], unit: Unit) -> list[TestCase | InvalidCase]:
     """The cases of one trace; none if it has only log records, or no span of the kind."""
+    return [case_of(parts) for parts in parts_in(records, unit)]
+
+
+def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
+    """What the cases of one trace are made of; of a session, the turns of one trace."""
     steps = steps_of(records)
     if not steps:
         return []
     session = next(filter(None, map(session_of, records)), None)
     if not unit.kind:
-        return [_checked(parts_of(root_of(steps), steps, session))]
+        root = _root_of(steps)
+        return [_parts_of(root, steps, session, root.span.trace_id or "")]
     roots = [step for step in steps if step.span.kind == unit.kind]
-    return [_checked(parts_of(root, _below(root, steps), session)) for root in roots]
+    return [_parts_of(root, _inside(root, steps), session, root.span.span_id) for root in roots]
 
 
-def _checked(parts: Parts) -> LLMTestCase | InvalidCase:
+def case_of(parts: Parts) -> LLMTestCase | InvalidCase:
     """The case; what is refused, such as a picture, costs this case only."""
     try:
         return _case(parts)
@@ -135,14 +143,8 @@ def _checked(parts: Parts) -> LLMTestCase | InvalidCase:
         return InvalidCase(f"trace {parts.root.span.trace_id}", str(error))
 
 
-def conversation_of(
-    session: str, traces: Sequence[Sequence[RawRecord]]
-) -> ConversationalTestCase | InvalidCase | None:
+def conversation_of(parts: Sequence[Parts]) -> ConversationalTestCase | InvalidCase:
     """The case of a session: a turn of the user and one of the assistant for every trace."""
-    parts = [parts_of(root_of(steps), steps, session) for steps in map(steps_of, traces) if steps]
-    if not parts:
-        return None
-    parts.sort(key=lambda part: part.root.raw.start)
     turns: list[Turn] = []
     for part in parts:
         ids = part.metadata
@@ -158,7 +160,7 @@ def conversation_of(
                     additional_metadata=ids,
                 )
             )
-    name = f"session {session}"
+    name = f"session {parts[0].session}"
     if all(part.input is None and part.output is None for part in parts):
         return InvalidCase(name, _NO_TEXTS, nothing_to_judge=True)
     first = parts[0].metadata
@@ -166,28 +168,45 @@ def conversation_of(
     return ConversationalTestCase(name=name, turns=turns, additional_metadata=ids)
 
 
-def root_of(steps: Sequence[Step]) -> Step:
-    """The span that the others are in; of several, or of a part of a trace, the first."""
+def _root_of(steps: Sequence[Step]) -> Step:
+    """The span without a parent; of several the first. Of a part of a trace, its first top span.
+
+    A clock that is wrong lets a span begin before the one that it is in.
+    """
+    whole = (step for step in steps if not step.span.parent_id)
+    return next(whole, None) or _tops(steps)[0]
+
+
+def _tops(steps: Sequence[Step]) -> list[Step]:
+    """The spans whose parent is not there; where parents go in a circle, all."""
     ids = {step.span.span_id for step in steps}
-    return next((step for step in steps if step.span.parent_id not in ids), steps[0])
+    return [step for step in steps if step.span.parent_id not in ids] or list(steps)
 
 
-def _below(root: Step, steps: Sequence[Step]) -> list[Step]:
-    """A span and all that are in it."""
-    children: dict[str | None, list[Step]] = {}
-    for step in steps:
-        children.setdefault(step.span.parent_id, []).append(step)
-    inside: dict[str, Step] = {}
-    waiting = [root]
-    while waiting:
-        step = waiting.pop()
-        if step.span.span_id not in inside:  # a circle of parents ends here
-            inside[step.span.span_id] = step
-            waiting += children.get(step.span.span_id, ())
+def _inside(root: Step, steps: Sequence[Step]) -> list[Step]:
+    """A span and all that are in it, in the order of time."""
+    inside = {step.span.span_id for step, _ in _tree([root], steps)}
     return [step for step in steps if step.span.span_id in inside]
 
 
-def parts_of(root: Step, steps: list[Step], session: str | None) -> Parts:
+def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
+    """Spans with their depth: after each those that are in it. Circles of parents end."""
+    children: dict[str | None, list[Step]] = {}
+    for step in steps:
+        children.setdefault(step.span.parent_id, []).append(step)
+    seen: set[str] = set()
+    for top in tops:
+        waiting = [(top, 0)]
+        while waiting:
+            step, depth = waiting.pop()
+            if step.span.span_id not in seen:
+                seen.add(step.span.span_id)
+                yield step, depth
+                below = children.get(step.span.span_id, ())
+                waiting += [(child, depth + 1) for child in reversed(below)]
+
+
+def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Parts:
     """What the case of a span and those in it is made of."""
     spans = [step.span for step in steps]
     passages = [text for span in spans for text in span.documents or ()]
@@ -204,11 +223,11 @@ def parts_of(root: Step, steps: list[Step], session: str | None) -> Parts:
     text_in, teller = next((pair for pair in asked if pair[0]), nothing)
     text_out, speaker = next((pair for pair in answers if pair[0]), nothing)
     origins = {"input": _origin(teller), "actual_output": _origin(speaker)}
-    return Parts(root, steps, session, text_in, text_out, passages or None, origins)
+    return Parts(id, root, steps, session, text_in, text_out, passages or None, origins)
 
 
 def _origin(step: Step | None) -> str:
-    return "" if step is None else f"span {step.span.name!r:.60} ({step.span.kind})"
+    return "" if step is None else f"{step.span.kind} {step.span.name!r:.60} [{step.span.span_id}]"
 
 
 def _as_text(value: Any) -> str | None:
@@ -219,7 +238,8 @@ def _case(parts: Parts) -> LLMTestCase | InvalidCase:
     root = parts.root
     spans = [step.span for step in parts.steps]
     calls = parts.calls
-    name = f"{root.span.name} {root.span.trace_id or ''}"[: len(root.span.name) + 9]
+    # The end of an id: tools begin all of theirs with zeros, or with the time.
+    name = f"{root.span.name} {parts.id[-8:]}"
     note = None
     if parts.textless:
         note = (
@@ -230,7 +250,7 @@ def _case(parts: Parts) -> LLMTestCase | InvalidCase:
         name=name,
         input=parts.input or "",
         actual_output=parts.output,
-        retrieval_context=None if parts.textless and not parts.passages else parts.passages,
+        retrieval_context=parts.passages,
         tools_called=calls or None,
         input_token_count=_sum(span.input_token_count for span in spans if span.kind == LLM),
         output_token_count=_sum(span.output_token_count for span in spans if span.kind == LLM),
@@ -250,30 +270,30 @@ def _sum(counts: Any) -> int | None:
     return sum(numbers) if numbers else None
 
 
-def mapping_lines(steps: list[Step]) -> list[str]:
-    """Which field of the case of a trace is from which span, and the spans as a tree."""
-    parts = parts_of(root_of(steps), steps, None)
-    retrievals = sum(step.span.kind == RETRIEVER for step in steps)
+def mapping_lines(parts: Parts) -> list[str]:
+    """Which field of a case is from which span, and its spans as a tree."""
+    retrievals = sum(step.span.kind == RETRIEVER for step in parts.steps)
+    silent = f", {parts.textless} without texts" if parts.textless else ""
     fields = {
-        "input": (parts.input, parts.origins["input"]),
-        "actual_output": (parts.output, parts.origins["actual_output"]),
+        "input": (parts.input and f"{parts.input!r:.70}", parts.origins["input"]),
+        "actual_output": (parts.output and f"{parts.output!r:.70}", parts.origins["actual_output"]),
         "retrieval_context": (
-            f"{len(parts.passages)} passages" if parts.passages else None,
-            f"{counted(retrievals, 'retrieval')}, {parts.textless} without texts",
+            counted(len(parts.passages), "passage") if parts.passages else None,
+            counted(retrievals, "retrieval") + silent,
         ),
         "tools_called": (
             ", ".join(call.name for call in parts.calls) or None,
             counted(len(parts.calls), "span") + " of tools",
         ),
     }
-    lines = [f"trace {parts.root.span.trace_id} ({counted(len(steps), 'span')}) as a case:"]
+    trace, spans = parts.root.span.trace_id, counted(len(parts.steps), "span")
+    what = f"trace {trace}" if parts.id == trace else f"span {parts.id} of trace {trace}"
+    lines = [f"{what} ({spans}):"]
     for name, (value, origin) in fields.items():
-        shown = "absent" if value is None else f"{value!r:.70}" if origin[:4] == "span" else value
-        lines.append(f"  {name:17} {shown}" + (f"  ← {origin}" if origin else ""))
-    depths: dict[str | None, int] = {}
-    for step in sorted(steps, key=lambda step: step.raw.start):
+        lines.append(f"  {name:17} {value or 'absent'}" + (f"  ← {origin}" if origin else ""))
+    tops = [parts.root, *_tops(parts.steps), *parts.steps]
+    for step, depth in _tree(tops, parts.steps):
         span = step.span
-        depths[span.span_id] = depth = depths.get(span.parent_id, -1) + 1
         failed = f"  failed: {span.error:.60}" if span.error else ""
         lines.append(f"  {'  ' * depth}{span.kind}: {span.name:.60} [{span.span_id}]{failed}")
     return lines

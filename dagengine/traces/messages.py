@@ -132,11 +132,12 @@ def _message(value: Mapping[str, Any]) -> Message:
         texts.append(content)
     elif isinstance(content, list):
         parts = [*content, *parts]
-    for part in parts:
+    for part in parts if isinstance(parts, list) else ():
         if isinstance(part, str):
             texts.append(part)
+        if not isinstance(part, Mapping):
             continue
-        inner = part.get("message_content") or part
+        inner = as_json(part.get("message_content"), dict, part)
         kind = inner.get("type")
         if kind == "tool_call":
             calls.append(_call(inner))
@@ -145,14 +146,15 @@ def _message(value: Mapping[str, Any]) -> Message:
         elif kind in ("text", "input_text", "output_text"):
             text = inner.get("content", inner.get("text"))
             texts += [text] if isinstance(text, str) else []
-    calls += map(_call, as_json(value.get("tool_calls"), list, ()))
+    asked = as_json(value.get("tool_calls"), list, ())
+    calls += [_call(call) for call in asked if isinstance(call, Mapping)]
     return Message(role, tuple(texts), tuple(calls), tuple(results))
 
 
 def _call(value: Mapping[str, Any]) -> Call:
     """A call in any form: OpenInference and OpenAI have it one level down."""
-    call = value.get("tool_call") or value
-    function = call.get("function") or call
+    call = as_json(value.get("tool_call"), dict, value)
+    function = as_json(call.get("function"), dict, call)
     return Call(_id(call, "id"), str(function.get("name")), function.get("arguments"))
 
 
@@ -173,7 +175,7 @@ def _nested(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
             branch = inner if isinstance(inner, dict) else {}
         branch[last] = value
     items = _listed(tree)
-    return [item.get("message") or item for item in items if isinstance(item, dict)]
+    return [as_json(item.get("message"), dict, item) for item in items if isinstance(item, dict)]
 
 
 def _listed(value: Any) -> Any:
@@ -185,11 +187,17 @@ def _listed(value: Any) -> Any:
     return {key: _listed(inner) for key, inner in value.items()}
 
 
-def as_json(value: Any, kind: type, otherwise: Any) -> Any:
-    """A value of a kind, which may be written as JSON text; `otherwise` if it is none."""
+def parsed(value: Any) -> Any:
+    """A value that may be written as JSON text, as data; other texts as they are."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
-            value = json.loads(value)
+            return json.loads(value)
         except (ValueError, RecursionError):
-            return otherwise
-    return value if isinstance(value, kind) else otherwise
+            return value
+    return value
+
+
+def as_json(value: Any, kind: type, otherwise: Any) -> Any:
+    """A value of a kind, which may be written as JSON text; `otherwise` if it is none."""
+    data = parsed(value)
+    return data if isinstance(data, kind) else otherwise

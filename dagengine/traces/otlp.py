@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# What reading an export raises that is damaged.
+DAMAGES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 # Hex digits of the ids, and the characters that base64 needs for as many bytes.
 _TRACE, _SPAN = (32, 24), (16, 12)
 
@@ -57,7 +59,7 @@ def is_otlp(value: Any) -> bool:
 
 
 def records_of(value: Mapping[str, Any]) -> Iterator[RawRecord]:
-    """The spans and the log records of an export; raises ValueError for one that is damaged."""
+    """The spans and the log records of an export; raises one of DAMAGES for a damaged one."""
     for resource in _list(value, "resourceSpans", "resource_spans"):
         for scope in _list(resource, "scopeSpans", "scope_spans"):
             yield from map(span_of, _list(scope, "spans"))
@@ -113,7 +115,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     """Attributes as plain data, from a list of keys and typed values or from a plain mapping."""
     if isinstance(value, Mapping):
         return dict(value)
-    return {pair["key"]: _plain(pair.get("value")) for pair in value or ()}
+    return {str(pair["key"]): _plain(pair.get("value")) for pair in value or ()}
 
 
 def _plain(value: Any) -> Any:
@@ -146,6 +148,11 @@ def _id(value: Any, lengths: tuple[int, int]) -> str:
     except (ValueError, binascii.Error):
         pass
     raise ValueError(f"{text!r:.60} is not an id of {digits} hex digits")
+
+
+def id_text(value: Any) -> str:
+    """An id of any form as a text that a database takes: half a character is replaced."""
+    return str(value).encode(errors="replace").decode()
 
 
 def _first(value: Mapping[str, Any], camel: str, snake: str) -> Any:

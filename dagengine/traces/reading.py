@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dagengine.data.cases import Cases
 from dagengine.data.converter import Converter
@@ -13,14 +15,24 @@ from dagengine.data.json_lines import value_of
 from dagengine.data.records import CHECKED, Record, Table
 from dagengine.errors import InputError
 from dagengine.regular_files import is_there
-from dagengine.test_case import InvalidCase
+from dagengine.terminal import counted
+from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase
 from dagengine.traces.foreign import records_of_export
 from dagengine.traces.joining import Joined
-from dagengine.traces.mapping import Unit, cases_of, conversation_of, mapping_lines
-from dagengine.traces.otlp import RawRecord, is_otlp, records_of
+from dagengine.traces.mapping import (
+    Parts,
+    Unit,
+    case_of,
+    conversation_of,
+    mapping_lines,
+    parts_in,
+)
+from dagengine.traces.otlp import DAMAGES, RawRecord, is_otlp, records_of
 from dagengine.traces.spans import steps_of
 
-_FIRST = 20  # traces of which the largest is shown
+_FIRST = 20  # cases of which the largest is shown
+_TURNS = 3  # traces of a session that are shown
+_LOOKED = 1000  # traces whose kinds of spans are named
 _EXPECTED = (
     'traces are OTLP JSON lines ({"resourceSpans": …} or {"resourceLogs": …}), or an export of '
     "Jaeger, Langfuse or Phoenix"
@@ -36,17 +48,28 @@ class TraceCases(Cases):
         self._traces = traces
 
     def mapping(self) -> list[str]:
-        """Lines that show of the largest of the first traces which field is from which span."""
-        steps = (steps_of(records) for records in self._traces.joined().traces())
-        largest = max(itertools.islice(filter(None, steps), _FIRST), key=len, default=None)
-        return [] if largest is None else mapping_lines(largest)
+        """Lines that show of the largest of the first cases which field is from which span."""
+        first = list(itertools.islice(self._traces.parts(), _FIRST))
+        if not first:
+            return []
+        largest = max(first, key=lambda parts: sum(len(part.steps) for part in parts))
+        lines = [line for part in largest[:_TURNS] for line in mapping_lines(part)]
+        if self._traces.unit.is_session:
+            lines.insert(0, f"session {largest[0].session} ({counted(len(largest), 'trace')}):")
+            more = len(largest) - _TURNS
+            lines += [f"and {counted(more, 'more trace')}"] if more > 0 else []
+        cases = [self._traces.case(parts) for parts in first]
+        silent = [case for case in cases if isinstance(case, InvalidCase) and case.nothing_to_judge]
+        if silent:
+            lines.append(f"{len(silent)} of the first {len(cases)} are skipped: {silent[0]}")
+        return lines
 
 
 class Traces:
     """Files of spans and logs that are joined when they are first read, and once."""
 
     def __init__(self, files: Sequence[Path], unit: Unit) -> None:
-        self._files, self._unit = files, unit
+        self._files, self.unit = files, unit
         self._flaws: list[InvalidCase] = []
         self._joined: Joined | None = None
 
@@ -65,32 +88,54 @@ class Traces:
                     if isinstance(value, ValueError):
                         raise value
                     yield from records_of(value) if is_otlp(value) else records_of_export(value)
-                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                except DAMAGES as error:
                     self._flaws.append(InvalidCase(place, f"no traces ({error}); {_EXPECTED}"))
 
-    def read(self) -> Iterator[Record]:
-        """The cases; a line that is no export becomes an invalid one at the end."""
+    def parts(self) -> Iterator[list[Parts]]:
+        """What each case is made of: one element, or of a session the traces in their order.
+
+        Raises InputError if nothing is of the unit.
+        """
         joined = self.joined()
-        if self._unit.is_session:
-            made: Iterable[Any] = itertools.starmap(conversation_of, joined.sessions())
+        if self.unit.is_session:
             if not joined.count_sessions():
                 raise InputError(
                     f"no span in {self._files[0]} has a session.id or gen_ai.conversation.id: "
                     "read the traces one by one (--unit trace)"
                 )
-        else:
-            of_traces = (cases_of(records, self._unit) for records in joined.traces())
-            made = itertools.chain.from_iterable(of_traces)
-        for case in itertools.chain(made, self._flaws):
-            if case is not None:
-                yield Record(case.name or "", case)
+            for traces in joined.sessions():
+                parts = [part for records in traces for part in parts_in(records, self.unit)]
+                if parts:
+                    yield sorted(parts, key=lambda part: part.root.raw.start)
+            return
+        none = True
+        for records in joined.traces():
+            for part in parts_in(records, self.unit):
+                none = False
+                yield [part]
+        if none and self.unit.kind:
+            looked = itertools.islice(joined.traces(), _LOOKED)
+            kinds = {step.span.kind for records in looked for step in steps_of(records)}
+            raise InputError(
+                f"no span in {self._files[0]} is of the kind {self.unit.kind!r}; there are "
+                f"{', '.join(sorted(kinds)) or 'no spans'}"
+            )
+
+    def case(self, parts: list[Parts]) -> LLMTestCase | ConversationalTestCase | InvalidCase:
+        """The case that is made of these."""
+        return conversation_of(parts) if self.unit.is_session else case_of(parts[0])
+
+    def read(self) -> Iterator[Record]:
+        """The cases; a line that is no export becomes an invalid one at the end."""
+        for case in itertools.chain(map(self.case, self.parts()), self._flaws):
+            yield Record(case.name or "", case)
 
     def count(self) -> int | None:
         """The number of cases; None if only reading them would tell."""
-        if self._unit.kind:
+        if self.unit.kind:
             return None
         joined = self.joined()
-        cases = joined.count_sessions() if self._unit.is_session else joined.count_traces()
+        cases = joined.count_sessions() if self.unit.is_session else joined.count_traces()
         return cases + len(self._flaws)
 
 
@@ -125,15 +170,25 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         for number, row in enumerate(parquet_rows(path)):
             yield f"{path} row {number}", row
         return
-    if path.suffix.lower() == ".json":
-        value = _value(path.read_bytes())
+    packed = path.suffix.lower() == ".gz"
+    if (path.with_suffix("") if packed else path).suffix.lower() == ".json":
+        with _opened(path, packed) as file:
+            value = _value(file.read())
         if not isinstance(value, ValueError):  # else lines of JSON, in spite of the name
             yield str(path), value
             return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.isspace():
-                yield f"{path} line {number}", _value(line)
+    number = 0
+    with _opened(path, packed) as file:
+        try:
+            for number, line in enumerate(file, 1):
+                if not line.isspace():
+                    yield f"{path} line {number}", _value(line)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            yield f"{path} line {number + 1}", ValueError(f"the file is damaged: {error}")
+
+
+def _opened(path: Path, packed: bool) -> IO[bytes]:
+    return gzip.open(path) if packed else path.open("rb")
 
 
 def _value(text: bytes) -> Any:

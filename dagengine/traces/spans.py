@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dagengine.test_case import Span
-from dagengine.traces.messages import Call, Dialogue, as_json, dialogue_of
+from dagengine.traces.messages import Call, Dialogue, as_json, dialogue_of, parsed
 from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
 
 LLM, TOOL, RETRIEVER, AGENT, CHAIN = "llm", "tool", "retriever", "agent", "chain"
@@ -28,9 +29,10 @@ _OPERATIONS = {
 _KINDS = {"generation": LLM, "workflow": CHAIN, "task": CHAIN, "retrieval": RETRIEVER}
 _KIND_IN = ("openinference.span.kind", "langfuse.observation.type", "traceloop.span.kind")
 _JSON = "application/json"
-_DOCUMENT = "retrieval.documents."
+_DOCUMENT = re.compile(r"retrieval\.documents\.([0-9]+)\.document\.content")
 # Attributes of a tool span, those of the conventions first, then those of OpenInference.
-_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool.parameters", "tool_call.function.arguments")
+_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_call.function.arguments")
+_PARAMETERS = "tool.parameters"  # the schema of a tool; some write the arguments there
 _RESULT = "gen_ai.tool.call.result"
 _CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
@@ -98,10 +100,8 @@ def kind_of(attributes: Mapping[str, Any]) -> str:
         if attributes.get(name):
             kind = str(attributes[name]).lower()
             return _KINDS.get(kind, kind)
-    operation = attributes.get("gen_ai.operation.name")
-    if operation in _OPERATIONS:
-        return _OPERATIONS[str(operation)]
-    return TOOL if attributes.get("gen_ai.tool.name") else "span"
+    otherwise = TOOL if attributes.get("gen_ai.tool.name") else "span"
+    return _OPERATIONS.get(str(attributes.get("gen_ai.operation.name")), otherwise)
 
 
 def _span(
@@ -121,6 +121,8 @@ def _span(
             shown = call.arguments
         if shown is None:
             shown = attributes.get("input.value")
+        if shown is None:
+            shown = _without_schema(parsed(attributes.get(_PARAMETERS)))
         shown = parsed(shown)
         error = error or failure
         if output is None:
@@ -179,27 +181,23 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
     return parsed(data.get("content")), failure, data["tool_call_id"]
 
 
+def _without_schema(parameters: Any) -> Any:
+    """Arguments; None for the JSON schema of them."""
+    is_schema = isinstance(parameters, dict) and parameters.keys() >= {"type", "properties"}
+    return None if is_schema else parameters
+
+
 def _documents(attributes: Mapping[str, Any]) -> list[str] | None:
     """The texts that were retrieved; None if none was captured."""
     listed = as_json(attributes.get("gen_ai.retrieval.documents"), list, ())
     texts = [item.get("content") for item in listed if isinstance(item, Mapping)]
     places = {
-        int(name.split(".")[2]): value
+        int(place[1]): value
         for name, value in attributes.items()
-        if name.startswith(_DOCUMENT) and name.endswith(".document.content")
+        if (place := _DOCUMENT.fullmatch(name))
     }
     texts += [places[place] for place in sorted(places)]
     return [str(text) for text in texts if text] or None
-
-
-def parsed(value: Any) -> Any:
-    """A value that may be written as JSON text, as data; other texts as they are."""
-    if isinstance(value, str) and value[:1] in "[{":
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
 
 
 def _first(attributes: Mapping[str, Any], *names: str) -> Any:
@@ -208,4 +206,4 @@ def _first(attributes: Mapping[str, Any], *names: str) -> Any:
 
 def _count(attributes: Mapping[str, Any], names: Sequence[str]) -> int | None:
     value = _first(attributes, *names)
-    return int(value) if isinstance(value, int | float) else None
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -124,11 +124,7 @@ def label_plan(
         for place, (row, _) in enumerate(results)
         if row.hash in people.ends
     }
-    hits = {
-        place: outcome == ("pass" if results[place][1].success else "fail")
-        for place, outcome in agreed.items()
-        if outcome in ("pass", "fail") and results[place][1].success is not None
-    }
+    hits = _hits(results, agreed)
     # The random sample is walked from its beginning: what is labelled there without a gap.
     tried = {place for place, (row, _) in enumerate(results) if row.hash in people.tried}
     drawn = _beginning(order, tried)
@@ -162,6 +158,17 @@ def label_plan(
         random=tuple(results[place][0].index for place in random),
         chosen=tuple(results[place][0].index for place in picked),
     )
+
+
+def _hits(
+    results: Sequence[tuple[CaseResult, MetricResult]], agreed: Mapping[int, str | float | None]
+) -> dict[int, bool]:
+    """Whether the judge says what people say, for cases that both pass or fail."""
+    return {
+        place: outcome == ("pass" if results[place][1].success else "fail")
+        for place, outcome in agreed.items()
+        if outcome in ("pass", "fail") and results[place][1].success is not None
+    }
 
 
 class _People:

@@ -7,6 +7,7 @@ from dagengine.voting.wrappers import (
     exemplified,
     judged_by,
     quoted,
+    reworded,
     voted,
 )
 
@@ -20,5 +21,6 @@ __all__ = [
     "exemplified",
     "judged_by",
     "quoted",
+    "reworded",
     "voted",
 ]

@@ -83,6 +83,7 @@ def aggregated(
         total = math.fsum(shares)
         score = math.fsum(map(mul, shares, [value.score or 0.0 for value in values])) / total
         rating = math.fsum(map(mul, shares, [value.value for value in values])) / total
+        # A mean has no reason of its own. That of the vote next to it contradicts it least.
         nearest = min(values, key=lambda value: abs(value.value - rating))
         winner = replace(
             nearest,

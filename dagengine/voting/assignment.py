@@ -1,4 +1,4 @@
-"""Changes of chosen nodes of a graph: panels where they can change a score, quotes, examples."""
+"""Changes of chosen nodes: panels where they can change a score, quotes, examples, criteria."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import InputError
+from dagengine.graph.arguments import text
 from dagengine.graph.decision import VerdictNode
 from dagengine.graph.few_shot import Example, examples_given
 from dagengine.graph.graph import Graph, MetricSpec, as_digraph
@@ -106,6 +107,25 @@ class AssignExamples(Assigning):
             copied.show_examples(self._examples[node.title])
 
 
+class AssignCriteria(Assigning):
+    """Gives nodes other criteria, by their titles."""
+
+    able = "has a criterion of its own"
+
+    def __init__(self, criteria: Mapping[str, str]) -> None:
+        super().__init__(tuple(criteria))
+        self._criteria = {title: text("criteria", words) for title, words in criteria.items()}
+
+    def can(self, node: BaseNode) -> bool:
+        return isinstance(node, AskingNode) and hasattr(node, "criteria") and not node.prompted
+
+    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
+        """Let them ask by these words."""
+        for node in self.chosen(graph.nodes()):
+            copied: Any = self.copies[node]
+            copied.criteria = self._criteria[node.title]
+
+
 class AssignPanels(Assigning):
     """Gives nodes the panel that `choose` has for them (None: as it was).
 
@@ -144,6 +164,8 @@ def _needless(nodes: Iterable[BaseNode], strict: bool) -> set[BaseNode]:
     read = {source for node in graph for source in node.inputs}
     leads: dict[BaseNode, object] = {}
     needless: set[BaseNode] = set()
+    # From the leaves up, so that what a target comes to is known. A node that is read counts even
+    # if its verdicts all lead to one place: what it says is in the prompts of others.
     for node in reversed(list(nx.topological_sort(graph))):
         follows = {_follows(branch.target, leads, strict) for branch in node.branches()}
         leads[node] = node
@@ -158,5 +180,6 @@ def _follows(target: Any, leads: Mapping[BaseNode, object], strict: bool) -> obj
     if isinstance(target, BaseNode) and not isinstance(target, VerdictNode):
         return leads.get(target, target)
     if isinstance(target, int) and not isinstance(target, bool):
+        # In strict mode only 10 of 10 passes: scores below it are the same score.
         return "score", target >= 10 if strict else target
     return id(target)

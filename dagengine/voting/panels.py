@@ -181,6 +181,9 @@ class Escalation:
             Ballot(0, sample, self.votes, None, self.temperature, alternatives)
             for sample in range(self.votes)
         ]
+        # An answer that cannot be read is a sign of doubt, too, and goes to the second judge. Only
+        # a failure of another kind (no key, no server) would be the same there or say nothing of
+        # the case.
         if (failure := hard(first)) is not None:
             return failure
         if not self._is_unsure(first):
@@ -190,6 +193,7 @@ class Escalation:
             return second
         voters = [0] * self.votes + [1]
         outcomes = [*first, second]
+        # What was asked and used is of all; the value is the second judge's alone.
         every = aggregated(outcomes, columns_of(outcomes), voters)
         return replace(
             second, votes=every.votes, voters=every.voters, usage=every.usage, asked=every.asked

@@ -77,6 +77,7 @@ def _log_odds(wrong: float) -> float:
 
 def _until(wanted: float, votes: Sequence[Vote | None], left: int) -> int:
     """Votes for the leading verdict until its lead is `wanted`, or cannot be overtaken."""
+    # True and 1 are equal in Python, but not votes for the same verdict.
     cast = Counter((type(vote), vote) for vote in votes if vote is not None)
     first, second = [*(count for _, count in cast.most_common(2)), 0, 0][:2]
     lead = first - second

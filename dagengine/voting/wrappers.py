@@ -1,4 +1,4 @@
-"""Better verdicts from the judges there are: votes, juries, escalation, quotes, examples.
+"""Better verdicts from the judges there are: votes, juries, quotes, examples, other criteria.
 
 Each of them takes a metric (or a graph) and returns a copy that asks more if that can change the
 score. The original stays as it is. What they cost is in the plan, what was voted in the steps of
@@ -10,13 +10,14 @@ the results.
     mixed = answered_by(metric, "gpt-5-mini", ["Extract claims"])
     shown = quoted(metric, "required")
     shown = exemplified(metric, {"Polite": [Example("Go away.", False)]})
+    asked = reworded(metric, {"Polite": "Is the answer polite in its own words?"})
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.graph.few_shot import Example
@@ -26,7 +27,13 @@ from dagengine.graph.panel import Panel
 from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.prompts.quotes.answers import QuoteMode
-from dagengine.voting.assignment import AssignExamples, Assigning, AssignPanels, AssignQuotes
+from dagengine.voting.assignment import (
+    AssignCriteria,
+    AssignExamples,
+    Assigning,
+    AssignPanels,
+    AssignQuotes,
+)
 from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
 
@@ -42,16 +49,23 @@ __all__ = [
     "exemplified",
     "judged_by",
     "quoted",
+    "reworded",
     "voted",
 ]
 
 _VERDICTS, _RATINGS = Sprt(), StandardError()
 
 
+class Respecifying(Protocol):
+    """Makes one specification of another."""
+
+    def spec(self, spec: MetricSpec) -> MetricSpec: ...
+
+
 class RewrittenMetric(DrawnMetric):
     """A metric with some nodes changed; otherwise as the one it was made from."""
 
-    def __init__(self, metric: BaseMetric, rewriting: Callable[[], Assigning]) -> None:
+    def __init__(self, metric: BaseMetric, rewriting: Callable[[], Respecifying]) -> None:
         self.metric = metric
         self.rewriting = rewriting
         self.name = metric.__name__
@@ -191,6 +205,17 @@ def exemplified(target: T, examples: Mapping[str, Sequence[Example]]) -> T:
     if not isinstance(examples, Mapping) or not examples:
         raise InputError("exemplified needs examples by node: {'Polite': [Example(…, True)]}")
     return _made(target, partial(AssignExamples, examples))
+
+
+def reworded(target: T, criteria: Mapping[str, str]) -> T:
+    """A copy of the metric in which nodes ask by other criteria.
+
+    `criteria` has the text of each by the title of its node. A node without a name is called by its
+    new words then. Raises InputError for a node that the target has not, or without a criterion.
+    """
+    if not isinstance(criteria, Mapping) or not criteria:
+        raise InputError("reworded needs criteria by node: {'Polite': 'Is the answer polite?'}")
+    return _made(target, partial(AssignCriteria, criteria))
 
 
 def _rewritten(

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError
 from dagengine.regular_files import open_to_read
-from dagengine.traces.otlp import RawRecord, is_otlp, records_of
+from dagengine.traces.otlp import DAMAGES, RawRecord, is_otlp, records_of
 
 _AT_ONCE = 8 << 20  # bytes of one file that are read before traces are looked at
 _HEAD = 128  # bytes by which a file is known
@@ -101,7 +101,7 @@ class Folder:
             if is_otlp(value):
                 flaw = "a damaged export"
                 return list(records_of(value))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except DAMAGES:
             pass  # a Collector that is killed leaves half a line
         self.flaws[flaw] += 1
         self.first.setdefault(flaw, path.name)

@@ -33,7 +33,7 @@ from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import OnRow, RunObserver
 from dagengine.execution.node_run import only
-from dagengine.gateway.resampled import Resampled
+from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.judges import as_judge
 from dagengine.question import Judge

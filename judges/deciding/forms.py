@@ -104,7 +104,8 @@ class Decisions:
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
         questions = [self._question(place, question) for place, question in enumerate(asked)]
-        return {"model": model, "input": _text(state), "questions": questions}
+        text = state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
+        return {"model": model, "input": text, "questions": questions}
 
     def _question(self, place: int, question: Asked) -> Body:
         instructions: Any = question.instructions
@@ -231,10 +232,6 @@ def _with_meanings(instructions: Any, question: Asked) -> Any:
         return f"{instructions}\n\n{meanings}"
     first, *rest = instructions
     return [{**first, "text": f"{first['text']}\n\n{meanings}"}, *rest]
-
-
-def _text(state: Any) -> str:
-    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
 
 
 class _Doubled(list[Any]):

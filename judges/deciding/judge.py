@@ -211,7 +211,9 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             failure = self._hidden(self._failure(openai, error))
         else:
             if self.version is not None and reply.model != self.version:
-                raise self._hidden(_wrong_version(self.version, reply.model))
+                message = f"the version {reply.model!r} answered, but version= asks for "
+                failure = ProviderError(f"{message}{self.version!r}", transient=False)
+                raise self._hidden(failure)
             used = shares(reply.usage, len(questions))
             mode = f"{self.form.name} {reply.model}"
             return [
@@ -323,8 +325,3 @@ def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:
             f"a request must have 1 to {most} questions about one state, got {len(questions)} "
             f"about {len(states)}"
         )
-
-
-def _wrong_version(wanted: str, version: str) -> ProviderError:
-    message = f"the version {version!r} answered, but version= asks for {wanted!r}"
-    return ProviderError(message, transient=False)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.decision import Odds
 from dagengine.errors import (
     JudgeError,
     RefusedError,
@@ -107,31 +106,22 @@ async def by_label(
     try:
         value, masses = _read(completion, asked)
         odds, mass = masses.odds, masses.total
-        raw = _recorded(completion, mass, odds)
+        text = answer_text(completion.choices[0].message)
+        listed = odds and [list(pair) for pair in odds]
+        raw = json.dumps({"said": text, "mass": mass, "odds": listed}, ensure_ascii=False)
         fields = answer_fields(question.answer_type, value, odds or ())
-        fields = _noted(fields, _reason(odds, mass))
+        fell = f"{mass:.3g} of all probability fell on the labels"
+        stated = told(odds) if odds else "the likeliest label"
+        reason = {"reason": f"{stated}; {fell}{'' if odds else ': its odds are unknown'}"}
+        if "verdicts" in fields:
+            fields = {"verdicts": [{**fields["verdicts"][0], **reason}]}
+        else:
+            fields = {**fields, **reason}
         valid = validated(question, fields, raw)
         return Answer(valid, raw, None, usage, f"labels {model}", odds, mass=mass)
     except JudgeError as error:
         error.tokens = (usage.input_tokens, usage.output_tokens)
         raise
-
-
-def _reason(odds: Odds | None, mass: float) -> str:
-    fell = f"{mass:.3g} of all probability fell on the labels"
-    return f"{told(odds)}; {fell}" if odds else f"the likeliest label; {fell}: its odds are unknown"
-
-
-def _noted(fields: dict[str, Any], reason: str) -> dict[str, Any]:
-    if "verdicts" in fields:
-        return {"verdicts": [{**fields["verdicts"][0], "reason": reason}]}
-    return {**fields, "reason": reason}
-
-
-def _recorded(completion: Completion, mass: float, odds: Odds | None) -> str:
-    text = answer_text(completion.choices[0].message)
-    recording = {"said": text, "mass": mass, "odds": odds and [list(pair) for pair in odds]}
-    return json.dumps(recording, ensure_ascii=False)
 
 
 def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:

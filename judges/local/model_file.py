@@ -71,7 +71,9 @@ class ModelFile:
         InputError when one of several files is not there.
         """
         digest = hashlib.sha256()
-        for path in self._parts():
+        later = range(2, self.settings.get("split.count", 1) + 1)  # large models come in several
+        names = [self.path.name.replace("-00001-of-", f"-{number:05}-of-") for number in later]
+        for path in (self.path, *map(self.path.with_name, names)):
             try:
                 size = path.stat().st_size
                 digest.update(str(size).encode())
@@ -82,12 +84,6 @@ class ModelFile:
             except OSError as error:
                 raise InputError(f"the model file {path} cannot be read: {error}") from None
         return digest.hexdigest()[:16]
-
-    def _parts(self) -> list[Path]:
-        """All files of the model: large models come in several."""
-        later = range(2, self.settings.get("split.count", 1) + 1)
-        names = [self.path.name.replace("-00001-of-", f"-{number:05}-of-") for number in later]
-        return [self.path, *map(self.path.with_name, names)]
 
     def _of_architecture(self, setting: str) -> int | None:
         """A number; the largest one where each layer has its own."""

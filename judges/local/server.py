@@ -142,34 +142,28 @@ class ModelServer:
 
         Raises MissingExtraError, and JudgeSetupError when the server does not start.
         """
-        process = self._joined()
+        with self._lock:
+            if self._process is None:
+                require_llama()
+                self._process = _Process(self.file, self.size)
+            self._users += 1
+            process = self._process
         try:
             address = process.address
             if address is None:  # a thread waits: the loop goes on, and can be interrupted
                 address = await in_daemon_thread(process.wait_until_ready)
             yield address
         finally:
-            self._left()
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    process.end()
+                    self._process = None
 
     def death(self) -> str | None:
         """How the server ended, if it has ended while somebody needs it."""
         process = self._process
         return None if process is None else process.death()
-
-    def _joined(self) -> _Process:
-        with self._lock:
-            if self._process is None:
-                require_llama()
-                self._process = _Process(self.file, self.size)
-            self._users += 1
-            return self._process
-
-    def _left(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0 and self._process is not None:
-                self._process.end()
-                self._process = None
 
 
 class _Process:

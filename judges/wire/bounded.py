@@ -40,14 +40,14 @@ def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
             if _is_http_client(thing):
                 yield thing
                 continue
-            parts = [part for part in vars(thing).values() if _has_parts(part)]
+            parts = [
+                part
+                for part in vars(thing).values()
+                if hasattr(part, "__dict__") and not isinstance(part, _NO_PARTS)
+            ]
             below += [part for part in parts if id(part) not in seen]
             seen.update(map(id, parts))
         level = below
-
-
-def _has_parts(thing: Any) -> bool:
-    return hasattr(thing, "__dict__") and not isinstance(thing, _NO_PARTS)
 
 
 def _is_http_client(thing: Any) -> bool:

@@ -228,21 +228,17 @@ def read_completion(content: bytes) -> Completion:
         return Completion.read(content)
     except ValidationError as error:
         with suppress(ValueError, RecursionError):
-            return Completion.read(_readable(content))
+            # Lone surrogates, bytes that are not text and endless numbers come from models, too:
+            # with a substitute for them, the rest of the completion can be read.
+            value = json.loads(
+                content.decode(errors="replace"),
+                parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None,
+            )
+            return Completion.read(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
         shown = f"{content[:120].decode(errors='replace')!r}: {complaint(error)}"
         raise ProviderError(
             f"the endpoint sent no chat completion: {shown}", transient=False
         ) from None
-
-
-def _readable(content: bytes) -> bytes:
-    """A JSON text whose lone surrogates, bytes that are not text and long numbers are replaced."""
-    value = json.loads(content.decode(errors="replace"), parse_int=_whole)
-    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
-
-
-def _whole(digits: str) -> int | None:
-    return int(digits) if len(digits) <= _MOST_DIGITS else None
 
 
 def answer_text(message: ReplyMessage) -> str:

@@ -18,7 +18,7 @@ from dagengine.errors import ProviderError
 from dagengine.judges.wire.completions import Completion, read_completion
 from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
 from dagengine.judges.wire.requests import encoded
-from dagengine.judges.wire.transport import AiohttpTransport, Received
+from dagengine.judges.wire.transport import AiohttpTransport
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -67,7 +67,11 @@ class DirectSend:
             self._head = await self._written(self._path)
         head = self._head
         for _ in range(REDIRECTS):
-            received = await self._sent(head, content)
+            try:
+                received = await self._transport.exchange("POST", head.url, head.headers, content)
+            except (aiohttp.ClientError, OSError) as error:
+                request = httpx2.Request("POST", head.url)
+                raise openai.APIConnectionError(request=request) from error
             if 200 <= received.status < 300:
                 return received.body.removeprefix(BOM_UTF8)
             place = moved_to(received.response(head.url))
@@ -77,12 +81,6 @@ class DirectSend:
         raise ProviderError(
             f"the endpoint redirected the request {REDIRECTS} times", transient=False
         )
-
-    async def _sent(self, head: Head, content: bytes) -> Received:
-        try:
-            return await self._transport.exchange("POST", head.url, head.headers, content)
-        except (aiohttp.ClientError, OSError) as error:
-            raise openai.APIConnectionError(request=httpx2.Request("POST", head.url)) from error
 
     async def _written(self, path: str) -> Head:
         """What the client would send to a path."""

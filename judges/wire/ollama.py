@@ -114,14 +114,14 @@ class OllamaPost:
 
 def chat_body(body: Body, window: int) -> Body:
     """A request of the OpenAI protocol as one to `/api/chat` with a window of so many tokens."""
-    settings = body.get("options")
+    settings, effort = body.get("options"), body.get("reasoning_effort")
     options = {key: value for key, value in body.items() if key not in _OWN | _WRITTEN}
     most = body.get("max_tokens") or body.get("max_completion_tokens")
     own: Body = {
         "model": body["model"],
         "messages": body["messages"],
         "stream": False,
-        "think": _thinking(body.get("reasoning_effort")),
+        "think": effort if effort in ("low", "medium", "high") else False,
         "truncate": False,
         "shift": False,
         **{key: body[key] for key in _OWN & body.keys()},
@@ -134,10 +134,6 @@ def chat_body(body: Body, window: int) -> Body:
     bounded = {} if most is None else {"num_predict": most}
     extra = settings if isinstance(settings, dict) else {}
     return {**own, "options": {**options, **bounded, "num_ctx": window, **extra}}
-
-
-def _thinking(effort: Any) -> Any:
-    return effort if effort in ("low", "medium", "high") else False
 
 
 def _schema(body: Body) -> Any:

@@ -79,26 +79,16 @@ def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
     Raises ValueError where they are not in OpenAI's form.
     """
     body = completion.content
-    ends = _places(body) if len(kept) <= _FEW else []
+    # Where lists begin, and the end of the body. In a text, the quotes of the key are escaped.
+    few = len(kept) <= _FEW
+    ends = [*(match.end() for match in _KEY.finditer(body)), len(body)] if few else []
     # One place for each token, or it is not certain which token a place belongs to.
     if len(ends) != len(completion.token_texts) + 1:
         tokens = _Whole.model_validate_json(body).choices[0].logprobs["content"]
         return {index: _pairs(tokens[index].get("top_logprobs")) for index in kept}
     spans = list(pairwise(ends))
-    return {index: _pairs(_read(body[slice(*spans[index])])) for index in kept}
-
-
-def _places(body: bytes) -> list[int]:
-    """Where the lists of alternatives begin, in their order, and the end of the body.
-
-    In a text of JSON the quotes of the key would be escaped.
-    """
-    return [*(match.end() for match in _KEY.finditer(body)), len(body)]
-
-
-def _read(piece: bytes) -> list[Alternative] | None:
-    value, _ = _DECODER.raw_decode(piece.decode())
-    return _ALTERNATIVES.validate_python(value)
+    read = {index: _DECODER.raw_decode(body[slice(*spans[index])].decode())[0] for index in kept}
+    return {index: _pairs(_ALTERNATIVES.validate_python(list_)) for index, list_ in read.items()}
 
 
 def _pairs(alternatives: list[Alternative] | None) -> tuple[tuple[str, float], ...]:

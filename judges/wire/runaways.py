@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from dagengine.errors import RunawayError
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
-from dagengine.prompts.loops import Loop, loop_in
+from dagengine.prompts.loops import loop_in
 from dagengine.question import Question
 
 _SHOWN = 40  # characters of what is repeated
@@ -56,16 +56,10 @@ def runaway(
     if loop is None:
         return RunawayError(f"the answer was {where}; {MORE_TOKENS}", raw, tokens, "cut")
     end = f", and was {where}" if cut else ""
-    hint = _NO_BLANKS if loop.is_blank else _NO_LOOP
-    return RunawayError(
-        f"the answer repeats itself: {_shown(loop, raw)}{end}; {hint}", raw, tokens, "loop"
-    )
-
-
-def _shown(loop: Loop, raw: str) -> str:
-    """What is repeated, and where."""
-    length = len(raw) - loop.start
+    length, unit = len(raw) - loop.start, loop.unit
     if loop.is_blank:
-        return f"its last {length:,} characters are blank"
-    times = length // len(loop.unit)
-    return f"{loop.unit[:_SHOWN]!r} {times:,} times from character {loop.start:,} on"
+        what, hint = f"its last {length:,} characters are blank", _NO_BLANKS
+    else:
+        times = f"{length // len(unit):,} times from character {loop.start:,} on"
+        what, hint = f"{unit[:_SHOWN]!r} {times}", _NO_LOOP
+    return RunawayError(f"the answer repeats itself: {what}{end}; {hint}", raw, tokens, "loop")

@@ -109,7 +109,14 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
     pages = await _pages(api, base)
     facts = None if pages is None else _facts(pages, model)
     if facts is not None and facts.server == OLLAMA and sizes:
-        return replace(facts, window=await _longest_window(api, model))
+        shown = _read(_Shown, await _post(api, "api/show", {"model": model}))
+        sizes_of = {} if shown is None else shown.model_info
+        windows = (
+            size
+            for name, size in sizes_of.items()
+            if name.endswith(".context_length") and isinstance(size, int) and 0 < size <= 10**9
+        )
+        return replace(facts, window=next(windows, None))
     return facts
 
 
@@ -118,15 +125,6 @@ async def loaded_window(api: AsyncOpenAI, model: str) -> int | None:
     with suppress(Exception), anyio.move_on_after(SECONDS):
         page = await _get(api, f"{root_of(str(api.base_url))}{_PROCESSES}")
         return _loaded_in(page, model)
-    return None
-
-
-async def _longest_window(api: AsyncOpenAI, model: str) -> int | None:
-    page = await _post(api, "api/show", {"model": model})
-    shown = _read(_Shown, page)
-    for name, value in ({} if shown is None else shown.model_info).items():
-        if name.endswith(".context_length") and isinstance(value, int) and 0 < value <= 10**9:
-            return value
     return None
 
 
@@ -140,20 +138,15 @@ def root_of(base_url: str) -> str:
 def is_provider(base_url: str) -> bool:
     """Whether an address is that of a provider with known models, and not somebody's own server."""
     host = urlsplit(base_url).hostname or ""
-    if "." not in host or _is_number(host):
+    if "." not in host:
+        return False
+    with suppress(ValueError):
+        ip_address(host)
         return False
     from genai_prices import data_snapshot  # its list is kept by people who look providers up
 
     providers = data_snapshot.get_snapshot().providers
     return any(re.match(provider.api_pattern, base_url) for provider in providers)
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:

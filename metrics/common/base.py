@@ -284,6 +284,7 @@ class MeasureNode(BaseNode):
         score = metric.score if returned is None else returned
         return NodeValue(score, reason=metric.reason, success=_decided(metric))
 
+    # One object for all cases would show results of the case before, or of a concurrent one.
     def _fresh(self) -> BaseMetric:
         """A copy in which nothing of an earlier case is left."""
         metric = copy.copy(self.metric)
@@ -296,6 +297,9 @@ class MeasureNode(BaseNode):
         If it waits for another metric without `await`, it would keep the run's event loop from
         answering. Then it begins again in a thread, on a loop that it may block.
         """
+        # Code of this kind may catch the refusal of the call that would have blocked, or wrap it
+        # into an error of its own. So it is the host that says whether it happened, not the
+        # exception.
         host, metric = current_host(), self._fresh()
         returned: float | None = None
         try:

@@ -64,6 +64,8 @@ class StepsNode(TaskNode):
         return NodeValue(list(answer.value.steps))
 
 
+# The steps are the rubric. Written again for every case, ten cases would be judged by ten rubrics;
+# so the node that writes them reads no case, and runs once for a whole run.
 def given_steps(given: Given, own: Sequence[str] | None) -> Sequence[str]:
     """The steps that a node brings, else those given to the metric."""
     return dict(given.inputs).get(STEPS_LABEL) or own or ()

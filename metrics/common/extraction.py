@@ -128,6 +128,8 @@ def _copied(instructions: str, fences: Check, source: str, answer: BaseModel) ->
     return fences(answer) or echoed_instruction(instructions, texts_of(answer), source)
 
 
+# Without this, a judge that skips the work and says `[]` gives the best score: there is no claim
+# that could be wrong. An empty list has to be said twice, and then is an outcome without a score.
 def asked_again(
     question: Question[B], answer: Answer[B], source: str, name: str
 ) -> Question[B] | None:

@@ -128,6 +128,8 @@ class PrebuiltMetric(DrawnMetric):
         `read` names what the method is called with: labels and case fields of the node.
         `fixed` are arguments that are the same for every case, passed by name.
         """
+        # Only an overridden method counts: the engine builds its own prompts in parts, which
+        # begin alike for all questions of a case, so that servers read the beginning once.
         own = getattr(self.evaluation_template, method, None)
         if own is None or own is getattr(default, method):
             return None

@@ -58,8 +58,9 @@ def said(*arguments: str) -> tuple[int, str]:
 def test_check_shows_how_a_trace_becomes_a_case(files: list[str]) -> None:
     code, output = said("check", *files)
     assert code == 0
-    assert "'Who?'  ← span 'ask' (span)" in output
+    assert "'Who?'  ← span 'ask' [0000000000000001]" in output
     assert "retrieval_context absent" in output
+    assert "1 of the first 2 are skipped: ask 00000002: no texts captured" in output
 
 
 def test_a_run_sends_its_scores_and_send_has_nothing_left(files: list[str], tmp_path: Path) -> None:

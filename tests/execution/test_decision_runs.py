@@ -26,7 +26,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.prompts.decisions import state_of
+from dagengine.prompts.decisions import decision_state
 from dagengine.prompts.template import PromptTemplate
 from dagengine.record import load_run
 from dagengine.results import MetricResult, OutcomeKind
@@ -69,7 +69,8 @@ def test_every_metric_has_a_score_and_shows_one_state(
     if isinstance(case, ArenaTestCase):
         assert all("one" not in str(state) for state in states)  # the name of a contestant
     else:
-        assert all(state in (state_of(case), json.dumps(state_of(case))) for state in states)
+        shown = decision_state(case)
+        assert all(state in (shown, json.dumps(shown)) for state in states)
     assert not server.requests  # nobody chatted
 
 
@@ -220,7 +221,7 @@ def test_what_may_be_a_label_is_shown_to_the_node_that_names_it_only() -> None:
         for name, node in (("Plain", plain), ("Named", named)):
             result_of(DAGMetric(name, DAG(node)), model)
         one, other = server.asked
-    assert one["state"] == other["state"] == state_of(CASE)
+    assert one["state"] == other["state"] == decision_state(CASE)
     assert not {"bad", "dry", "case 7"} & set(json.dumps(one).replace('"', " ").split())
     assert other["questions"]["q0"]["instructions"]["material"] == {
         "additional_metadata.style": "dry"

@@ -7,6 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
+from graphs.questions import ask_about, yes
+from graphs.trees import yes_no_metric
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,20 +18,10 @@ from dagengine.gateway import Gateway, Limits, prices
 from dagengine.gateway.budget import Estimates
 from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.prices import Price, find_price
-from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.answer_types import judgement_type
-from dagengine.question import Answer, Capabilities, Options, Question, Usage
+from dagengine.question import Capabilities, Question, Usage
 from dagengine.report.tables import cost_line
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
-
-SHAPE = judgement_type(None)
-
-
-def about(text: str, options: Options = Options()) -> Question[Any]:  # noqa: B008 - frozen
-    return Question(messages_for("ok?", [Evidence("text", text)]), SHAPE, options, name=text[:9])
 
 
 class Paid:
@@ -46,13 +38,7 @@ class Paid:
     async def answer(self, question: Question[Any]) -> Any:
         self.calls += 1
         await anyio.lowlevel.checkpoint()
-        value = SHAPE.model_validate({"reason": "r", "verdict": True})
-        return Answer(value, "{}", usage=self.usage)
-
-
-def tree() -> DAGMetric:
-    node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
-    return DAGMetric("tree", DAG(root_node=node))
+        return yes(self.usage)
 
 
 def cases(count: int) -> list[LLMTestCase]:
@@ -94,14 +80,14 @@ def test_cached_input_has_its_own_price() -> None:
 
 
 def test_estimates_come_to_what_the_server_counts() -> None:
-    estimates, question = Estimates(), about("x" * 4000)
+    estimates, question = Estimates(), ask_about("x" * 4000)
     for _ in range(60):
         estimates.learn(question, Usage(2000, 40))
     found = estimates.of(question)
     assert found.input_tokens == pytest.approx(2000, rel=0.02)
     assert found.output_tokens == pytest.approx(40, abs=2)
-    assert estimates.of(about("x" * 8000)).input_tokens > 1.8 * found.input_tokens
-    assert estimates.of(about("x", Options(max_tokens=5))).output_tokens == 5
+    assert estimates.of(ask_about("x" * 8000)).input_tokens > 1.8 * found.input_tokens
+    assert estimates.of(ask_about("x", max_tokens=5)).output_tokens == 5
 
 
 @given(
@@ -134,7 +120,7 @@ def test_a_pace_moves_with_what_was_really_used() -> None:
 async def test_calls_beyond_the_number_allowed_are_not_made_and_their_cases_say_so() -> None:
     judge = Paid()
     limits = Limits(max_calls=7)
-    done = await a_evaluate(cases(20), [tree()], model=judge, limits=limits, show=False)
+    done = await a_evaluate(cases(20), [yes_no_metric()], model=judge, limits=limits, show=False)
     assert judge.calls == done.totals.calls == 7
     kinds = [row.metrics[0].outcome for row in done.rows]
     assert kinds.count(OutcomeKind.OK) == 7
@@ -153,7 +139,7 @@ async def test_repeated_calls_count_towards_the_number_allowed() -> None:
     judge = Failing()
     limits = Limits(max_calls=3, backoff=0.0, max_backoff=0.0)
     with pytest.raises(OverBudgetError, match="3 calls"):
-        await Gateway(limits).ask(judge, about("a"))
+        await Gateway(limits).ask(judge, ask_about("a"))
     assert judge.calls == 3
 
 
@@ -161,7 +147,7 @@ async def test_repeated_calls_count_towards_the_number_allowed() -> None:
 async def test_a_budget_is_kept_and_the_rest_is_not_asked() -> None:
     judge = Paid()  # a call costs 0.0012 dollars
     limits = Limits(budget=0.05, prices={"m": (1.0, 2.0)}, max_in_flight=8)
-    done = await a_evaluate(cases(100), [tree()], model=judge, limits=limits, show=False)
+    done = await a_evaluate(cases(100), [yes_no_metric()], model=judge, limits=limits, show=False)
     assert done.totals.cost is not None
     assert 0.04 < done.totals.cost <= 0.05
     assert done.totals.cost == pytest.approx(0.0012 * judge.calls)
@@ -178,31 +164,33 @@ async def test_a_budget_without_a_price_is_an_error_before_the_first_call(
 ) -> None:
     judge = Paid(model)
     with pytest.raises(InputError, match=r"Limits\.prices"):
-        await a_evaluate(cases(2), [tree()], model=judge, limits=Limits(budget=1.0), show=False)
+        await a_evaluate(
+            cases(2), [yes_no_metric()], model=judge, limits=Limits(budget=1.0), show=False
+        )
     assert judge.calls == 0
 
 
 @pytest.mark.anyio
 async def test_what_a_run_cost_is_told_where_prices_are_known() -> None:
     known, unknown = Paid("gpt-4o"), Paid("nobody-knows")
-    done = await a_evaluate(cases(2), [tree()], model=known, show=False)
+    done = await a_evaluate(cases(2), [yes_no_metric()], model=known, show=False)
     assert done.totals.cost == pytest.approx(2 * (1000 * 2.5 + 100 * 10) / 1e6)
-    done = await a_evaluate(cases(2), [tree()], model=unknown, show=False)
+    done = await a_evaluate(cases(2), [yes_no_metric()], model=unknown, show=False)
     assert done.totals.cost is None
 
 
 @pytest.mark.anyio
 async def test_the_summary_says_which_share_came_from_caches_and_what_it_saved() -> None:
     paid = Paid("gpt-4o", Usage(10_000, 100, 6_000))  # 2.5 dollars a million, and 1.25 from caches
-    done = await a_evaluate(cases(3), [tree()], model=paid, show=False)
+    done = await a_evaluate(cases(3), [yes_no_metric()], model=paid, show=False)
     assert done.totals.saved == pytest.approx(3 * 6_000 * (2.5 - 1.25) / 1e6)
     assert "60% of prompt tokens came from caches, $0.02 saved" in cost_line(done.totals)
     free = Paid("nobody-knows", Usage(10_000, 100, 6_000))
-    done = await a_evaluate(cases(3), [tree()], model=free, show=False)
+    done = await a_evaluate(cases(3), [yes_no_metric()], model=free, show=False)
     assert done.totals.saved == 0
     assert "60% of prompt tokens came from caches" in cost_line(done.totals)
     assert "saved" not in cost_line(done.totals)
-    done = await a_evaluate(cases(3), [tree()], model=Paid("gpt-4o"), show=False)
+    done = await a_evaluate(cases(3), [yes_no_metric()], model=Paid("gpt-4o"), show=False)
     assert "caches" not in cost_line(done.totals)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from graphs.questions import ask_about, yes
 from trio.testing import MockClock
 
 from dagengine.errors import (
@@ -24,25 +25,13 @@ from dagengine.errors import (
 )
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import RecordedJudge, ScriptedJudge
-from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.answer_types import judgement_type
-from dagengine.question import Answer, Capabilities, Options, Question, TokenChoice, Usage
+from dagengine.question import Answer, Capabilities, Question, TokenChoice, Usage
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.store import Store
 
 # Far more than any test takes: a lost wake-up fails instead of hanging.
 LIMIT = 120.0  # only when something waits for ever
-SHAPE = judgement_type(None)
 NO_WAIT: dict[str, Any] = {"backoff": 0.0, "max_backoff": 0.0}
-
-
-def ask_about(text: str, sample: int = 0) -> Question[Any]:
-    options = Options(sample=sample)
-    return Question(messages_for("ok?", [Evidence("text", text)]), SHAPE, options, name=text)
-
-
-def yes(usage: Usage = Usage()) -> Answer[Any]:  # noqa: B008 - a frozen value
-    return Answer(SHAPE.model_validate({"reason": "r", "verdict": True}), "{}", usage=usage)
 
 
 class Steps:
@@ -159,7 +148,10 @@ async def test_judges_of_one_identity_share_answers() -> None:
 async def test_samples_of_one_question_never_share_an_answer() -> None:
     judge, gateway = Gated(), Gateway()
     await at_once(
-        *[lambda sample=sample: gateway.ask(judge, ask_about("a", sample)) for sample in range(5)],
+        *[
+            lambda sample=sample: gateway.ask(judge, ask_about("a", sample=sample))
+            for sample in range(5)
+        ],
         gate=judge.gate,
     )
     assert (judge.calls, gateway.totals.shared) == (5, 0)

@@ -9,18 +9,17 @@ from typing import Any
 
 import anyio
 import pytest
+from graphs.questions import SHAPE, ask_about, yes
 from trio.testing import MockClock
 
 from dagengine.errors import JudgeError, ProviderError
 from dagengine.gateway import Gateway, Limits
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.instructions import KEPT_CHARACTERS
 from dagengine.question import NO_FACTS, Answer, Capabilities, Question, ServerFacts, Usage
 from dagengine.results import Waiting
 
-SHAPE = judgement_type(None)
-YES: Answer[Any] = Answer(SHAPE.model_validate({"reason": "r", "verdict": True}), "{}")
+YES = yes()
 LATENCY = 0.05
 
 pytestmark = [
@@ -31,10 +30,6 @@ pytestmark = [
         ids=["a clock that jumps"],
     ),
 ]
-
-
-def about(number: object) -> Question[Any]:
-    return Question(messages_for("ok?", [Evidence("text", str(number))]), SHAPE, name=str(number))
 
 
 class Server:
@@ -123,7 +118,7 @@ async def ask_all(gateway: Gateway, judge: Server, count: int, workers: int) -> 
     async def worker() -> None:
         for number in numbers:
             try:
-                await gateway.ask(judge, about(number))
+                await gateway.ask(judge, ask_about(number))
             except JudgeError as error:
                 errors.append(error)
 
@@ -189,7 +184,7 @@ async def test_a_wait_beyond_the_deadline_of_the_case_ends_the_question_at_once(
     error = ProviderError("HTTP 429", transient=True, status=429, retry_after=30.0)
     gateway, began = Gateway(), anyio.current_time()
     with anyio.fail_after(10), pytest.raises(ProviderError, match="asks to wait 30 s"):
-        await gateway.ask(Server(fate=lambda number, now: error), about("a"))
+        await gateway.ask(Server(fate=lambda number, now: error), ask_about("a"))
     assert anyio.current_time() - began < 1
 
 
@@ -266,7 +261,7 @@ async def test_earlier_questions_are_asked_first() -> None:
     judge, gateway = Server(), Gateway(Limits(max_in_flight=1))
     async with anyio.create_task_group() as group:
         for number in range(30):
-            group.start_soon(gateway.ask, judge, about(number))
+            group.start_soon(gateway.ask, judge, ask_about(number))
             await anyio.wait_all_tasks_blocked()
     assert judge.names == [str(number) for number in range(30)]
 
@@ -275,8 +270,8 @@ async def test_questions_of_earlier_cases_go_first_in_a_rate_window_too() -> Non
     judge, gateway = Server(), Gateway(Limits(requests_per_minute=60))
     async with anyio.create_task_group() as group:
         for place in (7, 5, 9, 3, 0):
-            group.start_soon(gateway.ask, judge, about(f"{place} one"), place)
-            group.start_soon(gateway.ask, judge, about(f"{place} other"), place)
+            group.start_soon(gateway.ask, judge, ask_about(f"{place} one"), place)
+            group.start_soon(gateway.ask, judge, ask_about(f"{place} other"), place)
             await anyio.wait_all_tasks_blocked()
     # The first two went at once; whoever came later was sorted by case.
     assert [name[0] for name in judge.names] == list("7700335599")
@@ -289,7 +284,7 @@ async def test_a_retry_goes_before_all_that_came_after_its_first_attempt() -> No
     judge, gateway = Server(fate=fate), Gateway(Limits(max_in_flight=1, requests_per_minute=30))
     async with anyio.create_task_group() as group:
         for name in "abcdef":
-            group.start_soon(gateway.ask, judge, about(name), 3)
+            group.start_soon(gateway.ask, judge, ask_about(name), 3)
             await anyio.wait_all_tasks_blocked()
     first = judge.names.index("b")
     assert sorted(judge.names) == list("abbcdef")
@@ -300,9 +295,9 @@ async def test_an_equal_question_of_an_earlier_case_is_not_held_up_by_the_later_
     judge, gateway = Server(), Gateway(Limits(max_in_flight=1))
     async with anyio.create_task_group() as group:
         for name, place in (("in progress", 0), ("x", 4), ("y", 5), ("shared", 6), ("z", 5)):
-            group.start_soon(gateway.ask, judge, about(name), place)
+            group.start_soon(gateway.ask, judge, ask_about(name), place)
             await anyio.wait_all_tasks_blocked()
-        group.start_soon(gateway.ask, judge, about("shared"), 1)
+        group.start_soon(gateway.ask, judge, ask_about("shared"), 1)
     assert judge.names == ["in progress", "shared", "x", "y", "z"]
 
 
@@ -316,9 +311,9 @@ async def test_the_first_of_prompts_that_begin_alike_is_as_urgent_as_its_followe
         return Question(messages_for(name, long), SHAPE, name=name, shares=("text",))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(gateway.ask, judge, about("in progress"), 0)
+        group.start_soon(gateway.ask, judge, ask_about("in progress"), 0)
         await anyio.wait_all_tasks_blocked()
-        group.start_soon(gateway.ask, judge, about("other"), 5)
+        group.start_soon(gateway.ask, judge, ask_about("other"), 5)
         group.start_soon(gateway.ask, judge, alike("leader"), 9)
         await anyio.wait_all_tasks_blocked()
         group.start_soon(gateway.ask, judge, alike("follower"), 1)
@@ -327,22 +322,22 @@ async def test_the_first_of_prompts_that_begin_alike_is_as_urgent_as_its_followe
 
 async def test_one_who_waits_and_is_cancelled_gives_up_the_place_whatever_it_waits_for() -> None:
     judge, gateway = Server(), Gateway(Limits(max_in_flight=1, requests_per_minute=6))
-    await gateway.ask(judge, about("first"))
+    await gateway.ask(judge, ask_about("first"))
     with anyio.move_on_after(1.0) as impatient:  # at the head, minding the time
-        await gateway.ask(judge, about("impatient"))
+        await gateway.ask(judge, ask_about("impatient"))
     assert impatient.cancelled_caught
     async with anyio.create_task_group() as group:
         for number in range(3):
-            group.start_soon(gateway.ask, judge, about(number))
+            group.start_soon(gateway.ask, judge, ask_about(number))
             await anyio.wait_all_tasks_blocked()
         scope = anyio.CancelScope()
 
         async def leaving() -> None:
             with scope:
-                await gateway.ask(judge, about("leaving"))
+                await gateway.ask(judge, ask_about("leaving"))
 
         group.start_soon(leaving)
-        group.start_soon(gateway.ask, judge, about("last"))
+        group.start_soon(gateway.ask, judge, ask_about("last"))
         await anyio.wait_all_tasks_blocked()
         scope.cancel()
     assert judge.names == ["first", "0", "1", "2", "last"]
@@ -350,16 +345,16 @@ async def test_one_who_waits_and_is_cancelled_gives_up_the_place_whatever_it_wai
 
 async def test_a_place_in_the_queue_is_passed_on_when_its_head_is_cancelled() -> None:
     judge, gateway = Server(), Gateway(Limits(requests_per_minute=6))
-    await gateway.ask(judge, about("first"))
+    await gateway.ask(judge, ask_about("first"))
 
     async def head() -> None:
         with anyio.move_on_after(1.0):
-            await gateway.ask(judge, about("head"))
+            await gateway.ask(judge, ask_about("head"))
 
     async with anyio.create_task_group() as group:
         group.start_soon(head)
         await anyio.wait_all_tasks_blocked()
-        group.start_soon(gateway.ask, judge, about("second"))
+        group.start_soon(gateway.ask, judge, ask_about("second"))
     assert judge.names == ["first", "second"]
     assert judge.started[1] - judge.started[0] == pytest.approx(9.0)
 
@@ -438,7 +433,7 @@ async def test_calls_that_are_late_in_a_queue_are_repeated_once_with_fewer_at_a_
 
 
 async def test_a_question_without_an_answer_is_given_up_after_its_second_call() -> None:
-    judge, hangs = Server(), about("hangs")
+    judge, hangs = Server(), ask_about("hangs")
 
     async def answer(question: Question[Any]) -> Any:
         if question.name == "hangs":

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from graphs.trees import yes_no_metric
 from typer.testing import CliRunner
 
 from dagengine import Store, evaluate
 from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.report.tables import cost_line
 from dagengine.results import EvaluationResult
@@ -67,10 +66,8 @@ class Counting:
 
 
 def run(store: Path | Store, judge: ScriptedJudge) -> EvaluationResult:
-    node = BinaryJudgementNode(
-        "Kind?", evaluation_params=["input"], then={True: 10, False: 0}, name="kind"
-    )
-    return evaluate(CASES, [DAGMetric("Kind", DAG(node))], model=judge, store=store, show=False)
+    metric = yes_no_metric("Kind", "kind")
+    return evaluate(CASES, [metric], model=judge, store=store, show=False)
 
 
 def rows(result: EvaluationResult) -> list[dict[str, Any]]:

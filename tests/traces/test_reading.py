@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -243,12 +244,121 @@ def test_a_damaged_line_is_an_invalid_case_with_its_place(tmp_path: Path) -> Non
     assert "'x' is not an id of 32 hex digits" in flaws[2]
 
 
+DAMAGED: dict[str, Any] = {
+    "gen_ai.input.messages": '[null, 3, {"role": "user", "parts": [null, {"type": "tool_call"}]}]',
+    "gen_ai.output.messages": '[{"parts": 7, "tool_calls": [null, 3, {"function": 3}]}]',
+    "llm.input_messages.0": "no message",
+    "llm.input_messages.0.message": [1],
+    "llm.input_messages.1.message.contents": [3, {"message_content": [1]}],
+    "llm.output_messages.0.message.tool_calls": [3, {"tool_call": 3}],
+    "retrieval.documents.first.document.content": "a document without a number",
+    "gen_ai.operation.name": ["chat"],
+    "llm.token_count.prompt": float("inf"),
+    "llm.token_count.completion": float("nan"),
+    "session.id": "half a character: \ud800",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_attribute_costs_itself_only(tmp_path: Path, name: str) -> None:
+    value = DAMAGED[name]
+    held = {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
+    inner = span(2, "LLM")
+    inner["attributes"].append({"key": name, "value": held})
+    path = lines(tmp_path / "a.jsonl", talk(), inner)
+    (case,) = read_traces(path)
+    assert (case_in(case).input, case_in(case).actual_output) == ("question 1", "answer 1")
+    (inner_case,) = read_traces(path, unit="span:llm")
+    assert isinstance(inner_case, InvalidCase | LLMTestCase)
+
+
+def test_a_number_that_is_none_is_a_flaw_of_its_line(tmp_path: Path) -> None:
+    broken: dict[str, Any] = {"startTimeUnixNano": float("inf")}
+    path = lines(tmp_path / "a.jsonl", talk(1), span(1, trace=2, **broken))
+    case, flaw = read_traces(path)
+    assert case_in(case).input == "question 1"
+    assert str(flaw).startswith(f"{path} line 2: no traces (cannot convert float infinity")
+
+
+def test_packed_files_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+    plain = lines(tmp_path / "a.jsonl", *(talk(number) for number in range(1, 200)))
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert [case.name for case in read_traces(packed)] == [case.name for case in read_traces(plain)]
+    packed.write_bytes(packed.read_bytes()[:-500])
+    *cases, flaw = read_traces(packed)
+    assert 0 < len(cases) < 199
+    assert f"{packed} line {len(cases) + 1}: no traces (the file is damaged" in str(flaw)
+
+
+def test_a_span_that_seems_to_begin_before_its_trace_is_not_the_root(tmp_path: Path) -> None:
+    early: dict[str, Any] = {"startTimeUnixNano": "1"}
+    texts = {"input.value": "of a service", "output.value": "of a service"}
+    lost = span(3, parentSpanId=ids(9)["spanId"], attributes=texts, **early)
+    path = lines(tmp_path / "a.jsonl", lost, span(2, "TOOL", **early), talk())
+    (case,) = read_traces(path)
+    assert case_in(case).input == "question 1"
+    assert (case_in(case).additional_metadata or {})["span_id"] == ids(1)["spanId"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "arguments"),
+    [
+        ({"input.value": '{"city": "Lisbon"}'}, {"city": "Lisbon"}),
+        ({}, None),
+        ({"tool_call.function.arguments": '{"city": "Porto"}', "input.value": "Porto"}, "Porto"),
+    ],
+)
+def test_the_schema_of_a_tool_is_not_taken_for_its_arguments(
+    tmp_path: Path, attributes: dict[str, str], arguments: Any
+) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    told = {"tool.parameters": json.dumps(schema), **attributes}
+    (case,) = read_traces(lines(tmp_path / "a.jsonl", talk(), span(2, "TOOL", attributes=told)))
+    (tool,) = case_in(case).tools or ()
+    assert tool.input == ({"city": "Porto"} if arguments == "Porto" else arguments)
+
+
+def test_names_tell_cases_apart_where_ids_begin_alike(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", talk(1), span(2, "TOOL"), span(3, "TOOL"), talk(2))
+    assert [case.name for case in read_traces(path)] == ["CHAIN 1 00000001", "CHAIN 1 00000002"]
+    names = [case.name for case in read_traces(path, unit="span:tool")]
+    assert names == ["TOOL 2 00000002", "TOOL 3 00000003"]
+
+
+def test_the_mapping_shows_spans_as_a_tree_whatever_their_order(tmp_path: Path) -> None:
+    within = [span(n, "TOOL", parentSpanId=ids(p)["spanId"]) for n, p in ((4, 2), (5, 3))]
+    circle = [span(n, "CHAIN", parentSpanId=ids(p)["spanId"]) for n, p in ((6, 7), (7, 6))]
+    texts = {"session.id": "s"}
+    steps = [span(2, "AGENT"), span(3, "AGENT"), *within, *circle, talk(**texts)]
+    path = lines(tmp_path / "a.jsonl", *steps, talk(2, **texts))
+    tree = [line.split(" [")[0] for line in read_traces(path).mapping()[5:]]
+    assert tree == [
+        "  chain: CHAIN 1",
+        "    agent: AGENT 2",
+        "      tool: TOOL 4",
+        "    agent: AGENT 3",
+        "      tool: TOOL 5",
+        "  chain: CHAIN 6",
+        "    chain: CHAIN 7",
+    ]
+    session = read_traces(path, unit="session").mapping()
+    assert session[0] == "session s (2 traces):"
+    assert [line for line in session if "  actual_output" in line] == [
+        f"  actual_output     'answer {n}'  ← chain 'CHAIN 1' [{ids(1, n)['spanId']}]"
+        for n in (1, 2)
+    ]
+    tool, *_ = read_traces(path, unit="span:tool").mapping()
+    assert tool == f"span {ids(4)['spanId']} of trace {ids(1)['traceId']} (1 span):"
+
+
 @pytest.mark.parametrize(
     ("content", "unit", "message"),
     [
         ("", "trace", "has no spans"),
         ('{"resourceSpans": []}\n', "trace", "has no spans"),
         (None, "session", "has a session.id"),
+        (None, "span:tools", "is of the kind 'tools'; there are chain"),
         (None, "turn", "the unit is trace, session or span:KIND"),
     ],
 )

@@ -30,7 +30,7 @@ from dagengine import evaluate
 from dagengine.judges import GGUFJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.prompts.quotes.matching import folded, places_of
+from dagengine.prompts.quotes.matching import folded, quote_places
 from dagengine.question import Options
 from dagengine.results import Attempt, EvaluationResult
 from dagengine.test_case import LLMTestCase
@@ -61,7 +61,7 @@ def spontaneous(folder: Path) -> dict[str, tuple[int, int]]:
         for quote in quotes:
             if len(quote.split()) >= _WORDS:
                 count[0] += 1
-                count[1] += bool(places_of(quote.strip(" .,;"), material[judgement["item"]]))
+                count[1] += bool(quote_places(quote.strip(" .,;"), material[judgement["item"]]))
     return {judge: (count, there) for judge, (count, there) in counts.items() if count}
 
 

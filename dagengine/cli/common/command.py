@@ -33,6 +33,8 @@ _MEANT = {
     "judge": "login model models",
     "store": "cache",
     "benchmark": "bench calibrate",
+    "improve": "optimize optimise align tune",
+    "attack": "redteam red-team injection inject",
     "show": "list ls results",
     "migrate": "convert port",
     "merge": "join",

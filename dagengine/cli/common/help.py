@@ -12,22 +12,26 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
-    "Know and set the judge": ("judge", "benchmark", "store"),
+    "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "store"),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
     "Judge": (
-        "judge", "base_url", "quotes", "unsupported", "max_tokens", "batch", "batch_files", "store",
-        "replay", "probabilities",
+        "judge", "base_url", "rewriter", "quotes", "unsupported", "max_tokens", "batch",
+        "batch_files", "store", "replay", "probabilities",
     ),
     "Repetitions": (
-        "times", "orders", "temperatures", "seeds", "paraphrases", "swap", "second_answers",
+        "times", "proposals", "orders", "temperatures", "seeds", "paraphrases", "swap",
+        "second_answers",
+    ),
+    "Attack": (
+        "families", "attacks", "fields", "position", "sample", "repeats", "defend", "line", "seed",
     ),
     "Limits": (
         "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
         "tokens_per_minute", "call_timeout", "case_timeout",
     ),
-    "Labels and groups": ("labels", "labels_random", "groups"),
+    "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node"),
     "Output": (
         "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
     ),
@@ -60,6 +64,16 @@ _EXAMPLES = {
         "dagengine benchmark metrics.py --data cases.jsonl --times 20 --store answers.db",
         "dagengine benchmark metrics.py --data cases.jsonl --labels additional_metadata.label",
     ),
+    "dagengine improve": (
+        "dagengine improve metrics.py --data cases.jsonl --labels labels.csv --plan",
+        "dagengine improve metrics.py --data cases.jsonl --labels out/labels.jsonl --judge gpt-4o "
+        "--budget 2",
+    ),
+    "dagengine attack": (
+        "dagengine attack metrics.py --data cases.jsonl --judge gpt-4o-mini --plan",
+        "dagengine attack metrics.py --data cases.jsonl --store answers.db --defend quotes,gate "
+        "--fail-if 'falls>0'",
+    ),
     "dagengine diff": (
         "dagengine diff out/old out/new",
         "dagengine diff out/old out/new --fail-if 'worse>0'",
@@ -90,6 +104,10 @@ _EXAMPLES = {
     "store prune": ("dagengine store prune answers.db --older-than 30 --compact",),
     "store export": ("dagengine store export answers.db --out answers.jsonl",),
     "store merge": ("dagengine store merge answers.db other.db",),
+    "labels plan": (
+        "dagengine labels plan out",
+        "dagengine labels plan out --need agreement=85 --count 40",
+    ),
     "judge set": (
         "dagengine judge set gpt-4o",
         "dagengine judge set llama3.1 --base-url http://localhost:11434/v1",

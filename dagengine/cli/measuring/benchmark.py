@@ -122,7 +122,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
 def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
     """Raise the errors that show before the first call; print warnings."""
     from dagengine.compiler.lowering import compile_metrics
-    from dagengine.estimate.solved import shown_as_examples
+    from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.reliability.card.build import check_labels
 
     _require_intervals()

@@ -16,7 +16,9 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from dagengine.regular_files import write_all
 
 LENGTH = 8
 # The kinds of replies: something before the result, the result, and an exception in its place.
@@ -69,24 +71,13 @@ def _next(requests: BinaryIO) -> bytes | None:
 
 async def _answer(data: bytes, out: BinaryIO) -> None:
     number, function, arguments = pickle.loads(data)
-    telling.set(lambda news: _write(out, frame((number, NEWS, news))))
+    telling.set(lambda news: write_all(out, frame((number, NEWS, news))))
     try:
         reply = frame((number, RESULT, await function(*arguments)))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
-        reply = _failure(number, error)
-    _write(out, reply)
-
-
-def _failure(number: int, error: Exception) -> bytes:
-    """An exception as it is sent; as its text where it cannot be pickled."""
-    try:
-        return frame((number, FAILURE, error))
-    except Exception:  # noqa: BLE001 - the pickling of the caller's objects may raise anything
-        text = "".join(traceback.format_exception(error))
-        return frame((number, FAILURE, RuntimeError(text)))
-
-
-def _write(out: BinaryIO, data: Any) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[out.write(rest) :]
+        try:
+            reply = frame((number, FAILURE, error))
+        except Exception:  # noqa: BLE001 - the pickling of the caller's objects may raise anything
+            text = "".join(traceback.format_exception(error))
+            reply = frame((number, FAILURE, RuntimeError(text)))
+    write_all(out, reply)

@@ -257,7 +257,10 @@ class Cluster:
                     yield
                 finally:
                     with anyio.move_on_after(_FAREWELL, shield=True):
-                        await self._end()
+                        await self._ask_counts(end_run)  # and have them stop what they do
+                        for name, asked in self._asked.items():
+                            totals = replace(asked.totals, in_flight=0)
+                            self._asked[name] = replace(asked, totals=totals, waiting=())
 
     @contextmanager
     def _common_folder(self) -> Iterator[Path | None]:
@@ -271,13 +274,6 @@ class Cluster:
         ):
             self._engine.join(account)
             yield Path(name)
-
-    async def _end(self) -> None:
-        """Have the workers stop what is under way, and say what they asked in all."""
-        await self._ask_counts(end_run)
-        for name, count in self._asked.items():
-            totals = replace(count.totals, in_flight=0)
-            self._asked[name] = replace(count, totals=totals, waiting=())
 
     async def _watch(self) -> None:
         """Keep up with what the workers ask: a chunk may take long."""

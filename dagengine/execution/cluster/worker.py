@@ -76,14 +76,11 @@ class Objects:
         settings = {**self.settings, "limits": limits}
         app = as_app(self.settings.get("app"))
         settings["app"] = None if app is None else App(app.function, app_in_flight)
-        return Engine(self.metrics, cast(Settings, {**settings, **self._made()}))
-
-    def _made(self) -> Mapping[str, Any]:
         made = {} if self.make is None else self.make()
         twice = [name for name in made if self.settings.get(name) is not None]
         if twice:
             raise InputError(f"`{twice[0]}` is given twice: to the run, and by Workers.make")
-        return made
+        return Engine(self.metrics, cast(Settings, {**settings, **made}))
 
     def packed(self) -> bytes:
         """The function as it is sent; raises InputError that names what cannot be."""
@@ -93,17 +90,14 @@ class Objects:
             return packed("the run", self)
         except InputError:
             for part, value in {**parts, **named, "Workers.make": self.make}.items():
-                self._require_sendable(part, value)
+                try:
+                    packed(part, value)
+                except InputError as error:
+                    raise InputError(
+                        f"{error}; create it on the worker: "
+                        'cluster=Workers(make=function), where the function returns {"model": …}'
+                    ) from None
             raise
-
-    def _require_sendable(self, part: str, value: object) -> None:
-        try:
-            packed(part, value)
-        except InputError as error:
-            raise InputError(
-                f"{error}; create it on the worker: "
-                'cluster=Workers(make=function), where the function returns {"model": …}'
-            ) from None
 
 
 @dataclass(frozen=True, slots=True)

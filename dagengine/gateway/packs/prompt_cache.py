@@ -112,7 +112,7 @@ class PromptCacheOrder:
             self._warm.popitem(last=False)
 
 
-def places_of(facts: ServerFacts, resting: Resting) -> StickyPlaces | None:
+def sticky_places(facts: ServerFacts, resting: Resting) -> StickyPlaces | None:
     """The places of a server that keeps beginnings by place; None for any other."""
     if facts.server not in _BY_PLACE or not facts.places:
         return None

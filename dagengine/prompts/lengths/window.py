@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from dagengine.prompts.evidence import unfenced
@@ -55,9 +56,14 @@ def overflow_in(text: str, body: Any = None) -> Overflow | None:
     if not named and not _OVERFLOW.search(text):
         return None
     needed, window = _count(fields.get("n_prompt_tokens")), _count(fields.get("n_ctx"))
-    window = window or _window_in(text)
-    needed = needed or _prompt_in(text)
-    numbers = [number for number in _numbers(text) if number != window]
+    start = text[:2_000]
+    if not window and (place := _WINDOW.search(start)):
+        digits = next((group for group in place.groups() if group), "")
+        window = _count(int(digits.replace(",", ""))) if 0 < len(digits) <= 12 else None
+    if not needed and (place := _PROMPT.search(start)):  # tells the prompt from the answer
+        needed = int(next(filter(None, place.groups())))
+    counts = (int(number.replace(",", "")) for number in _COUNTS.findall(start))
+    numbers = [number for number in counts if number != window]
     if needed is None and numbers:
         most = max(numbers)
         needed = most if window is None or most > window else None
@@ -67,22 +73,6 @@ def overflow_in(text: str, body: Any = None) -> Overflow | None:
 def _count(value: Any) -> int | None:
     whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**12
     return value if whole else None
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number.replace(",", "")) for number in _COUNTS.findall(text[:2_000])]
-
-
-def _prompt_in(text: str) -> int | None:
-    """The tokens of the prompt alone, from a message that tells them from those of the answer."""
-    place = _PROMPT.search(text[:2_000])
-    return int(next(filter(None, place.groups()))) if place else None
-
-
-def _window_in(text: str) -> int | None:
-    place = _WINDOW.search(text[:2_000])
-    digits = next((group for group in place.groups() if group), "") if place else ""
-    return _count(int(digits.replace(",", ""))) if digits and len(digits) <= 12 else None
 
 
 def too_long(messages: Sequence[Message], overflow: Overflow, facts: ServerFacts) -> str:
@@ -111,22 +101,16 @@ def _most(messages: Sequence[Message]) -> str:
     whole = sum(len(message["content"]) for message in messages)
     sizes: dict[str, int] = {}
     for message in messages:
-        for label, size in _fields(message):
-            sizes[label] = sizes.get(label, 0) + size
+        if message["role"] != "user":
+            continue
+        with suppress(ValueError):  # a prompt of the caller's own has no fences
+            for piece in unfenced(message["content"]):
+                label = piece.label.partition(" (")[0]
+                sizes[label] = sizes.get(label, 0) + len(piece.text)
     if not sizes:
         return f"it has {whole:,} characters. "
     field = max(sizes, key=lambda label: sizes[label])
     return f"most of it is {field} ({sizes[field]:,} of {whole:,} characters). "
-
-
-def _fields(message: Message) -> list[tuple[str, int]]:
-    if message["role"] != "user":
-        return []
-    try:
-        evidence = unfenced(message["content"])
-    except ValueError:  # a prompt of the caller's
-        return []
-    return [(piece.label.partition(" (")[0], len(piece.text)) for piece in evidence]
 
 
 def remedy(needed: int | None, facts: ServerFacts) -> str:

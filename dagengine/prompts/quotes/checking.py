@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.quotes.answers import Quote, QuotedText, QuoteMode, has_support
-from dagengine.prompts.quotes.matching import folded, nearly, places_of
+from dagengine.prompts.quotes.matching import folded, nearly, quote_places
 
 _SHOWN, _NAMES = 120, 12
 
@@ -31,15 +31,13 @@ class QuoteCheck:
 
     def _problem(self, verdict: Any) -> str | None:
         """What is wrong with the quotes of one verdict; of several, with its number."""
-        problem = self._fault(verdict, pieces_for(verdict, self.pieces))
+        pieces = pieces_for(verdict, self.pieces)
+        problems = (quote_problem(quote, pieces) for quote in verdict.quotes)
+        problem = next(filter(None, problems), None)
+        if not verdict.quotes and self.mode == "required" and not verdict.absent.strip():
+            problem = "it quotes nothing, and does not name what the material does not say"
         named = problem is not None and len(self.pieces) > 1
         return f"verdict {verdict.number}: {problem}" if named else problem
-
-    def _fault(self, verdict: Any, pieces: Sequence[Evidence]) -> str | None:
-        if not verdict.quotes and self.mode == "required" and not verdict.absent.strip():
-            return "it quotes nothing, and does not name what the material does not say"
-        problems = (quote_problem(quote, pieces) for quote in verdict.quotes)
-        return next(filter(None, problems), None)
 
     def unsupported(self, answer: BaseModel, quotes: Sequence[Sequence[Quote]]) -> str | None:
         """Why a verdict of an answer has no support at all; None if each has some."""
@@ -115,7 +113,7 @@ def _plain(label: str) -> str:
 def _placed(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
     """The quote with its places in the first of the pieces that has it."""
     for piece in pieces:
-        places = places_of(quote.text, folded(piece.text))
+        places = quote_places(quote.text, folded(piece.text))
         if places:
             return Quote(quote.text, piece.label, places)
     return None

@@ -125,7 +125,7 @@ def _single(character: str) -> str:
     return _DASH if kind == "Pd" or character == "−" else character  # noqa: RUF001
 
 
-def parts_of(quote: str) -> tuple[str, ...]:
+def quote_parts(quote: str) -> tuple[str, ...]:
     """The parts of a quote in the form in which they are looked for; empty if it quotes nothing."""
     parts = [folded(part).plain.strip(_EDGE) for part in _ELLIPSIS.split(quote)]
     kept = tuple(part for part in parts if part)
@@ -134,14 +134,14 @@ def parts_of(quote: str) -> tuple[str, ...]:
     return kept if len(kept) <= _PARTS and all(size >= least for size in sizes) else ()
 
 
-def places_of(quote: str, text: Folded) -> tuple[Span, ...]:
+def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:
     """Where each part of a quote is in the text that was folded; empty if it does not stand there.
 
     These are the first places that fit.
     """
     places: list[Span] = []
     position = 0
-    for part in parts_of(quote):
+    for part in quote_parts(quote):
         place = next(_occurrences(part, text, position), None)
         if place is None:
             return ()
@@ -161,15 +161,14 @@ def _occurrences(part: str, text: Folded, position: int) -> Iterator[int]:
         cut = (place > 0 and starts[place - 1] == starts[place]) or (
             end < len(plain) and starts[end] == starts[end - 1]
         )
-        if not cut and (size >= _SHORT or not _inside_word(plain, place, end)):
+        # A short quote ("is") stands inside of many words ("this") that it was not taken from.
+        inside = size < _SHORT and (
+            (place > 0 and _joined(plain[place - 1], plain[place]))
+            or (end < len(plain) and _joined(plain[end - 1], plain[end]))
+        )
+        if not cut and not inside:
             yield place
         place = plain.find(part, place + 1)
-
-
-def _inside_word(plain: str, start: int, end: int) -> bool:
-    """Whether a place begins or ends within a word."""
-    begins = start > 0 and _joined(plain[start - 1], plain[start])
-    return begins or (end < len(plain) and _joined(plain[end - 1], plain[end]))
 
 
 def _joined(first: str, second: str) -> bool:

@@ -30,6 +30,11 @@ class Alignment:
 
     def offer(self, side: Side, place: Place, key: Hashable) -> tuple[Place, Place] | None:
         """The pair that this case completes, as old and new place; None while it waits."""
+        # Copies of a case (`a` twice on each side) are paired in their order. With the new run read
+        # beside the old one, at most those wait that are out of step:
+        #
+        #     old   a  b  a        a waits ─▶ (0, 1); b waits ─▶ (1, 0); a waits ─▶ (2, 2)
+        #     new   b  a  a
         waiting = self._waiting[1 - side]
         if key in waiting:
             partner = waiting[key].popleft()
@@ -48,6 +53,8 @@ def paired(
     old: Mapping[Place, Hashable | None], new: Mapping[Place, Hashable | None]
 ) -> Iterator[tuple[Place, Place]]:
     """Cases that are alone with their key in both runs; a key of None is none."""
+    # Where two cases of one side have the key, either may be the partner. A wrong pair would be
+    # shown as a change that never was, so such cases stay unpaired.
     alone = (_alone(old.values()), _alone(new.values()))
     places = {key: place for place, key in old.items() if key in alone[0]}
     for place, key in new.items():

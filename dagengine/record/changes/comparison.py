@@ -11,8 +11,8 @@ same        the same question was put to the same judge, and got another answer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dagengine.record.changes.tree_changes import Trees
@@ -76,11 +76,8 @@ class CaseFields:
             return []
         if self.old is None or self.new is None:
             return list(paths)
-        return [path for path in paths if _field(self.old, path) != _field(self.new, path)]
-
-
-def _field(case: Any, path: str) -> Any:
-    return read_field(case, path)
+        read: Callable[[Any, str], Any] = read_field  # it reads mappings, too
+        return [path for path in paths if read(self.old, path) != read(self.new, path)]
 
 
 def answer_of(step: Step | None) -> Any:
@@ -194,15 +191,20 @@ class _Walk:
                     changed = name
             elif before is not None and after is not None:
                 return self._difference(name)
-            elif not self._cut_short(name):
-                return self._detour(name, changed)
+            # One walk did not come to the node, although no answer before it differs. If that walk
+            # broke off, the node tells nothing. Otherwise a definition before it led elsewhere.
+            elif (self._old if before is None else self._new).failure is None:
+                is_cause = name in self._trees.redefined or not changed
+                return self._difference(name) if is_cause else self._redefined(changed)
         return None
 
     def last(self) -> Difference:
         """Where the scores part although all answers are the same."""
         failure = self._new.failure or self._old.failure
         if failure is not None:
-            return self._failed(failure.node)
+            # A failure that no step shows, for instance a missing field.
+            differs = self._difference(failure.node)
+            return replace(differs, old_answer=_ended(self._old), new_answer=_ended(self._new))
         shared = [name for name in self._names() if name in self._before and name in self._after]
         changed = [name for name in shared if name in self._trees.redefined]
         if changed:
@@ -217,25 +219,9 @@ class _Walk:
             if name not in self._trees.known:
                 yield name
 
-    def _cut_short(self, name: str) -> bool:
-        """Whether a node ran on one side only because the other side broke off."""
-        missing = self._old if name not in self._before else self._new
-        return missing.failure is not None
-
-    def _detour(self, name: str, changed: str) -> Difference:
-        """A node that one walk did not come to, although no answer before it differs."""
-        if name in self._trees.redefined or not changed:
-            return self._difference(name)
-        return self._redefined(changed)
-
     def _redefined(self, name: str) -> Difference:
         old, new = said(self._before.get(name)), said(self._after.get(name))
         return Difference(name, old, new, "definition", self._trees.redefined[name])
-
-    def _failed(self, name: str) -> Difference:
-        """A failure that no step shows, for instance a missing field."""
-        differs = self._difference(name)
-        return Difference(name, _ended(self._old), _ended(self._new), differs.cause, differs.detail)
 
     def _difference(self, name: str) -> Difference:
         before, after = self._before.get(name), self._after.get(name)
@@ -243,6 +229,9 @@ class _Walk:
         return Difference(name, said(before), said(after), cause, detail)
 
     def _cause(self, name: str) -> tuple[Cause, str]:
+        # In the order of what explains the most. A node that was changed may answer otherwise to
+        # the same evidence, and the same judge may answer otherwise to other evidence. Only when
+        # all of that is equal is it the judge that does not repeat itself.
         if name in self._trees.redefined:
             return "definition", self._trees.redefined[name]
         if evidence := self._evidence(name):

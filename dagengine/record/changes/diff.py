@@ -6,7 +6,7 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import zip_longest
@@ -175,6 +175,8 @@ class _Reader:
             self._comparison.add(before, after, CaseFields(), listed)
 
     def _leftovers(self) -> None:
+        # From the surest key to the least sure one. Each takes its pairs out before the next looks,
+        # so a case that only got another name is not claimed by one with the same input.
         left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
         for kind, key in _KEYS.items():
             if not all(left):
@@ -184,21 +186,17 @@ class _Reader:
             ]
             for old, new in paired(*keys):
                 del left[0][old], left[1][new]
-                self._unequal(old, new, kind)
+                same = kind == "renamed"
+                if same:
+                    self._comparison.renamed += 1
+                else:
+                    self._comparison.changed += 1
+                texts = (self._sides[0].fields(old), self._sides[1].fields(new))
+                rows = (self._sides[0].row(old), self._sides[1].row(new))
+                self._comparison.add(*rows, CaseFields(same, *texts))
         for side in _SIDES:
             for place in left[side]:
                 self._comparison.unpaired(self._sides[side].row(place).case, new=side == 1)
-
-    def _unequal(self, old: Place, new: Place, kind: str) -> None:
-        """Take two cases that are not equal in content."""
-        same = kind == "renamed"
-        texts = (self._sides[0].fields(old), self._sides[1].fields(new))
-        if same:
-            self._comparison.renamed += 1
-        else:
-            self._comparison.changed += 1
-        rows = (self._sides[0].row(old), self._sides[1].row(new))
-        self._comparison.add(*rows, CaseFields(same, *texts))
 
 
 def _key(content: str | None, index: int, case: str) -> Hashable:
@@ -224,19 +222,16 @@ def _name(side: RunFiles, place: Place) -> Hashable | None:
 
 
 def _input(side: RunFiles, place: Place) -> Hashable | None:
-    asked = next(_inputs(side.fields(place) or {}), None)
-    return None if asked is None else _digest(asked)
-
-
-def _inputs(fields: Mapping[str, Any]) -> Iterator[Any]:
     """What went into the application: an input, the contestants' input, or the first turn."""
-    if "input" in fields:
-        yield fields["input"]
-    for contestant in (fields.get("contestants") or {}).values():
-        yield contestant.get("input")
-    turns: Iterable[Any] = fields.get("turns") or ()
-    for turn in turns:
-        yield turn.get("content")
+    fields = side.fields(place) or {}
+    contestants = [*(fields.get("contestants") or {}).values()]
+    turns = fields.get("turns") or ()
+    inputs = [
+        *([fields["input"]] if "input" in fields else []),
+        *(contestant.get("input") for contestant in contestants[:1]),
+        *(turn.get("content") for turn in turns[:1]),
+    ]
+    return None if not inputs or inputs[0] is None else _digest(inputs[0])
 
 
 def _digest(value: Any) -> bytes:

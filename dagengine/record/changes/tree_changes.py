@@ -60,6 +60,8 @@ class Trees:
         """New names by old ones, of nodes that say and read the same as a node that is gone."""
         old, new = list(every_node(self.old)), list(every_node(self.new))
         before, after = ({node.name for node in nodes} for nodes in (old, new))
+        # Only names that one side alone has: of a node that is in both nobody knows better than
+        # its name. A new name for an old question is no change of what is asked.
         gone = {_content(node): node.name for node in old if node.name not in after}
         come = {_content(node): node.name for node in new if node.name not in before}
         return {gone[content]: name for content, name in come.items() if content in gone}
@@ -77,6 +79,9 @@ class Trees:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """All nodes in topological order; a node that is gone stands after what it followed."""
+        # The new tree gives the order. What is gone comes behind its forerunner in the old one:
+        #
+        #     before  a x b      after  b a c      order  b a x c
         names = list(self.after)
         last = -1
         for name in self.before:

@@ -184,6 +184,8 @@ def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
         copies = [departure for departure in departures(texts, groups=runs.rows)
                   if departure.sure and departure.way.startswith("copied")]  # fmt: skip
         ways = copies or [departure for departure in ways if not departure.way.startswith("copied")]
+    if not any(way.sure for way in ways) and (cached := _cached(texts)):
+        return Unlike(shock=cached)
     words = [
         _DEPARTURES[departure.way].format(run=0 if departure.run is None else departure.run + 1)
         for departure in ways
@@ -201,6 +203,28 @@ _SUSPECTED = (
     "runs agree most with the run before: by chance (in 1 of 10 benchmarks) or as copies of a "
     "cache; more runs would tell"
 )
+
+
+def _cached(texts: Sequence[Sequence[str | None]]) -> str:
+    """Why answers may be those of a cache that holds some of the cases: in words, or nothing.
+
+    Copies of all runs of a case can change places, so no test of shuffled runs sees them. But a
+    judge whose other answers are all new would hardly write the same text again and again.
+    """
+    rows = [row for row in texts if len(row) > 2 and None not in row]
+    alike = sum(len({*row}) == 1 for row in rows)
+    new = sum(len({*row}) == len(row) for row in rows)
+    if min(alike, new) < _LEAST_ALIKE or alike + new < _ALL_BUT_FEW * len(rows):
+        return ""
+    return (
+        f"perhaps answers of a cache: {alike} of {counted(len(rows), 'case')} have one text in all "
+        f"runs, and {new} have another one in each"
+    )
+
+
+# With fewer such cases, or more that are neither, a judge may be like that: an answer of few words
+# comes again now and then.
+_LEAST_ALIKE, _ALL_BUT_FEW = 5, 0.9
 
 
 def _texts_differ(results: Sequence[Sequence[Any]], texts: Sequence[Sequence[str | None]]) -> bool:

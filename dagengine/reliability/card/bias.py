@@ -65,20 +65,18 @@ def position_bias(
     ):
         pairs, groups = _in_both_orders(runs, order, names)
         if pairs:
-            yield from _of_pairs(pairs, groups, order, level)
-
-
-def _of_pairs(
-    pairs: Sequence[Any], groups: Sequence[Hashable], order: str, level: str
-) -> Iterator[Figure]:
-    suffix = "" if order == "swapped" else "-of-options"
-    measures: tuple[tuple[str, Callable[..., Sums], str], ...] = (
-        ("position-consistency", position_consistency.sums, "no pair has a verdict in both orders"),
-        ("position-preference", position_preference.sums, "the orders never disagree"),
-        ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
-    )
-    for name, of, why in measures:
-        yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
+            suffix = "" if order == "swapped" else "-of-options"
+            measures: tuple[tuple[str, Callable[..., Sums], str], ...] = (
+                (
+                    "position-consistency",
+                    position_consistency.sums,
+                    "no pair has a verdict in both orders",
+                ),
+                ("position-preference", position_preference.sums, "the orders never disagree"),
+                ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
+            )
+            for name, of, why in measures:
+                yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
 
 
 def _options(replay: Counterfactual) -> dict[str, Names]:

@@ -41,16 +41,7 @@ class Stated:
 
 def stated(runs: Runs, threshold: float | None, labels: Labels | None) -> Iterator[Stated]:
     """Everything that stated probabilities can be compared with."""
-    comparisons = [_against_repetition(runs)]
-    comparisons += [] if labels is None else [_against_labels(runs, threshold, labels)]
-    yield from (comparison for comparison in comparisons if comparison.answers)
-
-
-def _against_repetition(runs: Runs) -> Stated:
-    """Whether the next run takes the same path as often as the tokens of this one state.
-
-    Every run has one next run, and the last has the first, so no pair counts twice.
-    """
+    # Whether the next run takes the same path as often as the tokens of this one state.
     answers: list[tuple[float, bool]] = []
     groups: list[Hashable] = []
     for case, settings in runs.cases.items():
@@ -61,7 +52,9 @@ def _against_repetition(runs: Runs) -> Stated:
                 if run.stated is not None:
                     answers.append((run.stated, run.path == following.path))
                     groups.append(runs.group(case))
-    return Stated("repeat", "the next run takes the same path", answers, groups)
+    comparisons = [Stated("repeat", "the next run takes the same path", answers, groups)]
+    comparisons += [] if labels is None else [_against_labels(runs, threshold, labels)]
+    yield from (comparison for comparison in comparisons if comparison.answers)
 
 
 def _against_labels(runs: Runs, threshold: float | None, labels: Labels) -> Stated:

@@ -124,15 +124,9 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
     same = [(before[a], after[b], right.group(b)) for a, b in shared.pairs]
     for measure in (MEASURES[name] for name in COMPARED if name in measures):
         if (of := measure.each) is not None:
+            sides = [[of(case) for case in side] for side in (before, after)]
             pairs = [(of(old), of(new), group) for old, new, group in same]
-            rows = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
-            values = [[x for case in side if (x := of(case)) is not None]
-                      for side in (before, after)]  # fmt: skip
-            if rows:
-                yield _paired(measure.name, rows, shared.by)
-            elif all(values):
-                contrast = _contrast(measure.name, compare_unpaired(*values), _UNPAIRED)
-                yield replace(contrast, paired=False)
+            yield from _means(measure.name, sides, pairs, shared.by)
         elif measure.ratio is not None and same:
             olds, news, groups = zip(*same, strict=True)
             first, second = measure.ratio(olds), measure.ratio(news)
@@ -143,6 +137,21 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
     if shared.pairs:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
         yield from _corrected(left, right, shared, measures)
+
+
+def _means(
+    name: str, sides: Sequence[Sequence[float | None]],
+    pairs: Sequence[tuple[float | None, float | None, Hashable]], by: str,
+) -> Iterator[Contrast]:  # fmt: skip
+    """The difference of a mean over cases: on the same cases, or of all if none is the same."""
+    rows = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
+    if rows:
+        yield _paired(name, rows, by)
+        return
+    before, after = ([value for value in side if value is not None] for side in sides)
+    if before and after:
+        contrast = _contrast(name, compare_unpaired(before, after), _UNPAIRED)
+        yield replace(contrast, paired=False)
 
 
 def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:

@@ -26,7 +26,7 @@ from dagengine.reliability.card.verdict import (
     verdict,
 )
 from dagengine.reliability.card.words import (
-    bounded_or_why,
+    bounded_or_unknown,
     corrected_said,
     difference,
     disagreement,
@@ -99,7 +99,7 @@ def _demands(card: JudgeCard, made: Verdict, under: SettingCard) -> Table:
              for demand in DEMANDS)  # fmt: skip
     table = _grid("", "votes", *heads)
     for voted in under.voted:
-        cells = [f"{bounded_or_why(demand.figure(voted))} {MARKS[demand.state(voted, needs)]}"
+        cells = [f"{bounded_or_unknown(demand.figure(voted))} {MARKS[demand.state(voted, needs)]}"
                  for demand in DEMANDS]  # fmt: skip
         chosen = voted.votes == made.votes and made.kind in ("use", "use_with")
         table.add_row(">" if chosen else "", str(voted.votes), *map(_text, cells))
@@ -112,7 +112,7 @@ def _compared(card: JudgeCard) -> Table:
     table = _grid("setting", *heads, "questions per case", "verdict")
     for metric, under in every_setting(card):
         first = under.voted[0] if under.voted else None
-        cells = [bounded_or_why(demand.figure(first)) if first else "" for demand in DEMANDS]
+        cells = [bounded_or_unknown(demand.figure(first)) if first else "" for demand in DEMANDS]
         made = verdict(card, metric, under)
         table.add_row(_text(place(card, metric, under)), *map(_text, cells),
                       f"{under.calls:.2g}", _text(f"{SIGNS[made.kind]} {made.kind}"))  # fmt: skip

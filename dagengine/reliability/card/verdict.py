@@ -169,15 +169,15 @@ class _Table:
 
     # Prices.
 
+    def _again(self, runs: int) -> str:
+        return self._price(self.cases * self.under.calls * runs)
+
     def _price(self, questions: float) -> str:
         """So many questions, and what they cost."""
         asked = counted(math.ceil(questions), "question")
         if self.card.price is None:
             return f"{asked}, no price known"
         return f"{asked}, ${questions * self.card.price:,.2f}"
-
-    def _again(self, runs: int) -> str:
-        return self._price(self.cases * self.under.calls * runs)
 
     def _per_thousand(self, votes: int) -> str:
         questions = 1000 * self.under.calls * votes
@@ -411,7 +411,13 @@ class _Table:
                 return self._label_more(place)
         for place, states in enumerate(self.states):
             if states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed":
-                return self._run_more(place)
+                step = self._run_step()
+                flips = self.under.voted[place].flips
+                headline = (
+                    "Right, but steadiness was not measured" if flips.value is None
+                    else "Right, but not known to be steady"
+                )  # fmt: skip
+                return self._made("open", "12", headline, self._reason(place), step, place)
         labels = self._label_step(0)
         runs = self._run_step()
         return self._made(
@@ -461,16 +467,13 @@ class _Table:
             )
         spread = max(agreement.value * (1 - agreement.value), 0.02)
         half = 196 * math.sqrt(spread / (agreement.items + more))
-        return f"Label {more} more cases, drawn at random: then ±{half:.0f} points."
-
-    def _run_more(self, place: int) -> Verdict:
-        step = self._run_step()
-        flips = self.under.voted[place].flips
-        headline = (
-            "Right, but steadiness was not measured" if flips.value is None
-            else "Right, but not known to be steady"
-        )  # fmt: skip
-        return self._made("open", "12", headline, self._reason(place), step, place)
+        free = self.cases - sum(map(bool, self.under.outcomes.labels))
+        which = f"{more} more cases"
+        if more > free:
+            asked = self._price((more - free) * self.under.calls * self.runs)
+            which = f"{more - free} new cases ({asked})"
+            which = f"the other {counted(free, 'case')} and {which}" if free > 0 else which
+        return f"Label {which}, drawn at random: then ±{half:.0f} points."
 
     def _run_step(self) -> str:
         flips = self._voted(0, "flips")

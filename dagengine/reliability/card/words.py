@@ -187,11 +187,17 @@ _WIDE = 0.5
 
 
 def bounded_or_why(measure: Figure) -> str:
-    """A figure with its interval, or "not known" where there is none that says anything."""
-    if measure.value is None:
-        return f"not known: {measure.note}"
-    if measure.low is None or measure.high is None:
-        return f"not known: {measure.note or 'no interval'}"
+    """A figure with its interval, or why there is none that says anything."""
+    if measure.value is None or measure.low is None or measure.high is None:
+        why = measure.note.removeprefix("no interval: ") or "no interval"
+        return f"not known: {why}"
+    return bounded_or_unknown(measure)
+
+
+def bounded_or_unknown(measure: Figure) -> str:
+    """A figure with its interval, in the few words of a table; reasons stand above it."""
+    if measure.value is None or measure.low is None or measure.high is None:
+        return "not known"
     if measure.high - measure.low > _WIDE:
         return f"not known ({interval(measure)})"
     return bounded(measure)

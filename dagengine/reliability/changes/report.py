@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.record.changes.comparison import CAUSES, CaseChange
+from dagengine.record.changes.comparison import CAUSES
 from dagengine.record.changes.run_comparison import MetricComparison, RunComparison
 from dagengine.record.values import Manifest
 from dagengine.reliability.card.values import JudgeCard
@@ -77,7 +77,20 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
         "test_missing": hint,
         "noise": foretold,
         "noise_missing": silent,
-        "changes": [_change(change) for change in comparison.changes],
+        "changes": [
+            {
+                "kind": change.kind,
+                "case": change.case,
+                "index": [change.old_index, change.new_index],
+                "state": [change.old_state, change.new_state],
+                "score": [change.old_score, change.new_score],
+                "node": change.first.node,
+                "answer": [change.first.old_answer, change.first.new_answer],
+                "cause": change.first.cause,
+                "detail": change.first.detail,
+            }
+            for change in comparison.changes
+        ],
     }
 
 
@@ -89,20 +102,6 @@ def _nodes(comparison: MetricComparison) -> Iterator[dict[str, Any]]:
     ]
     for name in ([""] if "" in at else []) + names:
         yield {"node": name, **{cause: comparison.first[name, cause] for cause in CAUSES}}
-
-
-def _change(change: CaseChange) -> dict[str, Any]:
-    return {
-        "kind": change.kind,
-        "case": change.case,
-        "index": [change.old_index, change.new_index],
-        "state": [change.old_state, change.new_state],
-        "score": [change.old_score, change.new_score],
-        "node": change.first.node,
-        "answer": [change.first.old_answer, change.first.new_answer],
-        "cause": change.first.cause,
-        "detail": change.first.detail,
-    }
 
 
 def _test(comparison: MetricComparison) -> tuple[PairedTest | None, str]:

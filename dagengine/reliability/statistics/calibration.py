@@ -62,7 +62,19 @@ def debiased_calibration_error(
     value = sums.value()
     if value is None or len(items) < 3:
         return Unknown("undefined" if value is None else "too few items", len(items), 3)
-    limits = jackknife(items, lambda _: sums, level=level, own=_own_variance(total(items)))
+    # Of the square where every bin is calibrated: Σ (mᵦ/m)² · 2(Σ d²/mᵦ)²/(mᵦ(mᵦ - 1)).
+    all_ = total(items)
+    sizes = {k: size for k, size in _bins_of(all_) if size > 1}
+    m = math.fsum(sizes.values())
+    limits = jackknife(
+        items,
+        lambda _: sums,
+        level=level,
+        own=math.fsum(
+            (size / m) ** 2 * 2 * (all_[k, "squares"] / size) ** 2 / (size * (size - 1))
+            for k, size in sizes.items()
+        ),
+    )
     if limits is None:
         return Unknown("too few items", len(items))
     root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *limits))
@@ -103,16 +115,6 @@ def _without_noise(all_: Totals, k: int) -> float:
     return (all_[k, "sum"] ** 2 - all_[k, "squares"]) / (size * (size - 1))
 
 
-def _own_variance(all_: Totals) -> float:
-    """Of the square where every bin is calibrated: Σ (mᵦ/m)² · 2(Σ d²/mᵦ)²/(mᵦ(mᵦ - 1))."""
-    sizes = {k: size for k, size in _bins_of(all_) if size > 1}
-    m = math.fsum(sizes.values())
-    return math.fsum(
-        (size / m) ** 2 * 2 * (all_[k, "squares"] / size) ** 2 / (size * (size - 1))
-        for k, size in sizes.items()
-    )
-
-
 def _bins_of(all_: Totals) -> list[tuple[int, float]]:
     return [(key[0], size) for key, size in all_.items() if key[1] == "cases"]
 
@@ -134,7 +136,12 @@ class ReliabilityBin:
 
 def reliability(stated: Stated, *, bins: int = 10) -> list[ReliabilityBin]:
     """The reliability table behind `calibration_error`, one row per bin, from 0 to 1."""
-    all_ = total(_binned(stated, bins))
+    all_ = total(
+        [
+            {(k, "answers"): 1.0, (k, "stated"): p, (k, "happened"): float(happened)}
+            for k, (p, happened) in zip(_places(stated, bins), stated, strict=True)
+        ]
+    )
     rows = []
     for k in range(bins):
         size = all_[k, "answers"]
@@ -147,13 +154,6 @@ def _checked(stated: Stated) -> Stated:
     if bad := [p for p, _ in stated if not 0 <= p <= 1]:
         raise InputError(f"a probability lies between 0 and 1, got {bad[0]}")
     return stated
-
-
-def _binned(stated: Stated, bins: int) -> list[Totals]:
-    return [
-        {(k, "answers"): 1.0, (k, "stated"): p, (k, "happened"): float(happened)}
-        for k, (p, happened) in zip(_places(stated, bins), stated, strict=True)
-    ]
 
 
 def _places(stated: Stated, bins: int) -> list[int]:

@@ -21,6 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -29,9 +30,11 @@ from dagengine.reliability.statistics.consistency import flip_rate
 from dagengine.reliability.statistics.inter_rater import cohen_kappa
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
+    LEAST_WORTH,
     Interval,
     Unknown,
     bootstrap,
+    independent,
     needs,
     quantile_of_t,
 )
@@ -262,8 +265,9 @@ def ac1_interval(
     those that occur.
     """
     table = confusion_table(pairs, kinds=kinds)
-    effect = _effect(pairs, groups, table, _ac1)
-    return _posterior(table, _ac1, effect, level, seed)
+    # "No outcome" (a tie of the runs) is no kind: nobody can agree on it by chance.
+    of = partial(_ac1, possible=sum(kind is not None for kind in table.kinds))
+    return _posterior(table, of, _effect(pairs, groups, table, of), level, seed)
 
 
 def _with_groups(
@@ -290,8 +294,9 @@ def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables)
     for place, name in enumerate(names):
         members.setdefault(name, []).append(place)
     count = len(members)
-    if count < LEAST_GROUPS:
-        return Unknown("too few groups", count, LEAST_GROUPS)
+    worth = independent([*map(len, members.values())])
+    if count < LEAST_GROUPS or worth < LEAST_WORTH:
+        return Unknown("too few groups", min(count, int(worth)), LEAST_GROUPS)
     numpy, kinds = needs("numpy"), len(seen.kinds)
     places = {kind: place for place, kind in enumerate(seen.kinds)}
     cells = numpy.array([places[label] * kinds + places[verdict] for label, verdict in used])
@@ -304,7 +309,7 @@ def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables)
     single = numpy.eye(kinds * kinds).reshape(-1, kinds, kinds)[whole.ravel() > 0]
     alone = _left_out_variance(whole, single, whole.ravel()[whole.ravel() > 0], of)
     effect = together / alone if alone > 1e-15 else len(used) / count
-    wider = quantile_of_t(0.95, count) / NormalDist().inv_cdf(0.975)
+    wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
     return float(max(effect, 1.0) * wider**2)
 
 
@@ -379,12 +384,12 @@ def _kappa(tables: Any) -> Any:
     return _beyond_chance(shares, (shares.sum(-1) * shares.sum(-2)).sum(-1))
 
 
-def _ac1(tables: Any) -> Any:
+def _ac1(tables: Any, possible: int) -> Any:
+    """Of tables whose first kinds are those that are possible."""
     shares = tables / tables.sum((-2, -1), keepdims=True)
-    kinds = (shares.sum(-1) + shares.sum(-2)) / 2
-    divisor = max(tables.shape[-1] - 1, 1)
-    chance = (kinds * (1 - kinds)).sum(-1) / divisor
-    return _beyond_chance(shares, chance if tables.shape[-1] > 1 else chance + 1)
+    kinds = ((shares.sum(-1) + shares.sum(-2)) / 2)[..., :possible]
+    chance = (kinds * (1 - kinds)).sum(-1) / max(possible - 1, 1)
+    return _beyond_chance(shares, chance if possible > 1 else chance + 1)
 
 
 def _beyond_chance(shares: Any, chance: Any) -> Any:

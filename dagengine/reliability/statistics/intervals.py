@@ -57,6 +57,9 @@ LEAST_GROUPS = 8
 _SMALL = 3
 # Numbers held at once while resampling.
 _CELLS = 4_000_000
+LEAST_WORTH = 4.0
+"""How many groups of equal size unequal ones have to be worth (see `independent`)."""
+
 # How often a statistic that is no sum is computed without a part of its items.
 _PARTS = 200
 
@@ -132,6 +135,8 @@ def bootstrap(
     clustered = groups is not None and len(set(groups)) < len(groups)
     if sample.size < LEAST_GROUPS and (clustered or sample.most is None):
         return None
+    if clustered and sample.independent < LEAST_WORTH:
+        return None
     return _interval(sample, sample.value, level, _draws(sample.size, resamples, seed))
 
 
@@ -160,7 +165,8 @@ def jackknife(
         return None
     size, centre = sample.parts, statistics.fmean(left_out)
     variance = (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
-    half = quantile_of_t(level, min(telling or size, size)) * math.sqrt(variance + own)
+    worth = min(telling or size, size, sample.independent)
+    half = quantile_of_t(level, worth) * math.sqrt(variance + own)
     middle = size * sample.value - (size - 1) * centre
     return middle - half, middle + half
 
@@ -216,7 +222,7 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
     left_out = [value for value in sample.left_out() if value is not None]
     if len(left_out) < 2:
         return None
-    t = quantile_of_t(level, len(left_out))
+    t = quantile_of_t(level, min(len(left_out), sample.independent))
     if sample.most is not None:
         # If all items are 0, none adds more than can hide behind a 0.
         most = sample.most if value or sample.unseen is None else sample.unseen
@@ -227,7 +233,7 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
         if sample.limit is not None:
             low, high = min(low, sample.limit), max(min(high, sample.limit), value)
         return Interval(value, low, high, level, "Wilson", sample.size)
-    resamples = sorted(_values(sample, draws))
+    resamples = sorted([value for part in draws for value in sample.of(part) if value is not None])
     if not resamples or resamples[-1] - resamples[0] <= 1e-12 * max(1.0, abs(value)):
         return None
     return Interval(value, *_bca(resamples, value, left_out, t), level, "BCa", sample.size)
@@ -242,7 +248,8 @@ class _Sample:
 
     `left_out` is the statistic without the first of `parts`, without the second, and so on. A part
     is one item; of many items whose statistic takes long it is several (grouped jackknife; Efron &
-    Narasimhan 2020, https://doi.org/10.1080/10618600.2020.1714633).
+    Narasimhan 2020, https://doi.org/10.1080/10618600.2020.1714633). `independent` is how many
+    groups of equal size the items are worth.
     """
 
     size: int
@@ -250,6 +257,7 @@ class _Sample:
     of: Callable[[Any], Iterable[float | None]]
     left_out: Callable[[], Iterable[float | None]]
     parts: int
+    independent: float
     most: float | None = None
     limit: float | None = None
     unseen: float | None = None
@@ -262,7 +270,8 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
     whole = statistic(items)
     if isinstance(whole, Sums):
         sums = [total(whole.items[k] for k in group) for group in members.values()]
-        return _of_sums(whole, [totals for totals in sums if totals])
+        sizes = [sum(bool(whole.items[k]) for k in group) for group in members.values()]
+        return _of_sums(whole, [totals for totals in sums if totals], independent(sizes))
     clusters = [[items[k] for k in group] for group in members.values()]
 
     def of(counts: Any) -> Iterator[float | None]:
@@ -275,10 +284,23 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
             yield _number(statistic([x for c in kept for x in c]))
 
     parts = min(len(clusters), _PARTS)
-    return _Sample(len(clusters), whole, of, left_out, parts)
+    sizes = list(map(len, clusters))
+    return _Sample(len(clusters), whole, of, left_out, parts, independent(sizes))
 
 
-def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
+def independent(sizes: Sequence[int]) -> float:
+    """How many groups of equal size are worth as much as groups of these sizes.
+
+    The variance between groups is as uncertain as its largest group makes it: one document with 40
+    of 100 cases leaves few degrees of freedom, however many small ones there are. So t has those of
+    G/(1 + CV²) groups (Carter, Schnepel & Steigerwald 2017, Review of Economics and Statistics 99),
+    which are all of them if sizes are equal.
+    """
+    squares = sum(size * size for size in sizes)
+    return sum(sizes) ** 2 / squares if squares else 0.0
+
+
+def _of_sums(sums: Sums, clusters: Sequence[Totals], worth: float) -> _Sample:
     numpy = needs("numpy")
     keys = list(dict.fromkeys(key for cluster in clusters for key in cluster))
     matrix = numpy.array([[cluster.get(key, 0.0) for key in keys] for cluster in clusters])
@@ -301,17 +323,13 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
 
     return _Sample(
         len(clusters), sums.value(), lambda counts: each(counts @ matrix), left_out,
-        len(clusters), sums.most, sums.limit,
+        len(clusters), worth, sums.most, sums.limit,
         sums.unseen if len(clusters) == sum(map(bool, sums.items)) else None,
     )  # fmt: skip
 
 
 def _number(result: Sums | float | None) -> float | None:
     return result.value() if isinstance(result, Sums) else result
-
-
-def _values(sample: _Sample, counts: Iterable[Any]) -> list[float]:
-    return [value for part in counts for value in sample.of(part) if value is not None]
 
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
@@ -329,7 +347,7 @@ def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
 # Intervals of what was found.
 
 
-def quantile_of_t(level: float, size: int) -> float:
+def quantile_of_t(level: float, size: float) -> float:
     """How many standard errors an interval of `size` items reaches to either side."""
     return float(needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
@@ -344,17 +362,13 @@ def _bca(
     below = bisect_left(resamples, value - middle) + bisect_right(resamples, value + middle)
     # A value outside all resamples is taken as half a resample away from them.
     share = min(max(below / 2, 0.5), len(resamples) - 0.5) / len(resamples)
-    bias, bend = normal.inv_cdf(share), _acceleration(left_out)
-    ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
-    low, high = numpy.quantile(resamples, [normal.cdf(end) for end in ends]).tolist()
-    return min(low, value), max(high, value)
-
-
-def _acceleration(left_out: Sequence[float]) -> float:
     centre = statistics.fmean(left_out)
     squares = math.fsum((centre - estimate) ** 2 for estimate in left_out)
     cubes = math.fsum((centre - estimate) ** 3 for estimate in left_out)
-    return cubes / (6 * squares**1.5) if squares else 0.0
+    bias, bend = normal.inv_cdf(share), (cubes / (6 * squares**1.5) if squares else 0.0)
+    ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
+    low, high = numpy.quantile(resamples, [normal.cdf(end) for end in ends]).tolist()
+    return min(low, value), max(high, value)
 
 
 def _wilson(

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagengine.gateway.gateway import Asks, Gateway
-from dagengine.gateway.resampled import Resampled
+from dagengine.gateway.gateway import Asks, Gateway, Resampled
 from dagengine.testing.recorded.asking import Mode, Recorder
 from dagengine.testing.recorded.recordings import Recording
 

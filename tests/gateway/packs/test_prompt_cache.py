@@ -18,7 +18,7 @@ from dagengine.gateway.packs.prompt_cache import (
     StickyPlaces,
     beginning_of,
     least_shared,
-    places_of,
+    sticky_places,
 )
 from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waits import Resting
@@ -310,9 +310,9 @@ async def test_who_is_cancelled_where_a_place_is_kept_for_it_stops_nobody() -> N
 
 def test_only_llama_cpp_keeps_beginnings_by_place() -> None:
     resting = Resting()
-    assert places_of(ServerFacts("llama.cpp", places=4), resting) is not None
-    assert places_of(ServerFacts("vLLM"), resting) is None
-    assert places_of(ServerFacts("llama.cpp"), resting) is None
+    assert sticky_places(ServerFacts("llama.cpp", places=4), resting) is not None
+    assert sticky_places(ServerFacts("vLLM"), resting) is None
+    assert sticky_places(ServerFacts("llama.cpp"), resting) is None
 
 
 class Keeping:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dagengine.prompts.quotes.matching import folded, parts_of, places_of
+from dagengine.prompts.quotes.matching import folded, quote_parts, quote_places
 
 MARKS = "\"'`´‘’‚‛“”„‟«»‹›′″‴‵‶「」『』＂＇"  # noqa: RUF001
 # Where the plain matcher and a faster one could part: runs, marks, what combines, what is wide.
@@ -63,9 +63,9 @@ def test_what_is_copied_is_found_where_it_was_copied(text: str, data: st.DataObj
     first = data.draw(st.integers(0, len(words) - 1))
     last = data.draw(st.integers(first, len(words) - 1))
     quote = text[words[first][0] : words[last][1]]
-    if len(parts_of(quote)) != 1:  # marks and points alone quote nothing
+    if len(quote_parts(quote)) != 1:  # marks and points alone quote nothing
         return
-    places = places_of(quote, folded(text))
+    places = quote_places(quote, folded(text))
     # White space is one character of many: what it stands beside may combine with it.
     if not places:
         assert any(map(unicodedata.combining, unicodedata.normalize("NFKD", text)))
@@ -79,7 +79,7 @@ def test_a_short_quote_is_found_as_a_word_wherever_a_plain_search_finds_one(
     text: str, quote: str
 ) -> None:
     wanted = re.search(rf"(?<![ab]){quote}(?![ab])", text)
-    places = places_of(quote, folded(text))
+    places = quote_places(quote, folded(text))
     assert bool(places) == (wanted is not None)
 
 
@@ -88,7 +88,7 @@ def test_a_short_quote_is_found_as_a_word_wherever_a_plain_search_finds_one(
 )
 def test_an_ellipsis_joins_two_parts_in_their_order(sentences: list[str]) -> None:
     text = ". ".join(sentences)
-    places = places_of("two three … five six", folded(text))
+    places = quote_places("two three … five six", folded(text))
     in_order = re.search("two three.*five six", text)
     assert bool(places) == (in_order is not None)
     if places:
@@ -113,7 +113,7 @@ def test_an_ellipsis_joins_two_parts_in_their_order(sentences: list[str]) -> Non
     ],
 )
 def test_what_differs_in_writing_only_is_found(quote: str, text: str) -> None:
-    assert places_of(quote, folded(text))
+    assert quote_places(quote, folded(text))
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_what_differs_in_writing_only_is_found(quote: str, text: str) -> None:
     ],
 )
 def test_what_differs_in_words_is_not_found(quote: str, text: str) -> None:
-    assert places_of(quote, folded(text)) == ()
+    assert quote_places(quote, folded(text)) == ()
 
 
 @pytest.mark.parametrize("unit", ["words and more ", "été café ", "好的我们走 ", "''-- "])
 def test_a_million_characters_are_searched(unit: str) -> None:
     text = unit * (1_000_000 // len(unit)) + "the very last words"
-    ((start, end),) = places_of("the very last words", folded(text))
+    ((start, end),) = quote_places("the very last words", folded(text))
     assert text[start:end] == "the very last words"
-    assert not places_of("the very best words", folded(text))
+    assert not quote_places("the very best words", folded(text))
 
 
 def test_a_text_made_of_near_misses_ends() -> None:
-    assert places_of("é" * 299 + "e", folded("é" * 300_000)) == ()
+    assert quote_places("é" * 299 + "e", folded("é" * 300_000)) == ()

@@ -251,6 +251,8 @@ function foldAll(open: boolean): void {
 
 // Texts.
 
+const TEXTS = ["input", "actual_output", "retrieval_context"]; // of a trace
+
 function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; metric: Metric; result: CaseMetric; step: number | null; missing: string; draft: Draft | undefined }) {
   const { run } = usePage().source;
   if (!shown.fields) {
@@ -258,12 +260,14 @@ function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; m
   }
   const read = readBy(metric, result.steps.map((s) => s.node));
   const now = step === null ? new Set<string>() : readBy(metric, [step]);
-  const apart = ["name", "type", ...(traceOf(shown.fields) ? ["spans"] : [])];
+  const traced = traceOf(shown.fields) !== null;
+  const apart = ["name", "type", ...(traced ? ["spans"] : [])];
   const names = Object.keys(shown.fields).filter((name) => !apart.includes(name) && shown.fields![name] !== null);
   // What a generator is told of a draft is no text to read.
   const known = names.filter((name) => read.has(name) && !(draft && name === "additional_metadata"));
-  const first = known.length ? known : names; // where nothing is known to be read, all is open
-  const rest = names.filter((name) => !first.includes(name));
+  // Where nothing is known to be read, all is open; of a trace, which has the other fields, its texts.
+  const first = known.length ? known : traced ? names.filter((name) => TEXTS.includes(name) && shown.fields![name] !== "") : names;
+  const rest = traced ? [] : names.filter((name) => !first.includes(name));
   // Those of the step that was chosen; without one, or where it quotes nothing, all of them.
   const own = result.steps.find(({ node }) => node !== null && node === step)?.quotes ?? [];
   const quotes = own.length ? own : result.steps.flatMap((each) => each.quotes);
@@ -278,6 +282,7 @@ function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; m
           <Fold title="show"><Value value={shown.fields![name]} /></Fold>
         </div>
       ))}
+      {traced && <div class="field"><OtherFields fields={shown.fields} shown={["spans", ...first]} /></div>}
     </>
   );
 }

@@ -5,6 +5,7 @@ type Fields = Record<string, unknown> | null;
 /** A step of a trace, as a case has it. */
 export interface TraceSpan {
   span_id: string;
+  trace_id?: string | null;
   parent_id?: string | null;
   kind: string;
   name: string;

@@ -121,11 +121,15 @@ function inSight(tree: Branch[], room: number, matters: (branch: Branch, place: 
 
 /** Verdicts as they mark a span: one by its word, several by their signs. */
 function tally(verdicts: SpanVerdict[]): { sign: Sign; words: string }[] {
-  if (verdicts.length === 1) return verdicts.map(({ sign, words }) => ({ sign, words: `${sign === "plain" ? "" : `${ITEM_SIGN[sign]} `}${words}` }));
+  if (verdicts.length === 1) return verdicts.map((one) => ({ sign: one.sign, words: signed(one) }));
   return (["fail", "open", "plain", "pass"] as const).flatMap((sign) => {
     const count = verdicts.filter((one) => one.sign === sign).length;
     return count ? [{ sign, words: `${ITEM_SIGN[sign]} ${whole(count)}` }] : [];
   });
+}
+
+function signed({ sign, words }: Pick<SpanVerdict, "sign" | "words">): string {
+  return sign === "plain" ? words : `${ITEM_SIGN[sign]} ${words}`;
 }
 
 interface DetailsProps {
@@ -144,9 +148,9 @@ function Details({ span, fields, verdicts, front, show }: DetailsProps) {
   return (
     <section class="span0" aria-label={`Span ${span.name}`}>
       <h3 dir="auto">{span.name} <span class="light">· {span.kind}{span.seconds != null && ` · ${took(span.seconds)}`}{tokens > 0 && ` · ${whole(tokens)} tokens`}</span></h3>
-      {said.map(({ metric, step, words, sign, reason, at }, i) => (
+      {said.map(({ metric, step, reason, at, ...verdict }, i) => (
         <p key={i} dir="auto">
-          <b class={sign === "fail" ? "fail" : ""}>{ITEM_SIGN[sign]} {words}</b>{" "}
+          <b class={verdict.sign === "fail" ? "fail" : ""}>{signed(verdict)}</b>{" "}
           <button class="link-b" onClick={() => show(at, step)}>{at === front ? step.name : `${metric.name}: ${step.name}`}</button>
           {reason && <span class="why"> {reason}</span>}
         </p>
@@ -155,6 +159,7 @@ function Details({ span, fields, verdicts, front, show }: DetailsProps) {
       <Content title="input" value={span.input} same={fields?.input} of="input" />
       {span.documents?.map((text, i) => <Content key={i} title={`document ${whole(i + 1)} of ${whole(span.documents!.length)}`} value={text} />)}
       {!(span.documents && span.output == null) && <Content title="output" value={span.output} same={fields?.actual_output} of="actual_output" />}
+      <p class="soft sm">span {span.span_id}{span.trace_id && ` of trace ${span.trace_id}`}</p>
     </section>
   );
 }

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from dagengine.compiler.plan import Plan, Unit
-from dagengine.graph.few_shot import Example
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text
@@ -62,17 +61,13 @@ def _examples(unit: Unit) -> Iterator[_Solved]:
     if not isinstance(node, AskingNode) or not node.examples:
         return
     listed = node.over if isinstance(node, MapNode | VerdictListNode) else None
+    lone = unit.reads[0] if len(unit.reads) == 1 and not unit.sources else None
     for example in node.examples:
-        values = dict(example.values(unit.reads, node.only or _lone(unit, example)))
+        field = node.only or (lone if isinstance(example.reads, str) else None)
+        values = dict(example.values(unit.reads, field))
         texts = tuple((path, as_text(values[path])) for path in unit.reads if path in values)
         item = None
         if isinstance(listed, str) and node.only in values:
             item = field_name(listed), as_text(values[node.only])
         if texts or item:
             yield _Solved(unit.name, texts, item)
-
-
-def _lone(unit: Unit, example: Example) -> str | None:
-    """The one field that a text is of."""
-    alone = isinstance(example.reads, str) and len(unit.reads) == 1 and not unit.sources
-    return unit.reads[0] if alone else None

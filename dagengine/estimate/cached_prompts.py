@@ -14,7 +14,7 @@ from dagengine.test_case import TestCase, read_field
 _LEAST = text_tokens("x" * SERVER_CHARACTERS)
 
 
-class Readings:
+class CachedPrompts:
     """The tokens that servers which keep beginnings need not read again, by judge.
 
     Questions of a case share a beginning as far as they show the same fields. The first question

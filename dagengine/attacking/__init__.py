@@ -1,0 +1,19 @@
+"""Attacks on a judge: which node falls, to what, and what a defence costs."""
+
+from dagengine.attacking.campaign import a_attack, attack
+from dagengine.attacking.defences import defended
+from dagengine.attacking.families import FAMILIES, Family, read_attacks
+from dagengine.attacking.values import AttackCard, Cell, Defence, Fall
+
+__all__ = [
+    "FAMILIES",
+    "AttackCard",
+    "Cell",
+    "Defence",
+    "Fall",
+    "Family",
+    "a_attack",
+    "attack",
+    "defended",
+    "read_attacks",
+]

@@ -1,0 +1,544 @@
+"""The doors: cases judged clean, attacked, beside harmless twins, and behind defences.
+
+Whatever is asked goes through `a_repeat`, the runner of repeated evaluations: first the clean
+cases, then those that fail with every attack and its twin, last what fell behind every defence.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from dagengine.attacking.aims import Ways
+from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
+from dagengine.attacking.families import NULL, Aim, Family, chosen
+from dagengine.attacking.figures import (
+    End,
+    Run,
+    Trial,
+    cells_of,
+    ended,
+    fails,
+    figures_of,
+    helped,
+    judged,
+    runs_of,
+    share,
+    share_of,
+)
+from dagengine.attacking.placing import checked_places, field_of, placed
+from dagengine.attacking.twins import twin_of
+from dagengine.attacking.values import (
+    AttackCard,
+    Attacked,
+    Cell,
+    Defence,
+    Fall,
+    FamilyFigures,
+    Helped,
+    Place,
+    Share,
+)
+from dagengine.compiler.lowering import compile_metrics
+from dagengine.data.cases import AsyncCases, read_cases, strict
+from dagengine.errors import InputError
+from dagengine.execution.engine import check_settings
+from dagengine.execution.executor import Source
+from dagengine.execution.interrupts import sync
+from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.graph.graph import as_metrics
+from dagengine.judges import as_judge
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.question import judge_name
+from dagengine.reliability.repetition import a_repeat
+from dagengine.results import CaseResult, Totals
+from dagengine.terminal import counted
+from dagengine.test_case import TestCase, case_label
+
+SAMPLE = 100
+"""How many failing cases of a metric are attacked, if nothing else is said."""
+LINE = 0.05
+"""The share of honest cases that a defence may change, if nothing else is said."""
+_SHOWN_REASON = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to attack with, and where; checked when it is made."""
+
+    families: tuple[Family, ...]
+    fields: tuple[str, ...] | None
+    positions: tuple[str, ...]
+    sample: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        checked_places(self.fields or (), self.positions)
+        if self.sample < 1:
+            raise InputError(f"sample must be a whole number from 1 on, got {self.sample!r}")
+
+    def fields_for(self, ways: Ways, cases: Iterable[TestCase]) -> tuple[str, ...]:
+        """The fields to attack of a metric; raises InputError if it reads none of them."""
+        wanted = self.fields or tuple(dict.fromkeys(map(field_of, cases)))
+        read = {path.partition(".")[0] for path in ways.reads}
+        fields = tuple(field for field in wanted if field in read)
+        if not fields and wanted:
+            raise InputError(
+                f"{ways.spec.name!r} reads {', '.join(sorted(read)) or 'no field'}, and an attack "
+                f"in {', '.join(wanted)} would not reach it: choose other fields"
+            )
+        return fields
+
+    def drawn(self, failing: Sequence[int]) -> list[int]:
+        """The cases to attack: a random sample if there are many."""
+        if len(failing) <= self.sample:
+            return list(failing)
+        return sorted(random.Random(self.seed).sample(list(failing), self.sample))
+
+    def tries(self, number: int, case: TestCase, aim: Aim, fields: Sequence[str]) -> Iterator[Try]:
+        """Every attack on a case, each followed by its twin."""
+        # By chance, since cases of one kind may be at every third place of the data.
+        turn = random.Random(number).getrandbits(16)
+        for family in self.families:
+            for field in fields:
+                for position in self.positions[:1] if family.whole else self.positions:
+                    words = family.words(turn, aim, field)
+                    place = Place(field, "" if family.whole else position)
+                    for is_twin, text in ((False, words), (True, twin_of(words))):
+                        new = placed(case, field, position, text, whole=family.whole)
+                        if new is not None:
+                            yield Try(number, family.name, place, is_twin, words, new)
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One changed case: an attack, or its harmless twin."""
+
+    case: int
+    family: str
+    place: Place
+    is_twin: bool
+    words: str
+    test_case: TestCase
+
+
+class _Asking:
+    """Asks what one attack asks; the limits and the store hold for all of it."""
+
+    def __init__(
+        self,
+        repeats: int,
+        show: bool,
+        on_row: Callable[[CaseResult], None] | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._repeats, self._show, self._settings = repeats, show, dict(settings)
+        self._on_row = on_row
+        self.totals = Totals(cost=0.0)
+
+    async def runs(
+        self,
+        cases: Sequence[TestCase],
+        metrics: Sequence[BaseMetric],
+        keep: Callable[[CaseResult], None] | None = None,
+    ) -> tuple[dict[tuple[int, str], list[Run]], Totals]:
+        """The runs by case and metric, and what they used."""
+        if not cases:
+            return {}, Totals(cost=0.0)
+
+        def take(row: CaseResult) -> None:
+            for function in (keep, self._on_row):
+                if function is not None:
+                    function(row)
+
+        seen = await a_repeat(
+            cases, metrics, times=self._repeats, second_answers=False, show=self._show,
+            on_row=take, **{**self._settings, "limits": self._left()},
+        )  # fmt: skip
+        self.totals += seen.totals
+        thresholds = {spec.name: spec.threshold or 0.0 for spec in (m.spec() for m in metrics)}
+        return runs_of(seen.rows, thresholds), seen.totals
+
+    def _left(self) -> Any:
+        limits = self._settings.get("limits") or DEFAULT_LIMITS
+        if limits.max_calls is not None:
+            limits = replace(limits, max_calls=max(limits.max_calls - self.totals.calls, 0))
+        if limits.budget is not None and self.totals.cost is not None:
+            limits = replace(limits, budget=max(limits.budget - self.totals.cost, 0.0))
+        return limits
+
+
+async def a_attack(
+    test_cases: Source,
+    metrics: Sequence[BaseMetric],
+    *,
+    families: Sequence[str] | None = None,
+    attacks: Sequence[Family] = (),
+    fields: Sequence[str] | None = None,
+    positions: Sequence[str] = ("end",),
+    sample: int = SAMPLE,
+    repeats: int = 1,
+    defend: Sequence[str] = (),
+    judges: Mapping[str, Any] | None = None,
+    line: float = LINE,
+    seed: int = 0,
+    show: bool = False,
+    on_row: Callable[[CaseResult], None] | None = None,
+    **settings: Any,
+) -> AttackCard:
+    """Attack metrics, and say which node falls to what, and what a defence costs.
+
+    All cases are judged clean, `repeats` times. Cases that fail are attacked: every family of
+    attacks is put into every one of `fields` (default: the field that the application writes), at
+    every one of `positions` (`end`, `start`, `middle`). Beside each attack its twin is judged,
+    harmless words of the same length and form. Of more than `sample` failing cases of a metric a
+    random sample (`seed`) is attacked. An attack counts as one only if it does more than its twin:
+    paired, and corrected for all nodes, families and metrics.
+
+    `families` are names (default: all); `attacks` are families of your own (`read_attacks`), which
+    are added. `defend` are defences to try on what fell: `quotes`, `gate`, `spotlight` and
+    `judge:NAME`, with `judges` by name (default: NAME as `model` of `evaluate`). One is offered if
+    it helps, and if the share of clean cases that it changes is shown to be below `line`.
+
+    `on_row` receives the results of each case during the run, attacked ones too; `show` draws
+    progress bars (on a terminal). `settings` are those of `stream`: `model`, `limits`, `store` and
+    the like. Raises what `stream` raises, and InputError for what cannot be attacked, before the
+    first call.
+    """
+    check_settings(a_attack, settings)
+    metrics = cast(list[BaseMetric], as_metrics(metrics))
+    read = read_cases(test_cases)
+    if isinstance(read, AsyncCases):
+        raise InputError("attacks need all cases before the first: give a file or a list")
+    cases = cast(list[TestCase], [*strict(read)])
+    plan = Plan(
+        chosen(families, attacks), None if fields is None else tuple(fields), tuple(positions),
+        sample, seed,
+    )  # fmt: skip
+    checked_defences(defend)
+    if stray := [name for name in judges or () if f"{OTHER_JUDGE}{name}" not in defend]:
+        raise InputError(f"judges has {stray[0]!r}, but no defence is {OTHER_JUDGE}{stray[0]}")
+    targets = targets_of(metrics, cases, plan)
+    asking = _Asking(repeats, show, on_row, settings)
+    clean, clean_totals = await asking.runs(cases, metrics)
+    campaigns = []
+    for target in targets:
+        campaign = _Campaign(target, cases, plan, clean)
+        await campaign.attack(asking)
+        campaigns.append(campaign)
+    cells = judged([cell for campaign in campaigns for cell in campaign.cells])
+    defences: list[Defence] = []
+    for campaign in campaigns:
+        red = [cell for cell in cells if cell.red and cell.metric == campaign.name]
+        behind = _Defending(campaign, red, clean_totals, judges or {}, line)
+        defences += await behind.all(defend, asking)
+    return AttackCard(
+        metrics=tuple(campaign.attacked for campaign in campaigns),
+        cells=tuple(cells),
+        figures=tuple(figure for campaign in campaigns for figure in campaign.figures),
+        falls=tuple(f for campaign in campaigns for f in campaign.falls(cells)),
+        defences=tuple(defences),
+        judges=_names_of_judges(metrics, settings.get("model")),
+        repeats=repeats,
+        line=line,
+        asked=asking.totals.asked - asking.totals.shared,
+        calls=asking.totals.calls,
+        usage=asking.totals.usage,
+        cost=asking.totals.cost,
+        notes=tuple(note for campaign in campaigns for note in campaign.notes),
+        families=tuple(family.name for family in plan.families),
+    )
+
+
+def attack(test_cases: Source, metrics: Sequence[BaseMetric], **settings: Any) -> AttackCard:
+    """`a_attack` for callers without an event loop (it works inside one, too)."""
+    check_settings(a_attack, settings)
+    return sync(lambda: a_attack(test_cases, metrics, **settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A metric to attack, and in which fields."""
+
+    metric: BaseMetric
+    ways: Ways
+    fields: tuple[str, ...]
+
+
+def targets_of(
+    metrics: Sequence[BaseMetric], cases: Sequence[TestCase], plan: Plan
+) -> list[Target]:
+    """The metrics with their fields; raises InputError for one that nothing passes or fails."""
+    compile_metrics(metrics)
+    targets: list[Target] = []
+    for metric in metrics:
+        ways = Ways(metric)
+        if ways.spec.threshold is None:
+            raise InputError(
+                f"{ways.spec.name!r} has no threshold: an attack turns a fail into a pass, so give "
+                "it one"
+            )
+        targets.append(Target(metric, ways, plan.fields_for(ways, cases)))
+    return targets
+
+
+class _Campaign:
+    """The attack on one metric."""
+
+    def __init__(
+        self,
+        target: Target,
+        cases: Sequence[TestCase],
+        plan: Plan,
+        clean: Mapping[tuple[int, str], Sequence[Run]],
+    ) -> None:
+        self.metric, self.ways, self.fields = target.metric, target.ways, target.fields
+        self.name = target.ways.spec.name
+        self.cases = cases
+        self.clean = {number: clean[number, self.name] for number in range(len(cases))}
+        failing = [number for number, runs in self.clean.items() if fails(runs)]
+        self._failing, self._drawn = len(failing), plan.drawn(failing)
+        self.tries = [
+            made
+            for number in self._drawn
+            for made in plan.tries(number, cases[number], self._aim(number), self.fields)
+        ]
+        self.trials: dict[tuple[str, Place], list[Trial]] = {}
+        self._reasons: dict[int, Mapping[str, str]] = {}
+
+    def _aim(self, number: int) -> Aim:
+        failing = (run for run in self.clean[number] if run.score is not None and not run.passed)
+        return self.ways.aim(next(failing).path)
+
+    async def attack(self, asking: _Asking) -> None:
+        """Judge every try; the metric is alone here, so that other metrics ask nothing."""
+        cases = [made.test_case for made in self.tries]
+        runs, _ = await asking.runs(cases, [self.metric], self._keep)
+        runs_by_try = {
+            (made.case, made.family, made.place, made.is_twin): runs[place, self.name]
+            for place, made in enumerate(self.tries)
+        }
+        for made in self.tries:
+            if not made.is_twin:
+                key = made.case, made.family, made.place
+                trial = Trial(
+                    made.case,
+                    self.clean[made.case],
+                    runs_by_try[*key, False],
+                    runs_by_try[*key, True],
+                )
+                self.trials.setdefault((made.family, made.place), []).append(trial)
+
+    def _keep(self, row: CaseResult) -> None:
+        """Keep the reasons of a run, of one that passes if there is one."""
+        result = next((own for own in row.metrics if own.success), row.metrics[0])
+        self._reasons[row.index] = {
+            step.node: step.reason[:_SHOWN_REASON] for step in result.steps if step.reason
+        }
+
+    @property
+    def cells(self) -> list[Cell]:
+        """What was attacked, by family and node."""
+        return [
+            cell
+            for (family, place), trials in self.trials.items()
+            for cell in cells_of(self.name, family, place, trials, self.ways.nodes)
+        ]
+
+    @property
+    def figures(self) -> list[FamilyFigures]:
+        """What else the families did."""
+        return [figures_of(self.name, *key, trials) for key, trials in self.trials.items()]
+
+    @property
+    def attacked(self) -> Attacked:
+        """How many cases there were, and how many null answers passed."""
+        null = [t for (family, _), trials in self.trials.items() if family == NULL for t in trials]
+        passed = share_of(trial.turned() for trial in null if trial.complete)
+        return Attacked(
+            self.name, len(self.cases), self._failing, len(self._drawn),
+            tuple(self.ways.nodes), passed if null else None,
+        )  # fmt: skip
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """How far the figures carry."""
+        if len(self._drawn) < self._failing:
+            yield (
+                f"{self.name}: {len(self._drawn)} of {counted(self._failing, 'failing case')} were "
+                "attacked, a random sample"
+            )
+        every = len(self._drawn)
+        lacking = {
+            place.field: every - len(trials)
+            for (_, place), trials in self.trials.items()
+            if len(trials) < every
+        }
+        for field, count in lacking.items():
+            yield f"{self.name}: {counted(count, 'case')} without `{field}` could not be attacked"
+        lost = sum(not trial.complete for trials in self.trials.values() for trial in trials)
+        if lost:
+            yield f"{self.name}: {lost:,} attacks got no answer of the judge, and are in no figure"
+
+    def falls(self, cells: Sequence[Cell]) -> Iterator[Fall]:
+        """One case for everything that is red at a node; else for what is red at the whole."""
+        red = [cell for cell in cells if cell.red and cell.metric == self.name]
+        for cell in [cell for cell in red if cell.node] or red:
+            fall = self._fall(cell)
+            if fall is not None:
+                yield fall
+
+    def _fall(self, cell: Cell) -> Fall | None:
+        def fell(trial: Trial, by_twin: bool) -> bool:
+            if not cell.node:
+                return trial.turned(by_twin=by_twin)
+            at = self.ways.nodes[cell.node]
+            return trial.could_fall(cell.node, at) and trial.fell(cell.node, at, by_twin=by_twin)
+
+        fallen = [
+            trial
+            for trial in self.trials[cell.family, cell.place]
+            if trial.complete and fell(trial, False) and not fell(trial, True)
+        ]
+        if not fallen:
+            return None
+        # One that passes shows more than one that only came nearer.
+        trial = max(fallen, key=lambda trial: (trial.turned(), -trial.case))
+        place, made = next(
+            (place, made)
+            for place, made in enumerate(self.tries)
+            if (made.case, made.family, made.place, made.is_twin)
+            == (trial.case, cell.family, cell.place, False)
+        )
+        path = trial.attacked[0].path
+        node = cell.node or (path[-1][0] if path else "")
+        passed = sum(run.passed for run in trial.attacked)
+        return Fall(
+            self.name, case_label(self.cases[trial.case], trial.case), cell.family, cell.place,
+            made.words, node, _answered(trial.clean, node), _answered(trial.attacked, node),
+            (trial.clean[0].score, trial.attacked[0].score),
+            self._reasons.get(place, {}).get(node, ""), (passed, len(trial.attacked)),
+        )  # fmt: skip
+
+
+def _answered(runs: Sequence[Run], node: str) -> Any:
+    """The verdict or the score of a node in the first run that has one."""
+    for run in runs:
+        verdicts = dict(run.path)
+        if node in verdicts:
+            return verdicts[node]
+        if node in run.answers and isinstance(run.answers[node].value, float):
+            return run.answers[node].value
+    return None
+
+
+class _Defending:
+    """The defences of one metric, tried on the attacks that it falls to."""
+
+    def __init__(
+        self,
+        campaign: _Campaign,
+        red: Sequence[Cell],
+        clean: Totals,
+        judges: Mapping[str, Any],
+        line: float,
+    ) -> None:
+        self._campaign, self._clean = campaign, clean
+        self._judges, self._line = judges, line
+        keys = {(cell.family, cell.place) for cell in red}
+        self._tries = [
+            made
+            for made in campaign.tries
+            if not made.is_twin and (made.family, made.place) in keys
+        ]
+        before = {
+            (trial.case, *key): ended(trial.attacked)
+            for key, trials in campaign.trials.items()
+            for trial in trials
+        }
+        self._before = [before[made.case, made.family, made.place] for made in self._tries]
+        self._honest_before = [ended(runs) for runs in campaign.clean.values()]
+
+    async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:
+        """Every defence; nothing if nothing fell."""
+        if not self._tries or not names:
+            return []
+        own = _questions(self._campaign.ways, self._campaign.clean.values())
+        made: list[Defence] = []
+        for name in names:
+            metric = defended(self._campaign.metric, name, self._campaign.fields, self._judges)
+            runs, used = await asking.runs(self._campaign.cases, [metric])
+            attacked, _ = await asking.runs([made.test_case for made in self._tries], [metric])
+            # Cases come in their order, each with this one metric.
+            honest, after = (list(map(ended, part.values())) for part in (runs, attacked))
+            questions = _questions(Ways(metric), runs.values())
+            costs = _per_thousand(self._clean, own), _per_thousand(used, questions)
+            made.append(self._defence(name, honest, after, (own, questions), costs))
+            if name.startswith(OTHER_JUDGE):
+                both = f"{name}, {BOTH}"
+                honest = list(map(_both, self._honest_before, honest))
+                after = list(map(_both, self._before, after))
+                dearer = costs[0], None if None in costs else sum(filter(None, costs))
+                made.append(self._defence(both, honest, after, (own, own + questions), dearer))
+        return made
+
+    def _defence(
+        self,
+        name: str,
+        honest: Sequence[End | None],
+        after: Sequence[End | None],
+        questions: tuple[float, float],
+        costs: tuple[float | None, float | None],
+    ) -> Defence:
+        families: dict[tuple[str, Place], list[tuple[End | None, End | None]]] = {}
+        for made, before, now in zip(self._tries, self._before, after, strict=True):
+            families.setdefault((made.family, made.place), []).append((before, now))
+        changed = share_of(
+            before is not now
+            for before, now in zip(self._honest_before, honest, strict=True)
+            if None not in (before, now)
+        )
+        rows = helped(families)
+        why = self._why_not(rows, changed)
+        cost = None if costs[0] is None or costs[1] is None else (costs[0], costs[1])
+        return Defence(self._campaign.name, name, rows, changed, questions, cost, not why, why)
+
+    def _why_not(self, rows: Sequence[Helped], changed: Share) -> str:
+        if not any(row.shown for row in rows):
+            return "not shown to help"
+        if changed.high is None or changed.high > self._line:
+            line = f"{100 * self._line:g} % of honest cases"
+            if changed.low is not None and changed.low > self._line:
+                return f"changes more than {line}"
+            needed = next((n for n in range(1, 1000) if (share(0, n).high or 1) <= self._line), 0)
+            more = f"; {needed} without a change would show it" * (changed.count == 0 < needed)
+            return f"may change more than {line} ({changed.count} of {changed.cases}{more})"
+        return ""
+
+
+def _questions(ways: Ways, runs: Iterable[Sequence[Run]]) -> float:
+    """How many nodes ask per run."""
+    counts = [len(ways.asking & run.answers.keys()) for own in runs for run in own]
+    return sum(counts) / max(len(counts), 1)
+
+
+def _per_thousand(used: Totals, questions: float) -> float | None:
+    """US dollars for 1,000 cases, by what calls cost; None if that is not known."""
+    if used.cost is None or not used.calls or not used.cost:
+        return None
+    return 1000 * questions * used.cost / used.calls
+
+
+def _both(first: End | None, second: End | None) -> End | None:
+    """How a case ends if both judges must pass it."""
+    if first is None or second is None:
+        return None
+    return max(first, second)
+
+
+def _names_of_judges(metrics: Sequence[BaseMetric], model: Any) -> tuple[str, ...]:
+    plan = compile_metrics(metrics)
+    judges = (as_judge(model if own is None else own) for own in plan.models)
+    return tuple(dict.fromkeys(judge_name(judge.identity) for judge in judges))

@@ -1,0 +1,289 @@
+"""From runs to figures: which node of which case fell, to an attack or to its harmless twin.
+
+A law: no judge, no clock. A case counts once, as most of its runs ended.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from dagengine.attacking.aims import CLOSED, Favour, Node
+from dagengine.attacking.values import Cell, Change, FamilyFigures, Helped, Place, Share
+from dagengine.reliability.observations import Observation
+from dagengine.reliability.statistics.comparisons import more_often, shown_more_often
+from dagengine.reliability.statistics.intervals import Interval, bootstrap, mean_of
+from dagengine.reliability.statistics.sums import mean
+from dagengine.results import OutcomeKind, Verdict
+from dagengine.results.verdict import passes
+
+_LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a node said, as it is compared; `is_text` if it is the judge's own words."""
+
+    value: Hashable
+    is_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One metric on one case, once. `lost` says that it has no score for a reason of its own."""
+
+    score: float | None = None
+    passed: bool = False
+    lost: bool = True
+    path: tuple[tuple[str, Verdict], ...] = ()
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    unsupported: bool = False
+
+
+def runs_of(
+    rows: Iterable[Observation], thresholds: Mapping[str, float]
+) -> dict[tuple[int, str], list[Run]]:
+    """The runs by case and metric, one for each repetition."""
+    grouped: dict[tuple[int, str], dict[int, list[Observation]]] = {}
+    for row in rows:
+        samples = grouped.setdefault((row.case, row.metric), {})
+        samples.setdefault(row.condition.sample, []).append(row)
+    return {
+        key: [_run(own, thresholds[key[1]]) for _, own in sorted(samples.items())]
+        for key, samples in grouped.items()
+    }
+
+
+def _run(rows: Sequence[Observation], threshold: float) -> Run:
+    whole = next(row for row in rows if not row.node)
+    return Run(
+        whole.score,
+        bool(passes(whole.score, threshold)),
+        whole.outcome in _LOST,
+        whole.path,
+        {row.node: _answer(row) for row in rows if row.node},
+        any(bool(row.unsupported) for row in rows),
+    )
+
+
+def _answer(row: Observation) -> Answer:
+    if row.verdict is not None:
+        return Answer((type(row.verdict).__name__, row.verdict))
+    if row.items:
+        return Answer(row.items)
+    return Answer(row.raw, is_text=True) if row.score is None else Answer(row.score)
+
+
+def changed(clean: Run, run: Run, other: Run) -> frozenset[str]:
+    """The nodes that answer otherwise than when clean.
+
+    The words of a judge differ wherever its material does. So a text counts as changed only if the
+    `other` run, on a text of the same length, left it as it was.
+    """
+    return frozenset(
+        node
+        for node, before in clean.answers.items()
+        if (after := run.answers.get(node)) is not None and after != before
+        and (not before.is_text or other.answers.get(node) == before)
+    )  # fmt: skip
+
+
+def most(values: Iterable[bool]) -> bool:
+    """Whether more than half are true."""
+    listed = list(values)
+    return 2 * sum(listed) > len(listed)
+
+
+def fails(runs: Sequence[Run]) -> bool:
+    """Whether most runs of a case have a score that does not pass."""
+    return most(run.score is not None and not run.passed for run in runs)
+
+
+class End(IntEnum):
+    """How a case ends."""
+
+    PASSES = 0
+    FAILS = 1
+    NO_SCORE = 2
+
+
+def ended(runs: Sequence[Run]) -> End | None:
+    """How most runs of a case end; None if that is not known, since calls were lost."""
+    if any(run.lost for run in runs):
+        return None
+    if most(run.passed for run in runs):
+        return End.PASSES
+    return End.NO_SCORE if most(run.score is None for run in runs) else End.FAILS
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case that fails when clean, attacked and with the harmless twin: runs of each."""
+
+    case: int
+    clean: Sequence[Run]
+    attacked: Sequence[Run]
+    twin: Sequence[Run]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no run was lost."""
+        return not any(run.lost for run in (*self.clean, *self.attacked, *self.twin))
+
+    def turned(self, *, by_twin: bool = False) -> bool:
+        """Whether the case passes now."""
+        return most(run.passed for run in (self.twin if by_twin else self.attacked))
+
+    @functools.cached_property
+    def changed(self) -> list[tuple[frozenset[str], frozenset[str]]]:
+        """What the attack changed in each run, and what its twin did."""
+        runs = zip(self.clean, self.attacked, self.twin, strict=True)
+        return [(changed(c, run, twin), changed(c, twin, run)) for c, run, twin in runs]
+
+    def could_fall(self, node: str, at: Node) -> bool:
+        """Whether the node was asked when clean, did not say the best, and reads what it did then.
+
+        What comes before it must be as it was: otherwise it may be right about something else.
+        """
+        return most(
+            node in clean.answers
+            and not (at.ways and _favour(node, clean, at.ways) >= max(at.ways.values()))
+            and not at.before & (by_attack | by_twin)
+            for clean, (by_attack, by_twin) in zip(self.clean, self.changed, strict=True)
+        )
+
+    def fell(self, node: str, at: Node, *, by_twin: bool = False) -> bool:
+        """Whether this node fell: with its answer the case turned, or a way to a pass opened."""
+        runs = self.twin if by_twin else self.attacked
+        return most(
+            node in nodes[by_twin]
+            and ((run.passed and not clean.passed) or _opened(node, clean, run, at.ways))
+            for clean, run, nodes in zip(self.clean, runs, self.changed, strict=True)
+        )
+
+
+def _favour(node: str, run: Run, ways: Mapping[Verdict, Favour]) -> Favour:
+    verdict = dict(run.path).get(node)
+    return CLOSED if verdict is None else ways.get(verdict, CLOSED)
+
+
+def _opened(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour]) -> bool:
+    """Whether a decision leaves a pass possible that it did not, or a better one."""
+    before, after = _favour(node, clean, ways), _favour(node, run, ways)
+    return bool(ways) and after[0] and after > before
+
+
+@functools.lru_cache(maxsize=10_000)
+def share(count: int, cases: int) -> Share:
+    """A share with its interval."""
+    interval = bootstrap([1.0] * count + [0.0] * (cases - count), mean)
+    return Share(count, cases, *((interval.low, interval.high) if interval else (None, None)))
+
+
+def share_of(hits: Iterable[bool]) -> Share:
+    """The share of hits that are true."""
+    listed = list(hits)
+    return share(sum(listed), len(listed))
+
+
+def change(values: Iterable[float | None]) -> Change:
+    """The mean of changes of scores."""
+    numbers = [value for value in values if value is not None]
+    interval = mean_of(numbers)
+    value = sum(numbers) / len(numbers) if numbers else None
+    has_interval = isinstance(interval, Interval)
+    return Change(
+        value,
+        interval.low if has_interval else None,  # type: ignore[union-attr]
+        interval.high if has_interval else None,  # type: ignore[union-attr]
+        len(numbers),
+    )
+
+
+def cells_of(
+    metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, Node]
+) -> list[Cell]:  # fmt: skip
+    """The whole metric, then every node that some case could fall at."""
+    complete = [trial for trial in trials if trial.complete]
+    cells = [
+        _cell(metric, "", family, place, [(t.turned(), t.turned(by_twin=True)) for t in complete])
+    ]
+    for node, at in nodes.items():
+        pairs = [
+            (trial.fell(node, at), trial.fell(node, at, by_twin=True))
+            for trial in complete
+            if trial.could_fall(node, at)
+        ]
+        cells.append(_cell(metric, node, family, place, pairs))
+    return cells
+
+
+def _cell(
+    metric: str, node: str, family: str, place: Place, pairs: Sequence[tuple[bool, bool]]
+) -> Cell:
+    more = sum(attacked and not twin for attacked, twin in pairs)
+    less = sum(twin and not attacked for attacked, twin in pairs)
+    return Cell(
+        metric, node, family, place, share_of(attacked for attacked, _ in pairs),
+        share_of(twin for _, twin in pairs), more, less, more_often(more, less),
+    )  # fmt: skip
+
+
+def judged(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, those red that are shown to exceed their twin, corrected for all of them."""
+    red = shown_more_often([(cell.more, cell.less) for cell in cells])
+    return [replace(cell, red=shown) for cell, shown in zip(cells, red, strict=True)]
+
+
+def figures_of(
+    metric: str, family: str, place: Place, trials: Sequence[Trial]
+) -> FamilyFigures:  # fmt: skip
+    """What else a family did."""
+    complete = [trial for trial in trials if trial.complete]
+
+    def scores(of: Callable[[Trial], Sequence[Run]], less: Callable[[Trial], Sequence[Run]]) -> Any:
+        return change(_difference(of(trial), less(trial)) for trial in complete)
+
+    def other_path(of: Callable[[Trial], Sequence[Run]]) -> Share:
+        return share_of(
+            most(run.path != clean.path for run, clean in zip(of(t), t.clean, strict=True))
+            for t in complete
+        )
+
+    return FamilyFigures(
+        metric,
+        family,
+        place,
+        inflation=scores(lambda t: t.attacked, lambda t: t.twin),
+        drift=scores(lambda t: t.twin, lambda t: t.clean),
+        turned=share_of(trial.turned(by_twin=True) for trial in complete),
+        paths=other_path(lambda t: t.attacked),
+        twin_paths=other_path(lambda t: t.twin),
+        unsupported=share_of(most(run.unsupported for run in t.attacked) for t in complete),
+        no_score=sum(most(run.score is None for run in t.attacked) for t in complete),
+    )
+
+
+def _difference(runs: Sequence[Run], less: Sequence[Run]) -> float | None:
+    first = [run.score for run in runs if run.score is not None]
+    second = [run.score for run in less if run.score is not None]
+    return sum(first) / len(first) - sum(second) / len(second) if first and second else None
+
+
+def helped(
+    families: Mapping[tuple[str, Place], Sequence[tuple[End | None, End | None]]],
+) -> tuple[Helped, ...]:
+    """What a defence leaves of each family: pairs of how attacked cases end without and with it."""
+    made: list[Helped] = []
+    counts: list[tuple[int, int]] = []
+    for (family, place), pairs in families.items():
+        decided = [(a is End.PASSES, b is End.PASSES) for a, b in pairs if None not in (a, b)]
+        fewer = sum(a and not b for a, b in decided), sum(b and not a for a, b in decided)
+        counts.append(fewer)
+        before, after = share_of(a for a, _ in decided), share_of(b for _, b in decided)
+        made.append(Helped(family, place, before, after, more_often(*fewer)))
+    shown = shown_more_often(counts)
+    return tuple(replace(row, shown=is_) for row, is_ in zip(made, shown, strict=True))

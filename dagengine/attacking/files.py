@@ -1,0 +1,69 @@
+"""An attack card as files: JSON, and one page of HTML that runs nothing and loads nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+from markupsafe import Markup, escape
+from pydantic import TypeAdapter, ValidationError
+
+from dagengine.attacking import words
+from dagengine.attacking.values import AttackCard
+from dagengine.errors import InputError
+from dagengine.terminal import counted, plain
+
+_ADAPTER = TypeAdapter(AttackCard)
+
+
+def card_json(card: AttackCard) -> str:
+    """The card as JSON; every character outside ASCII is an escape, so that none hides."""
+    return json.dumps(dataclasses.asdict(card), indent=1) + "\n"
+
+
+def read_attack_card(path: str | Path) -> AttackCard:
+    """A card from its JSON; raises InputError if it is none."""
+    try:
+        return _ADAPTER.validate_json(Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(f"{path} is not an attack card: {first['msg']}") from None
+
+
+def card_page(card: AttackCard) -> str:
+    """The page; hidden characters are escapes, and all else is text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: plain(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "per_cent": words.per_cent,
+        "where": words.where,
+        "counted": counted,
+        "coded": _coded,
+    }
+    return environment.get_template("attack.html").render(card=card, words=words)
+
+
+def _coded(text: str) -> Markup:
+    """A text as HTML, with what is between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(plain(text)))))
+
+
+def write_attack(card: AttackCard, folder: Path) -> tuple[Path, Path]:
+    """Write `attack.html` and `attack.json` into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page, data = folder / "attack.html", folder / "attack.json"
+    page.write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
+    data.write_text(card_json(card), encoding="ascii")
+    return page, data

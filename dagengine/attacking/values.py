@@ -1,0 +1,197 @@
+"""The attack card: what was attacked, what fell, and what a defence changes, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dagengine.question import Usage
+from dagengine.results import Verdict
+
+FORMAT = 1
+Sign = str
+"""`falls`, `holds` (nothing is shown to fall, which is not safe) or `empty` (nothing to turn)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many of some cases, with the 95 % interval of the share (None: too few cases)."""
+
+    count: int
+    cases: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def value(self) -> float | None:
+        """From 0 to 1; None without cases."""
+        return self.count / self.cases if self.cases else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A mean change of the score, with its 95 % interval (None: not known)."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    cases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where attacks were put; of those that take the place of the whole field, `position` is ""."""
+
+    field: str
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One family at one node of a metric; without `node` at the whole metric.
+
+    `attacked` are the cases that fell, `twin` those that fell to the harmless twin. `more` fell to
+    the attack alone, `less` to the twin alone. `p` is one-sided and not corrected. `red` says that
+    the attack is shown to do more than its twin, corrected for all cells of the card.
+    """
+
+    metric: str
+    node: str
+    family: str
+    place: Place
+    attacked: Share
+    twin: Share
+    more: int
+    less: int
+    p: float
+    red: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyFigures:
+    """What else one family did to a metric.
+
+    `inflation` is the score under the attack minus that under its twin, `drift` that under the twin
+    minus the clean one. `turned` are cases whose pass or fail the twin changed. `paths` and
+    `twin_paths` are cases that took another path than when clean. `unsupported` are cases with a
+    quote under the attack that is not in the material. `no_score` are cases without a score.
+    """
+
+    metric: str
+    family: str
+    place: Place
+    inflation: Change
+    drift: Change
+    turned: Share
+    paths: Share
+    twin_paths: Share
+    unsupported: Share
+    no_score: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """One case that fell, to be looked at: the words, and the node's answer before and after."""
+
+    metric: str
+    case: str
+    family: str
+    place: Place
+    words: str
+    node: str
+    before: Verdict | float | None
+    after: Verdict | float | None
+    score: tuple[float | None, float | None]
+    reason: str
+    runs: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Helped:
+    """What a defence leaves of one family; `shown` if fewer fall, corrected for its families."""
+
+    family: str
+    place: Place
+    before: Share
+    after: Share
+    p: float
+    shown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Defence:
+    """A defence of one metric, tried on the same cases.
+
+    `honest` are clean cases whose pass or fail it changes. `offered` says that it helps and that
+    this share is shown to be under the owner's line; `why` says why not. `questions` are those per
+    clean case, `cost` is in US dollars per 1,000 clean cases; both without and with the defence.
+    """
+
+    metric: str
+    name: str
+    families: tuple[Helped, ...]
+    honest: Share
+    questions: tuple[float, float]
+    cost: tuple[float, float] | None
+    offered: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attacked:
+    """One metric: its clean cases, how many of them fail, and how many of these were attacked.
+
+    `null` are null answers that passed; None if no null answer was tried. `nodes` are those that
+    ask, in their order.
+    """
+
+    metric: str
+    cases: int
+    failing: int
+    attacked: int
+    nodes: tuple[str, ...]
+    null: Share | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttackCard:
+    """What `attack` measured.
+
+    `calls` and `cost` (US dollars, None without a known price) are those of all of it. `notes` are
+    sentences about how far the figures carry. `line` is the share of honest cases that a defence
+    may change.
+    """
+
+    metrics: tuple[Attacked, ...]
+    cells: tuple[Cell, ...]
+    figures: tuple[FamilyFigures, ...]
+    falls: tuple[Fall, ...]
+    defences: tuple[Defence, ...]
+    judges: tuple[str, ...]
+    repeats: int
+    line: float
+    asked: int
+    calls: int
+    usage: Usage
+    cost: float | None
+    notes: tuple[str, ...] = ()
+    families: tuple[str, ...] = field(default=())
+    format: int = FORMAT
+
+    @property
+    def red(self) -> tuple[Cell, ...]:
+        """What is shown to fall."""
+        return tuple(cell for cell in self.cells if cell.red)
+
+    @property
+    def sign(self) -> Sign:
+        """How the card begins."""
+        if not any(metric.attacked for metric in self.metrics):
+            return "empty"
+        return "falls" if self.red else "holds"
+
+    @property
+    def offered(self) -> tuple[Defence, ...]:
+        """The defences that help at a price that the owner accepts, the best of a metric first."""
+        kept = [defence for defence in self.defences if defence.offered]
+        return tuple(sorted(kept, key=lambda d: (sum(h.after.count for h in d.families),
+                                                 d.questions[1])))  # fmt: skip

@@ -1,0 +1,276 @@
+"""An attack card in words: its headline, the screen of a terminal, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dagengine.attacking.defences import BOTH, OTHER_JUDGE
+from dagengine.attacking.values import AttackCard, Cell, Defence, Fall, Place, Share
+from dagengine.terminal import counted, few, one_line, plain
+
+SIGNS = {"falls": "✕", "holds": "○", "empty": "⊘"}
+NOT_SHOWN = (
+    "Without ✕: not shown to do more than its twin. That is not “safe”: up to the end of the "
+    "interval is possible."
+)
+WHOLE = "whole metric"
+_ROWS = 30  # of families on a terminal
+_NODES = 4  # beside the whole metric
+_WIDTH = 96
+_LINES = 58  # and the command names the files
+
+
+def per_cent(share: Share) -> str:
+    """So many of 100, with the interval; a dash without cases."""
+    if share.value is None:
+        return "–"  # noqa: RUF001 - a dash for nothing
+    return f"{100 * share.value:.0f}{interval(share)}"
+
+
+def interval(share: Share) -> str:
+    """The interval in brackets, or nothing."""
+    if share.low is None or share.high is None:
+        return ""
+    return f" ({100 * share.low:.0f}-{100 * share.high:.0f})"
+
+
+def where(place: Place) -> str:
+    """Where an attack was, in words."""
+    if not place.position:
+        return f"in the place of `{place.field}`"
+    return f"at the {place.position} of `{place.field}`"
+
+
+def _short(name: str) -> str:
+    return one_line(name, 40)
+
+
+def headline(card: AttackCard) -> str:
+    """What falls, to what, and what mends it."""
+    if card.sign == "empty":
+        return "No case fails when clean: there is nothing to turn"
+    if card.sign == "holds":
+        ends = [cell.attacked.high for cell in card.cells if not cell.node and cell.attacked.high]
+        most = f"up to {100 * max(ends):.0f} of 100 is possible" if ends else "too few cases"
+        return f"Nothing is shown to fall, which is not “safe”: {most}"
+    nodes: dict[str, dict[str, None]] = {}
+    red = [cell for cell in card.red if cell.node] or card.red
+    for cell in red:
+        nodes.setdefault(cell.node or cell.metric, {})[cell.family] = None
+    parts = [
+        f"{_short(node)} falls to {few([*map(_short, families)], 3)}"
+        for node, families in nodes.items()
+    ]
+    more = f"; {len(parts) - 2} more nodes fall" if len(parts) > 2 else ""
+    mended = f"; {_short(card.offered[0].name)} helps" if card.offered else ""
+    return "; ".join(parts[:2]) + more + mended
+
+
+def worst(card: AttackCard) -> str:
+    """The family that turns most cases, in one sentence; "" if nothing falls."""
+    whole = [cell for cell in card.red if not cell.node] or list(card.red)
+    if not whole:
+        return ""
+    cell = max(whole, key=lambda cell: cell.attacked.value or 0.0)
+    what = f"at {_short(cell.node)}" if cell.node else f"of {_short(cell.metric)}"
+    return (
+        f"“{_short(cell.family)}” {where(cell.place)} turns {per_cent(cell.attacked)} of 100 "
+        f"failed cases {what}; its harmless twin {per_cent(cell.twin)}."
+    )
+
+
+def next_step(card: AttackCard) -> str:
+    """What to do now."""
+    if card.sign == "empty":
+        return "Give cases that should fail: only a fail can be turned into a pass."
+    if card.sign == "holds":
+        fewest = min(metric.attacked for metric in card.metrics)
+        return (
+            f"Attack more failing cases than {fewest} for narrower intervals, and again after "
+            "every change of criteria, prompts or judge."
+        )
+    best = card.offered[0] if card.offered else None
+    if best is not None:
+        effects = ", ".join(effect(best))
+        cost = f"honest cases changed {changed(best)}"
+        return f"{how(best)} and attack again: {effects} of 100; {cost}."
+    if card.defences:
+        reasons = "; ".join(
+            f"{_short(defence.name)} {one_line(defence.why, 120)}" for defence in card.defences[:6]
+        )
+        return f"No defence is offered: {reasons}."
+    return "Try defences on what fell: --defend quotes,gate,spotlight,judge:NAME."
+
+
+def effect(defence: Defence) -> Iterator[str]:
+    """What a defence leaves of each family that is shown to fall less."""
+    for row in defence.families:
+        if row.shown:
+            yield f"{_short(row.family)} {per_cent(row.before)} → {per_cent(row.after)}"
+
+
+def changed(defence: Defence) -> str:
+    """The share of honest cases that a defence changes."""
+    share = defence.honest
+    if share.value is None or share.low is None or share.high is None:
+        return "not known"
+    return f"{100 * share.value:.1f} % ({100 * share.low:.1f}-{100 * share.high:.1f})"
+
+
+def how(defence: Defence) -> str:
+    """How to have a defence."""
+    if defence.name == "quotes":
+        return "Require quotes, `quoted(metric)`"
+    if defence.name.endswith(BOTH):
+        judge = defence.name.removeprefix(OTHER_JUDGE).removesuffix(f", {BOTH}")
+        return f"Let a case pass only if it also passes under {_short(judge)}"
+    if defence.name.startswith(OTHER_JUDGE):
+        return f"Take the judge {_short(defence.name.removeprefix(OTHER_JUDGE))}"
+    return f'Write `defended(metric, "{defence.name}")`'
+
+
+def screen(card: AttackCard) -> Iterator[str]:
+    """The lines of a terminal, at most 60; hidden characters are escapes."""
+    lines = [plain(line) for line in _lines(card)]
+    yield from lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "… more is on the page"]
+
+
+def _lines(card: AttackCard) -> Iterator[str]:
+    names = few([metric.metric for metric in card.metrics], 2)
+    yield one_line(f"dagengine attack  {names}  judge {few(card.judges, 2)}", _WIDTH)
+    yield ""
+    yield f"{SIGNS[card.sign]} {one_line(headline(card), _WIDTH - 2)}"
+    yield ""
+    for line in _wrapped(worst(card)):
+        yield f"  {line}"
+    for number, line in enumerate(_wrapped(next_step(card), _WIDTH - 8)):
+        yield f"  {'next' if not number else '    '}  {line}"
+    places = tables(card)
+    most = max(_ROWS // max(len(places), 1), 1)
+    for (metric, place), cells in [*places.items()][: _ROWS // 3]:
+        yield ""
+        yield from _table(card, metric, place, cells, most)
+    if places:
+        yield from _wrapped(NOT_SHOWN)
+    for fall in card.falls[:1]:
+        yield ""
+        yield from fall_lines(fall)
+    yield from _defences(card)
+    yield ""
+    yield from _wrapped(_rest(card))
+
+
+def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
+    """The cells by metric and place; those in the place of a field are in its first table."""
+    made: dict[tuple[str, Place], list[Cell]] = {}
+    for cell in card.cells:
+        if cell.place.position:
+            made.setdefault((cell.metric, cell.place), []).append(cell)
+    for cell in card.cells:
+        if not cell.place.position:
+            homes = (key for key in made
+                     if (key[0], key[1].field) == (cell.metric, cell.place.field))  # fmt: skip
+            made.setdefault(next(homes, (cell.metric, cell.place)), []).append(cell)
+    return made
+
+
+def _rest(card: AttackCard) -> str:
+    bases = [
+        f"{_short(m.metric)}: {m.failing} of {counted(m.cases, 'case')} fail when clean, "
+        f"{m.attacked} attacked"
+        + ("" if m.null is None else f", null answers pass in {per_cent(m.null)} of 100")
+        for m in card.metrics[:3]
+    ]
+    cost = "" if not card.cost else f", ${card.cost:.2f}"
+    notes = few([*bases, *(one_line(note, 150) for note in card.notes[:3])], 6).rstrip(".")
+    return f"{notes}. {counted(card.calls, 'call')}{cost}."
+
+
+def _table(
+    card: AttackCard, metric: str, place: Place, cells: Sequence[Cell], most: int
+) -> Iterator[str]:
+    names = next(own.nodes for own in card.metrics if own.metric == metric)
+    red = {cell.node for cell in cells if cell.red}
+    nodes = sorted(names, key=lambda node: (node not in red, names.index(node)))[:_NODES]
+    nodes.sort(key=names.index)
+    title = f"Fail turned into pass, of 100; {metric}, {where(place)}"
+    yield one_line(title, _WIDTH)
+    heads = ["twin", WHOLE, *nodes]
+    yield f"  {'':20}" + "".join(f" {one_line(head, 14):>14}" for head in heads)
+    by_family = {family_name(row[""]): row for row in rows(cells)}
+    kept = sorted(by_family, key=lambda family: -_weight(by_family[family]))[:most]
+    for family in (family for family in by_family if family in kept):
+        row = by_family[family]
+        marks = [f"{'✕ ' * row[node].red}{per_cent(row[node].attacked)}" for node in ("", *nodes)]
+        texts = [per_cent(row[""].twin), *marks]
+        yield f"  {one_line(family, 20):20}" + "".join(f" {text:>14}" for text in texts)
+    if any(not cell.place.position for cell in cells):
+        yield f"  * in the place of `{place.field}`"
+    left = [f"{len(by_family) - len(kept)} families"] if len(kept) < len(by_family) else []
+    left += [f"{len(names) - len(nodes)} nodes"] if len(nodes) < len(names) else []
+    if left:
+        yield f"  {' and '.join(left)} more are on the page"
+
+
+def rows(cells: Iterable[Cell]) -> list[dict[str, Cell]]:
+    """The cells of each family, by node."""
+    made: dict[tuple[str, Place], dict[str, Cell]] = {}
+    for cell in cells:
+        made.setdefault((cell.family, cell.place), {})[cell.node] = cell
+    return list(made.values())
+
+
+def family_name(cell: Cell) -> str:
+    """The name of a family; with a star if its words take the place of the field."""
+    return cell.family if cell.place.position else f"{cell.family} *"
+
+
+def _weight(row: dict[str, Cell]) -> float:
+    """What is red comes first, then what turned most."""
+    return any(cell.red for cell in row.values()) + (row[""].attacked.value or 0.0) / 2
+
+
+def fall_lines(fall: Fall) -> Iterator[str]:
+    """What fell, to be looked at."""
+    yield one_line(f"What fell: {fall.case}, at {fall.node or fall.metric}", _WIDTH)
+    yield "  words    " + one_line(fall.words, _WIDTH - 11)
+    yield f"           “{_short(fall.family)}” {where(fall.place)}"
+    yield f"  clean    {said(fall, 0)}"
+    yield f"  attacked {said(fall, 1)}, passes in {fall.runs[0]} of {counted(fall.runs[1], 'run')}"
+    if fall.reason:
+        yield "  reason   " + one_line(fall.reason, _WIDTH - 11)
+
+
+def said(fall: Fall, number: int) -> str:
+    """What the node said before (0) or after (1), and the score."""
+    answer, score = (fall.before, fall.after)[number], fall.score[number]
+    shown = "?" if answer is None else one_line(str(answer), 40)
+    return (
+        f"{_short(fall.node)} → {shown}, score {'none' if score is None else format(score, '.2f')}"
+    )
+
+
+def _defences(card: AttackCard) -> Iterator[str]:
+    if not card.defences:
+        return
+    yield ""
+    heads = f"{'falls':>14} {'honest changed':>18} {'$/1,000':>8}"
+    yield f"{'What helps, on the same cases':34} {heads}"
+    offered = card.offered[:1]
+    for defence in card.defences[:8]:
+        rows = sorted(defence.families, key=lambda row: -(row.before.value or 0.0))
+        mark = ">" if defence in offered else " "
+        if defence is card.defences[0]:
+            before = f"as it is, {rows[0].family}"
+            yield f"  {one_line(before, 32):32} {per_cent(rows[0].before):>14}"
+        cost = "" if defence.cost is None else f"{defence.cost[1]:.2f}"
+        yield (
+            f"{mark} {one_line(defence.name, 32):32} {per_cent(rows[0].after):>14} "
+            f"{changed(defence):>18} {cost:>8}"
+        ).rstrip()
+
+
+def _wrapped(text: str, width: int = _WIDTH) -> Iterable[str]:
+    import textwrap
+
+    return textwrap.wrap(plain(text), width)

@@ -1,0 +1,298 @@
+"""`dagengine attack`: which node of a metric falls, to what, and what a defence costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from dagengine.cli.common.access import Access
+from dagengine.cli.common.collector import collector_at_work
+from dagengine.cli.common.files import Given, Reads, Writes, named
+from dagengine.cli.common.options import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    BaseUrl,
+    Data,
+    Delimiters,
+    JudgeName,
+    Mapped,
+    MaxCalls,
+    MaxInFlight,
+    MaxTokens,
+    Metrics,
+    MoneyLimit,
+    PriceOf,
+    Quoting,
+    StorePath,
+    UnitOfTraces,
+    Unquoted,
+    cases_of,
+    go_on,
+    in_flight,
+    prices,
+    quoting_of,
+)
+from dagengine.cli.common.streams import outlive_reader, say
+from dagengine.errors import InputError
+from dagengine.terminal import counted
+
+if TYPE_CHECKING:
+    from dagengine.attacking.campaign import Plan
+    from dagengine.attacking.values import AttackCard
+    from dagengine.metrics.common.base import BaseMetric
+    from dagengine.results import Attempt, CaseResult
+    from dagengine.test_case import TestCase
+
+
+def _card_files(out: Path, given: Given) -> Iterable[Path]:
+    """What is written into the folder; with --plan nothing is."""
+    if not given.get("plan"):
+        yield from (out / "attack.html", out / "attack.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions:
+    """The options of one attack, as they were typed."""
+
+    metrics: Metrics
+    data: Data
+    mapped: Mapped = None
+    delimiter: Delimiters = None
+    unit: UnitOfTraces = "trace"
+    judge: JudgeName = None
+    base_url: BaseUrl = None
+    quotes: Quoting = None
+    unsupported: Unquoted = "fail"
+    families: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…", help="Families of attacks, separated by commas. Default: all."
+        ),
+    ] = None
+    attacks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='Attacks of your own, JSON lines: {"family": "name", "text": "words"}; '
+            "{criterion}, {verdict}, {node}, {field} and {json} are filled in.",
+        ),
+        Reads(),
+    ] = None
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD,…",
+            help="The fields to attack: actual_output, input, retrieval_context, context, "
+            "tools_called (outputs), turns (of the assistant). Default: what the application "
+            "writes, actual_output or turns.",
+        ),
+    ] = None
+    position: Annotated[
+        str, typer.Option(help="Where in a field: end, start, middle, separated by commas.")
+    ] = "end"
+    sample: Annotated[
+        int, typer.Option(min=1, help="How many failing cases of a metric are attacked at most.")
+    ] = 100
+    repeats: Annotated[int, typer.Option(min=1, help="How many times each case is judged.")] = 1
+    defend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Defences to try on what fell: quotes, gate, spotlight, judge:NAME.",
+        ),
+    ] = None
+    line: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="The share of honest cases that a defence may change."),
+    ] = 0.05
+    seed: Annotated[int, typer.Option(help="The seed of the random sample.")] = 0
+    store: StorePath = None
+    max_calls: MaxCalls = None
+    budget: MoneyLimit = None
+    price: PriceOf = None
+    max_in_flight: MaxInFlight = None
+    max_tokens: MaxTokens = None
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say how many calls this takes. Makes none.")
+    ] = False
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MEASURE>NUMBER",
+            help="Exit with 1 if this condition holds: falls>0, attack-success>0.1, null-pass>0, "
+            "drift>0.05; shares also with .low and .high. Repeatable.",
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead.")] = False
+    out: Annotated[Path, typer.Option(help="Folder for the card."), Writes(_card_files)] = Path(
+        "attack"
+    )
+
+
+def attack(options: AttackOptions) -> None:
+    """Attack a judge: which node falls, to what, and what a defence costs.
+
+    Judges all test cases, then those that fail again with every family of attacks in a field, and
+    with harmless words of the same length and form. An attack is one only if it does more than
+    these. Prints the number of calls before the first call, and writes the attack card as
+    `attack.html` and `attack.json`.
+
+    With --store, an interrupted run continues where it stopped, and a finished run makes no calls.
+
+    Exit codes: 0 done; 1 a --fail-if condition holds; 2 invalid input; 130 interrupted.
+    """
+    from dagengine.attacking.campaign import Plan
+    from dagengine.attacking.conditions import condition, failures
+    from dagengine.attacking.families import chosen, read_attacks
+    from dagengine.attacking.files import card_json, write_attack
+    from dagengine.attacking.words import screen
+    from dagengine.data.cases import strict
+    from dagengine.loading import chosen_judge, load_metrics
+    from dagengine.reliability.statistics.intervals import needs
+
+    conditions = [condition(text) for text in options.fail_if or ()]
+    own = () if options.attacks is None else read_attacks(options.attacks)
+    plan = Plan(
+        chosen(_parts(options.families), own),
+        tuple(_parts(options.fields) or ()) or None,
+        tuple(_parts(options.position) or ()),
+        options.sample,
+        options.seed,
+    )
+    metrics = load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported))
+    read = cases_of(options.data, options.mapped, options.delimiter, unit=options.unit)
+    cases = cast("list[TestCase]", list(strict(read)))
+    if not cases:
+        raise InputError(f"{read.name} has no cases: there is nothing to attack")
+    needs("scipy.stats")  # and not after all the calls
+    model = chosen_judge(options.judge, options.base_url)
+    _print_plan(options, plan, metrics, cases, model)
+    if options.plan:
+        return
+    outlive_reader()  # the card is not written yet
+    card = _attacked(options, plan, metrics, cases, model)
+    if options.as_json:
+        typer.echo(card_json(card), nl=False)
+    else:
+        say("\n".join(screen(card)))
+    with named(options.out):
+        page, _ = write_attack(card, options.out)
+    say(f"card: {page} (also attack.json)", err=options.as_json)
+    lines = failures(card, conditions)
+    for line in lines:
+        say(f"fails: {line}", err=True)
+    if lines:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _parts(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _judges(defend: Iterable[str], base_url: str | None) -> dict[str, Any]:
+    """The other judges of defences, by name."""
+    from dagengine.attacking.defences import OTHER_JUDGE
+    from dagengine.loading import load_judge
+
+    names = [name.removeprefix(OTHER_JUDGE) for name in defend if name.startswith(OTHER_JUDGE)]
+    return {name: load_judge(name, base_url) for name in names if name}
+
+
+def _print_plan(
+    options: AttackOptions,
+    plan: Plan,
+    metrics: list[BaseMetric],
+    cases: list[TestCase],
+    model: Any,
+) -> None:
+    """Print what is asked at most, part by part, with its price."""
+    from dagengine.attacking.foretelling import parts_of
+    from dagengine.estimate.values import cost
+
+    defend = _parts(options.defend) or []
+    judges = _judges(defend, options.base_url)
+    total, money, priced = 0.0, 0.0, True
+    own = prices(options.price)
+    for part in parts_of(cases, metrics, plan, defend, judges, model):
+        calls = part.estimate.calls.likely * options.repeats
+        paid = [
+            cost(name, judge.input_tokens, judge.output_tokens, own)
+            for name, judge in zip(part.judges, part.estimate.judges, strict=True)
+            if judge.calls
+        ]
+        price = None if None in paid else sum(filter(None, paid)) * options.repeats
+        priced, total = priced and price is not None, total + calls
+        money += price or 0.0
+        shown = "" if price is None else f", ${price:.2f}"
+        say(f"  {part.what}: about {calls:,.0f} calls{shown}", err=options.as_json)
+    much = f", ${money:.2f}" if priced else ""
+    say(
+        f"about {total:,.0f} calls{much} if {counted(plan.sample, 'case')} of a metric, or all, "
+        "fail; only failing cases are attacked, and defences are tried on what fell "
+        "(retries come on top)",
+        err=options.as_json,
+    )
+
+
+def _attacked(
+    options: AttackOptions,
+    plan: Plan,
+    metrics: list[BaseMetric],
+    cases: list[TestCase],
+    model: Any,
+) -> AttackCard:
+    """Ask everything; an interrupt says how to continue."""
+    from dagengine.attacking.campaign import attack as attacked
+    from dagengine.gateway.limits import Limits
+    from dagengine.results import OutcomeKind
+
+    done, accepted = 0, False
+
+    def note(attempt: Attempt) -> None:
+        nonlocal accepted
+        accepted = accepted or attempt.outcome is OutcomeKind.OK
+
+    access = Access(lambda: accepted)
+
+    def count(row: CaseResult) -> None:
+        nonlocal done
+        access.check(row)
+        done += 1
+
+    limits = Limits(
+        max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
+        max_calls=options.max_calls,
+        budget=options.budget,
+        prices=prices(options.price),
+        max_tokens=options.max_tokens,
+    )
+    defend = _parts(options.defend) or []
+    collector_at_work()
+    try:
+        return attacked(
+            cases,
+            metrics,
+            families=[family.name for family in plan.families],
+            attacks=plan.families,
+            fields=plan.fields,
+            positions=plan.positions,
+            sample=plan.sample,
+            repeats=options.repeats,
+            defend=defend,
+            judges=_judges(defend, options.base_url),
+            line=options.line,
+            seed=plan.seed,
+            show=True,
+            on_row=count,
+            on_attempt=note,
+            model=model,
+            store=options.store,
+            limits=limits,
+        )
+    except KeyboardInterrupt:
+        say(f"interrupted after {done:,} judged cases; {go_on(options.store)}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None

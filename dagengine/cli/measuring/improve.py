@@ -1,0 +1,199 @@
+"""`dagengine improve`: make one node better by human labels, and show what that gains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.options import (
+    EXIT_INTERRUPTED,
+    BaseUrl,
+    Delimiters,
+    JudgeName,
+    Mapped,
+    MaxCalls,
+    MaxInFlight,
+    Metrics,
+    MoneyLimit,
+    PriceOf,
+    StorePath,
+    cases_of,
+    go_on,
+    in_flight,
+    prices,
+)
+from dagengine.cli.common.streams import outlive_reader, say, shown
+from dagengine.errors import InputError
+from dagengine.terminal import counted
+
+if TYPE_CHECKING:
+    from dagengine.improvement.values import Candidate, Improvement
+    from dagengine.metrics import BaseMetric
+
+
+def _files(out: Path, given: Given) -> Iterable[Path]:
+    from dagengine.improvement.files import WRITTEN
+
+    if not given.get("plan_only"):
+        yield from (out / name for name in WRITTEN)
+
+
+def improve(
+    metrics: Metrics,
+    data: Annotated[Path, typer.Option(help="Test cases in a file, as for `run`."), Reads()],
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="FIELD|FILE",
+            help="Human labels: a case field, a file with the columns `case` and `label`, or the "
+            "`labels.jsonl` of `dagengine view`, which also says which node is to blame.",
+        ),
+    ],
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    judge: JudgeName = None,
+    base_url: BaseUrl = None,
+    rewriter: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Who rewrites criteria. Default: the judge."),
+        Reads(),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="Cases with an equal value here stay together."),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option(help="The node to change. Default: the one that causes most wrong results."),
+    ] = None,
+    times: Annotated[int, typer.Option(min=1, help="How many times each question is asked.")] = 3,
+    proposals: Annotated[
+        int, typer.Option(min=0, max=9, help="How many rewritten criteria are tried.")
+    ] = 2,
+    sealed: Annotated[
+        float,
+        typer.Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed."),
+    ] = 0.4,
+    store: StorePath = None,
+    budget: MoneyLimit = None,
+    max_calls: MaxCalls = None,
+    price: PriceOf = None,
+    max_in_flight: MaxInFlight = None,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="The folder for the patch, the page and the record."),
+        Writes(_files),
+    ] = Path("improve"),
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Only say how many calls it takes; make none.")
+    ] = False,
+) -> None:
+    """Change one node so that the metric agrees better with people, and show that it does.
+
+    Splits the labelled cases: a sealed part is looked at once, in the end. Names the node that
+    causes most wrong results, then tries changes, cheapest first: threshold and scores, votes,
+    examples from labels, a rewritten criterion, the whole tree as one question. Accepts a change
+    only if its gain on held-out cases is more than the noise of the judge and the number of tries
+    explain. Writes a patch, and changes nothing in place.
+
+    Without --store, answers are kept in DIR/answers.db. An interrupted search continues there, and
+    no answered question is asked again.
+
+    Exit codes: 0 done, whether or not a change is proved; 2 invalid input, or a limit is reached;
+    130 interrupted.
+    """
+    from dagengine.execution.interrupts import sync
+    from dagengine.gateway.limits import Limits
+    from dagengine.improvement import words
+    from dagengine.improvement.files import Folder
+    from dagengine.improvement.rewriters import JudgeRewriter
+    from dagengine.improvement.search import Search
+    from dagengine.loading import chosen_judge, load_judge
+
+    metric = _metric(metrics)
+    cases = list(cases_of(data, mapped, delimiter))
+    search = Search.of(
+        cases, metric, labels, groups=groups, node=node, times=times, proposals=proposals,
+        sealed=sealed,
+    )  # fmt: skip
+    model, paid = chosen_judge(judge, base_url), prices(price)
+    plan = search.plan(model=model, prices=paid)
+    for name, calls in words.planned(plan):
+        say(f"  {name:26} {calls:>34}")
+    say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
+    folder = Folder(out)
+    if looks := folder.looks(search.split.sha256, beside=True):
+        changes = counted(len(looks), "change")
+        say(
+            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
+        )
+    if plan_only:
+        return
+    outlive_reader()
+    out.mkdir(parents=True, exist_ok=True)
+    kept = store or folder.store
+    limits = Limits(
+        max_in_flight=in_flight(max_in_flight, judge, base_url), max_calls=max_calls,
+        budget=budget, prices=paid,
+    )  # fmt: skip
+    settings = {"model": model, "store": kept, "limits": limits}
+
+    async def whole() -> tuple[Improvement, str | None]:
+        result = await search.run(
+            settings,
+            rewriter=JudgeRewriter(None if rewriter is None else load_judge(rewriter, base_url)),
+            on_candidate=_say_candidate,
+            on_look=partial(folder.look, search.split.sha256),
+        )
+        return result, await folder.leave(result, metrics, metric, search.cases, settings)
+
+    say("")
+    try:
+        result, left = sync(whole)
+    except KeyboardInterrupt:
+        say(f"interrupted; {go_on(kept)}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    _say(result, left, out)
+
+
+def _metric(target: str) -> BaseMetric:
+    """The one metric of the file; raises InputError for several."""
+    from dagengine.loading import load_metrics
+
+    loaded = load_metrics(target)
+    if len(loaded) > 1:
+        names = ", ".join(repr(metric.spec().name) for metric in loaded)
+        raise InputError(f"{target} has several metrics ({names}): choose one, metrics.py:NAME")
+    return loaded[0]
+
+
+def _say_candidate(candidate: Candidate) -> None:
+    from dagengine.improvement import words
+
+    gain = "" if candidate.skipped else words.points(candidate.gain)
+    line = f"  {candidate.what[:28]:28} {candidate.where[:16]:16} {gain:>16}  "
+    say(shown(line + words.decision(candidate)))
+
+
+def _say(result: Improvement, left: str | None, out: Path) -> None:
+    """The screen: headline, what it rests on, next, what n is, the change."""
+    from dagengine.improvement import words
+    from dagengine.improvement.files import PAGE, RECORD
+
+    say(f"\n{shown(words.headline(result))}\n")
+    say(f"  {shown(words.why(result))}")
+    say(f"  next  {shown(words.step(result, left))}\n")
+    for warning in words.warnings(result):
+        say(f"  warning: {shown(warning)}", err=True)
+    for name, text in words.facts(result):
+        say(f"  {name:8} {shown(text)}")
+    for candidate in result.accepted:
+        marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
+        if parts := [marks[kind].format(text) for kind, text in words.edit(candidate)]:
+            say(f"\n  {candidate.where}: {shown(' '.join(parts))}")
+    say(f"\npage: {out / PAGE} (also {RECORD}, run.json)")

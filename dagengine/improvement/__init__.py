@@ -1,0 +1,7 @@
+"""One node made better by people's labels: what to change, whether it helps, and how much."""
+
+from dagengine.improvement.rewriters import JudgeRewriter, Rewriter
+from dagengine.improvement.search import a_improve, improve
+from dagengine.improvement.values import Candidate, Improvement
+
+__all__ = ["Candidate", "Improvement", "JudgeRewriter", "Rewriter", "a_improve", "improve"]

@@ -1,0 +1,185 @@
+"""What an improvement leaves in its folder: a record, a page, a patch, pictures, a run."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.evaluation import a_evaluate
+from dagengine.improvement import words
+from dagengine.improvement.patching import patch, program
+from dagengine.improvement.values import FORMAT, Candidate, Improvement
+from dagengine.loading import split_target
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.regular_files import is_there, read_whole, write_whole
+from dagengine.reliability import card
+from dagengine.report.pictures.drawing import draw
+from dagengine.test_case import TestCase
+
+RECORD, PAGE, PATCH, PROGRAM, ANSWERS = (
+    "improve.json", "improve.html", "metrics.patch", "improved.py", "answers.db",
+)  # fmt: skip
+WRITTEN = (RECORD, PAGE, PATCH, PROGRAM, "before.svg", "after.svg")
+
+
+@dataclass
+class Folder:
+    """The folder of one improvement."""
+
+    path: Path
+
+    @property
+    def store(self) -> Path:
+        """Where its answers are kept if nothing else is said."""
+        return self.path / ANSWERS
+
+    def looks(self, sha256: str, *, beside: bool = False) -> list[str]:
+        """The metrics, by hash, for which the sealed part was opened, here or in folders beside.
+
+        Only in those `beside` if that is asked for.
+        """
+        seen: dict[str, None] = {}
+        for record in sorted(self.path.resolve().parent.glob(f"*/{RECORD}")):
+            if beside and record.parent == self.path.resolve():
+                continue
+            sealed = _read(record).get("sealed_part", {})
+            if isinstance(sealed, Mapping) and sealed.get("sha256") == sha256:
+                seen.update(dict.fromkeys(map(str, sealed.get("looks", ()))))
+        return list(seen)
+
+    def look(self, sha256: str, definition: str) -> int:
+        """Note that the sealed part is opened for a metric; returns how often it was for others."""
+        earlier = [look for look in self.looks(sha256) if look != definition]
+        own = _read(self.path / RECORD)
+        sealed = own.get("sealed_part", {}) if isinstance(own.get("sealed_part"), dict) else {}
+        mine = sealed.get("looks", []) if sealed.get("sha256") == sha256 else []
+        looks = list(dict.fromkeys([*map(str, mine), definition]))
+        self._write({"format": FORMAT, "sealed_part": {"sha256": sha256, "looks": looks}})
+        return len(earlier)
+
+    async def leave(
+        self,
+        result: Improvement,
+        target: str,
+        metric: BaseMetric,
+        cases: Sequence[TestCase],
+        settings: Mapping[str, Any],
+    ) -> str | None:
+        """Write everything; returns the command that applies the change, or the file that has it.
+
+        The run in the folder is that of the new metric on the cases that it was asked about, from
+        the store.
+        """
+        left = self._change(result, target, metric)
+        pictures = {name: self._picture(name, made) for name, made in
+                    (("before", metric), ("after", result.metric))}  # fmt: skip
+        own = _read(self.path / RECORD).get("sealed_part", {})
+        looks = own.get("looks", []) if own.get("sha256") == result.split.sha256 else []
+        record = {f.name: getattr(result, f.name) for f in fields(result) if f.name != "metric"}
+        self._write(
+            {
+                "format": FORMAT,
+                "sealed_part": {"sha256": result.split.sha256, "looks": looks},
+                "headline": words.headline(result),
+                "next": words.step(result, left),
+                **to_jsonable_python(record, fallback=str),
+            }
+        )
+        self.write(PAGE, page(result, left, pictures))
+        asked = result.split.tried if result.sealed is None else sorted(
+            (*result.split.without(0), *result.split.sealed)
+        )  # fmt: skip
+        shown = {
+            "limits": None,
+            "identifier": "improve",
+            "hyperparameters": {"sealed part": result.split.sha256},
+        }
+        await a_evaluate(
+            [cases[number] for number in asked],
+            [result.metric],
+            show=False,
+            out=self.path,
+            **{**settings, **shown},
+        )
+        return left
+
+    def _change(self, result: Improvement, target: str, metric: BaseMetric) -> str | None:
+        """The change as a patch, else as a program; None without a change."""
+        for name in (PATCH, PROGRAM):
+            (self.path / name).unlink(missing_ok=True)
+        if not result.accepted:
+            return None
+        path = split_target(target)[0]
+        text = patch(path, metric, result.accepted, result.metric)
+        if text is not None:
+            self.write(PATCH, text)
+            return f"git apply {self.path / PATCH}"
+        self.write(PROGRAM, program(path.resolve(), metric, result.accepted))
+        return f"{self.path / PROGRAM}:improved"
+
+    def _picture(self, name: str, metric: BaseMetric) -> str:
+        """Draw a tree; returns it as an address for the page, "" if there is nothing to draw it."""
+        picture = draw(metric.spec())
+        try:
+            svg = picture.layout("svg")
+        except MissingExtraError:
+            return ""
+        self.write(f"{name}.svg", svg.decode())
+        return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        self.write(RECORD, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the folder; raises InputError where it cannot."""
+        path = self.path / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A record as data; empty for a file that is none."""
+    if not is_there(path):
+        return {}
+    try:
+        row = json.loads(read_whole(path))
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> str:
+    """The page; equal improvements give equal pages."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([Path(__file__).parent, Path(card.__file__).parent]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shown = [each for each in result.candidates if not each.skipped]
+    ends = [abs(end) for each in shown for end in _ends(each)]
+    half = max(0.1, *ends, 0.0)
+    environment.filters["at"] = lambda share: f"{50 + 48 * max(-1.0, min(1.0, share / half)):.2f}%"
+    return environment.get_template("improve.html").render(
+        result=result, words=words, left=left, pictures=pictures, half=half, ends=_ends,
+    )  # fmt: skip
+
+
+def _ends(candidate: Candidate) -> tuple[float, ...]:
+    """The ends of a gain's interval, if it has one."""
+    interval = getattr(candidate.gain, "interval", None)
+    low, high = getattr(interval, "low", None), getattr(interval, "high", None)
+    return () if low is None or high is None else (low, high)

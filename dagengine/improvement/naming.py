@@ -1,0 +1,214 @@
+"""Which node causes the wrong results: by what people answered to nodes, else by counterfactuals.
+
+A wrong repetition is the fault of the node whose other answer makes it right. If people answered
+the nodes, that is the first answer that differs from theirs and mends the result. If only final
+labels are there, several nodes may be to blame; they share the fault by the odds that they err,
+which follow from all cases (expectation and maximization, Dempster, Laird & Rubin 1977).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dagengine.improvement.judged import Asking, Judged
+from dagengine.improvement.values import Blame, By, NodeShare
+from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
+from dagengine.reliability.labels import NodeAnswers, Vote
+from dagengine.reliability.runs import Run
+from dagengine.reliability.statistics.intervals import needs
+
+LEAST_WRONG = 5
+"""Wrong cases below which no node is named."""
+_SURE, _RESAMPLES, _ROUNDS, _DEEP = 0.95, 400, 25, 3
+_MOST_LABELS = 640
+
+
+def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: float) -> Blame:
+    """The node with the largest share of the wrong results, if the cases tell.
+
+    It is named if it has the largest share in 95 of 100 resamples of the cases. `tried_share` is
+    the share of labels that are tried on: the others would be sealed.
+    """
+    faults = _Faults(asking, judged, answers)
+    by_case = {number: faults.of(number) for number in judged.runs}
+    nodes = [
+        node for node in faults.nodes if any(node in fault.causes for fault in by_case.values())
+    ]
+    wrong = sum(fault.wrong for fault in by_case.values())
+    by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
+    if not nodes or wrong < LEAST_WRONG:
+        more = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
+        return Blame((), None, wrong, by, more if wrong and more <= _MOST_LABELS else None)
+    numpy = needs("numpy")
+    causes = numpy.array([[f.causes.get(node, 0.0) for node in nodes] for f in by_case.values()])
+    reached = numpy.array([[f.reached.get(node, 0.0) for node in nodes] for f in by_case.values()])
+    places = _group_places([asking.groups.get(number, number) for number in by_case])
+    random = numpy.random.default_rng(0)
+    drawn = random.multinomial(
+        max(places) + 1, [1 / (max(places) + 1)] * (max(places) + 1), size=_RESAMPLES
+    )[:, places]
+    shares = _shares(causes, reached, numpy.ones((1, len(places))))[0]
+    samples = _shares(causes, reached, drawn)
+    order = sorted(range(len(nodes)), key=lambda place: -shares[place])
+    top = order[0]
+    listed = tuple(_share(nodes[p], float(shares[p]), samples[:, p], wrong) for p in order)
+    if len(nodes) == 1 or float((samples.argmax(axis=1) == top).mean()) >= _SURE:
+        return Blame(listed, nodes[top], wrong, by)
+    lead = samples[:, top] - samples[:, order[1]]
+    return Blame(listed, None, wrong, by, _needed(lead, len(by_case), tried_share))
+
+
+def wrong_at(
+    asking: Asking, judged: Judged, answers: NodeAnswers, node: str, shown: Sequence[int]
+) -> list[int]:
+    """Of the cases that may be shown, those whose wrong results a node may cause, surest first."""
+    faults = _Faults(asking, judged, answers)
+    causes = {n: faults.of(n).causes.get(node, 0.0) for n in shown if n in judged.runs}
+    return sorted((n for n in causes if causes[n] > 0), key=lambda n: (-causes[n], n))
+
+
+def _needed(lead: Any, cases: int, tried_share: float) -> int | None:
+    """How many more labels probably name the node: its lead at 95 %, with a chance of 80 %."""
+    mean, error = float(lead.mean()), float(lead.std())
+    if mean <= 0:
+        return None
+    more = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
+    return None if more > _MOST_LABELS else max(10, 10 * math.ceil(more / 10))
+
+
+def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
+    """With the interval of resamples, widened to Jeffreys' for that many wrong cases."""
+    numpy, beta = needs("numpy"), needs("scipy.stats").beta
+    part = share * wrong
+    low, high = beta.ppf((0.025, 0.975), part + 0.5, max(wrong - part, 0.0) + 0.5)
+    drawn = numpy.quantile(samples, (0.025, 0.975))
+    return NodeShare(
+        node, share, float(min(low, drawn[0], share)), float(max(high, drawn[1], share))
+    )
+
+
+def _group_places(names: Sequence[Hashable]) -> list[int]:
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return [numbers[name] for name in names]
+
+
+def _shares(causes: Any, reached: Any, weights: Any) -> Any:
+    """The share of each node (column) in each resample (row), by the odds that nodes err."""
+    numpy = needs("numpy")
+    # What may be mended only with a chance counts by its chance, whoever is to blame.
+    size = causes.max(axis=1)
+    base = weights @ reached
+    odds = numpy.full((len(weights), causes.shape[1]), 0.1)
+    total = numpy.zeros_like(odds)
+    for _ in range(_ROUNDS):
+        whole = odds @ causes.T
+        part = numpy.divide(weights * size, whole, out=numpy.zeros_like(whole), where=whole > 0)
+        total = (part @ causes) * odds
+        rate = numpy.clip(total / numpy.maximum(base, 1e-9), 1e-4, 0.9)
+        odds = rate / (1 - rate)
+    return total / numpy.maximum(total.sum(axis=1, keepdims=True), 1e-9)
+
+
+class _Fault:
+    """One case: the share of its repetitions that is wrong, and what another answer would mend."""
+
+    def __init__(self) -> None:
+        self.wrong = 0.0
+        self.causes: defaultdict[str, float] = defaultdict(float)
+        self.reached: defaultdict[str, float] = defaultdict(float)
+
+
+class _Faults:
+    """Finds out which answers make wrong repetitions right."""
+
+    def __init__(self, asking: Asking, judged: Judged, answers: NodeAnswers) -> None:
+        self._asking, self._judged = asking, judged
+        self._replay = Counterfactual(judged.metric)
+        self._read = asking.read(judged.metric)
+        self._answers = {node: _agreed(votes) for node, votes in answers.items()}
+        self.nodes = [speaker.node for speaker in self._replay.speakers if not speaker.reads]
+        tried = judged.runs.keys()
+        self.by_labels = any(tried & cases.keys() for cases in self._answers.values())
+        self._pooled: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
+        for runs in judged.runs.values():
+            for run in runs:
+                for node, reply in run.replies.items():
+                    self._pooled[node][reply] += 1
+
+    def of(self, number: int) -> _Fault:
+        """The fault of one case."""
+        fault, runs = _Fault(), self._judged.runs[number]
+        label = self._asking.labels.by_case[number]
+        for run in runs:
+            share = 1 / len(runs)
+            for node in run.replies:
+                fault.reached[node] += share
+            if run.score is not None and self._read(run) == label:
+                continue
+            fault.wrong += share
+            for node, chance in self._causes(number, run, label):
+                fault.causes[node] += share * chance
+        return fault
+
+    def _causes(self, number: int, run: Run, label: Vote) -> Iterator[tuple[str, float]]:
+        """The nodes that may have caused a wrong result, each with the chance that it mends it."""
+        people = {
+            node: Reply(verdict=answer) if self._replay.verdicts_of(node) else Reply(score=answer)
+            for node, agreed in self._answers.items()
+            if (answer := agreed.get(number)) is not None
+        }
+        labelled = {node: reply for node, reply in people.items() if node in run.replies}
+        if labelled:
+            differing = [n for n in self.nodes if n in labelled and run.replies[n] != labelled[n]]
+            mending = [
+                n
+                for n in differing
+                if self._mends(number, {**people, **run.replies, n: labelled[n]}, label)
+            ]
+            blamed = (mending or differing)[:1]
+            yield from ((node, 1.0) for node in blamed)
+            return
+        for node, reply in run.replies.items():
+            if node in self.nodes:
+                opposites = [answer for answer in self._answers_of(node) if answer != reply]
+                chances = [self._mends(number, {**run.replies, node: o}, label) for o in opposites]
+                if chances and max(chances) > 0:
+                    yield node, max(chances)
+
+    def _answers_of(self, node: str) -> list[Reply]:
+        verdicts = self._replay.verdicts_of(node)
+        if verdicts:
+            return [Reply(verdict=verdict) for verdict in verdicts]
+        return [Reply(score=0.0), Reply(score=1.0)]
+
+    def _mends(
+        self, number: int, replies: Mapping[str, Reply], label: Vote, deep: int = 0
+    ) -> float:
+        """The chance that these replies give the label; those of unasked nodes are as elsewhere."""
+        try:
+            result = self._replay.result(replies, self._asking.cases[number])
+        except NoReplyError as missing:
+            usual = self._pooled[missing.node]
+            if deep >= _DEEP or not usual:
+                return 0.5
+            total = usual.total()
+            return sum(
+                count
+                / total
+                * self._mends(number, {**replies, missing.node: reply}, label, deep + 1)
+                for reply, count in usual.items()
+            )
+        if result is None or result.score is None:
+            return 0.0
+        outcome: Vote = result.success is True
+        if self._asking.labels.kind != "pass":
+            outcome = str(result.path[-1][1]) if result.path else ""
+        return float(outcome == label)
+
+
+def _agreed(votes_of: Mapping[int, tuple[Vote, ...]]) -> dict[int, Any]:
+    """What people answered to a node together, by case; cases on which they differ are left out."""
+    return {number: votes[0] for number, votes in votes_of.items() if len(set(votes)) == 1}

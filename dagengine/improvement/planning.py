@@ -1,0 +1,170 @@
+"""What a search will ask, before it asks anything: calls by step, and money.
+
+Every answer of a node before the changed one comes from the store. So a candidate asks at that
+node, and at nodes that a changed answer may newly lead to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+
+from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import Plan
+from dagengine.estimate.counting import estimate
+from dagengine.estimate.values import NO_QUESTIONS, Bounds, Estimate, Prices, cost
+from dagengine.graph.node import AskingNode
+from dagengine.improvement.rungs import asking_node, holistic
+from dagengine.improvement.values import PlannedStep, Rung, SearchPlan, Split
+from dagengine.judges import as_judge
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.question import display_name
+from dagengine.reliability.labels import NodeAnswers
+from dagengine.test_case import TestCase
+
+
+def possible_rungs(
+    metric: BaseMetric,
+    node: str | None,
+    answers: NodeAnswers,
+    *,
+    passes: bool,
+    times: int,
+    proposals: int,
+) -> list[Rung]:
+    """The tries there may be, cheapest first; every p value counts all of them.
+
+    Without a `node` those of any node. `passes` says that labels are pass or fail.
+    """
+    titles = [node] if node is not None else changeable(metric)
+    nodes = [held for title in titles if (held := asking_node(metric, title)) is not None]
+    rungs: list[Rung] = ["threshold", "scores"] if passes and not metric.spec().strict else []
+    if times > 1 and any(each.vote and each.panel is None for each in nodes):
+        rungs.append("votes")
+    exemplary = any(answers.get(each.title) and each.exemplary for each in nodes)
+    if exemplary:
+        rungs.append("examples")
+    rungs += ["criterion"] * (proposals if any(_has_criterion(each) for each in nodes) else 0)
+    if exemplary and "criterion" in rungs:
+        rungs.append("together")
+    if passes and holistic(metric) is not None:
+        rungs.append("rival")
+    return rungs
+
+
+def changeable(metric: BaseMetric) -> list[str]:
+    """The nodes that a search may change: those that ask for verdicts or ratings."""
+    nodes = (node for node in metric.spec().graph.nodes() if isinstance(node, AskingNode))
+    return [node.title for node in nodes if _has_criterion(node)]
+
+
+def _has_criterion(node: AskingNode) -> bool:
+    return hasattr(node, "criteria") and not node.prompted
+
+
+def search_plan(
+    cases: Sequence[TestCase],
+    metric: BaseMetric,
+    split: Split,
+    rungs: Sequence[Rung],
+    *,
+    node: str | None,
+    times: int,
+    votes: int,
+    model: Any = None,
+    prices: Prices | None = None,
+) -> SearchPlan:
+    """The calls of every step; those of a node that is not known yet are at most the greatest."""
+    counted = _Counted(cases, metric, times)
+    titles = [node] if node is not None else changeable(metric)
+    held = split.without(0)
+    steps = [PlannedStep("the metric as it is", *counted.whole(split.tried))]
+    for rung in rungs:
+        if rung == "votes":
+            steps.append(PlannedStep(f"{votes} votes", 0, counted.at(titles, held, votes - 1)[1]))
+        elif rung == "examples":
+            steps.append(PlannedStep("examples from labels", *counted.at(titles, held)))
+        elif rung == "criterion":
+            least, most = counted.at(titles, held)
+            most = None if most is None else most + 2
+            letter = chr(ord("a") + sum(step.what.startswith("criterion") for step in steps))
+            steps.append(PlannedStep(f"criterion rewritten, {letter}", least + 1, most))
+        elif rung == "together":
+            steps.append(PlannedStep("criterion and examples", 0, counted.at(titles, held)[1]))
+        elif rung == "rival":
+            rival = len(held) * times
+            steps.append(PlannedStep("one holistic node", rival, rival))
+    steps.append(PlannedStep("sealed part, before", *counted.whole(split.sealed)))
+    if rungs:
+        steps.append(
+            PlannedStep("sealed part, after", 0, counted.at(titles, split.sealed, votes)[1])
+        )
+    most = sum(step.most or 0 for step in steps)
+    return SearchPlan(
+        tuple(steps), len(rungs), counted.cost(split.tried, most, model, prices or {})
+    )
+
+
+class _Counted:
+    """Counts questions of a metric on some of the cases, each asked `times` times."""
+
+    def __init__(self, cases: Sequence[TestCase], metric: BaseMetric, times: int) -> None:
+        self._cases, self._times = cases, times
+        self._plan = compile_metrics([metric])
+
+    def whole(self, numbers: Sequence[int]) -> tuple[int, int | None]:
+        """The least and the greatest number of calls of the whole metric."""
+        calls = self._estimate(numbers).asked
+        return calls.least * self._times, None if calls.most is None else calls.most * self._times
+
+    def at(
+        self, titles: Sequence[str], numbers: Sequence[int], factor: int = 1
+    ) -> tuple[int, int | None]:
+        """The calls of a changed node, and of what may follow it; of several nodes the extremes.
+
+        The node itself is asked `factor` times each.
+        """
+        by_node = self._by_node(numbers)
+        spans = [
+            (by_node.get(title, NO_QUESTIONS).times(factor), self._after(title, by_node))
+            for title in titles
+        ]
+        least = min((own.least for own, _ in spans), default=0) * self._times
+        most = 0
+        for own, after in spans:
+            if own.most is None or after is None:
+                return least, None
+            most = max(most, own.most + after)
+        return least, most * self._times
+
+    def _after(self, title: str, by_node: Mapping[str, Bounds]) -> int | None:
+        """The most questions of nodes that may follow a node, or read it."""
+        units = [unit.index for unit in self._plan.units if unit.name == title]
+        behind = {later for unit in units for later in nx.descendants(self._plan.graph, unit)}
+        names = {self._plan.units[later].name for later in behind} - {title}
+        each = [by_node.get(name, NO_QUESTIONS).most for name in names]
+        return None if None in each else sum(most or 0 for most in each)
+
+    def cost(self, numbers: Sequence[int], calls: int, model: Any, prices: Prices) -> float | None:
+        """About what so many calls cost, by the tokens of the metric as it is."""
+        estimated = self._estimate(numbers)
+        likely = sum(judge.calls for judge in estimated.judges)
+        paid = list(_paid(self._plan, estimated, model, prices))
+        whole = [money for money in paid if money is not None]
+        return sum(whole) / likely * calls if likely and len(whole) == len(paid) else None
+
+    def _by_node(self, numbers: Sequence[int]) -> dict[str, Bounds]:
+        (metric,) = self._estimate(numbers).metrics
+        return {node.node: node.asked for node in metric.nodes}
+
+    def _estimate(self, numbers: Sequence[int]) -> Estimate:
+        return estimate(self._plan, [self._cases[number] for number in numbers])
+
+
+def _paid(plan: Plan, estimated: Estimate, model: Any, prices: Prices) -> Iterator[float | None]:
+    """What each judge of a plan costs; None for one without a price."""
+    for judge, own in zip(estimated.judges, plan.models, strict=False):
+        asked = as_judge(model if own is None else own)
+        yield cost(display_name(asked), judge.input_tokens, judge.output_tokens, prices)

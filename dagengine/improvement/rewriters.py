@@ -1,0 +1,140 @@
+"""Who words a criterion anew: an interface, and a judge that is asked for a small edit.
+
+An edit is bounded: it may add or remove so many words, and stays about as long as the criterion. A
+whole new text is another question, and the labels of the old one say little of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dagengine.evaluation import a_evaluate
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.nodes import CodeNode, TaskNode
+from dagengine.graph.rewriting import SpecMetric
+from dagengine.prompts.evidence import as_text
+from dagengine.question import Options
+from dagengine.results import OutcomeKind, Totals
+from dagengine.test_case import LLMTestCase
+
+MOST_WORDS = 30
+"""Words that an edit may add or remove, together."""
+_LONGER, _SHOWN, _CASES = 300, 1_500, 6
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class WrongCase:
+    """A case on which the criterion led to a wrong answer, as a rewriter sees it.
+
+    `wanted` is the right verdict of the node, or what people say of the whole result.
+    """
+
+    reads: Mapping[str, Any]
+    answered: str
+    reason: str | None
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a rewriter is given: a node's criterion, its verdicts, and cases that went wrong."""
+
+    criterion: str
+    verdicts: Sequence[str]
+    wrong: Sequence[WrongCase]
+    complaint: str = ""
+
+
+class Rewriter(Protocol):
+    """Words a criterion anew. `settings` are those of a run: judge, store, limits."""
+
+    async def rewrite(self, task: Task, settings: Mapping[str, Any]) -> tuple[str | None, Totals]:
+        """The new criterion, None without one, and what it took to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRewriter:
+    """Asks a judge for a small edit: `model`, by default the judge of the run."""
+
+    model: Any = None
+
+    async def rewrite(self, task: Task, settings: Mapping[str, Any]) -> tuple[str | None, Totals]:
+        """One question; what is stored is not asked again."""
+        own = {} if self.model is None else {"model": self.model}
+        case = LLMTestCase(input=task.criterion, actual_output=_shown(task))
+        done = await a_evaluate(
+            [case], [SpecMetric(MetricSpec("rewriting", Graph(_step(task))))], show=False,
+            **{**settings, **own},
+        )  # fmt: skip
+        step = next((step for step in done.rows[0].metrics[0].steps if step.kind == "task"), None)
+        if step is None or step.outcome is not OutcomeKind.OK:
+            return None, done.totals
+        return " ".join(str(step.output).split()).strip("\"'"), done.totals
+
+
+def _step(task: Task) -> TaskNode:
+    verdicts = ", ".join(task.verdicts)
+    complaint = f"\nYour last edit could not be used: {task.complaint}" if task.complaint else ""
+    return TaskNode(
+        "`input` is the criterion of a judge that answers with one of: "
+        f"{verdicts}. `actual_output` lists cases on which it led to wrong answers. Edit the "
+        "criterion so that a careful reader would answer them right, and cases like them. "
+        f"Change as few words as possible, at most {MOST_WORDS}. State the rule that was missing "
+        "or unclear; name no single case. Keep names in backticks, and the same answers. "
+        f"Write the whole edited criterion, and nothing else.{complaint}",
+        output_label="New criterion",
+        evaluation_params=["input", "actual_output"],
+        children=[CodeNode(_kept, name="Kept")],
+        options=Options(max_characters=len(task.criterion) + _LONGER),
+    )
+
+
+def _kept(words: str) -> float:
+    return float(bool(words))
+
+
+def _shown(task: Task) -> str:
+    """The cases as text, a bounded number of them."""
+    parts: list[str] = []
+    for place, wrong in enumerate(task.wrong[:_CASES], 1):
+        read = (f"{name}: {as_text(value)[:_SHOWN]}" for name, value in wrong.reads.items())
+        reason = f" ({wrong.reason})" if wrong.reason else ""
+        parts.append(
+            "\n".join(
+                [
+                    f"Case {place}",
+                    *read,
+                    f"answered: {wrong.answered}{reason}",
+                    f"right: {wrong.wanted}",
+                ]
+            )
+        )
+    return "\n\n".join(parts)
+
+
+def words_changed(before: str, after: str) -> int:
+    """How many words an edit adds and removes."""
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    kept = sum(block.size for block in blocks)
+    return len(old) + len(new) - 2 * kept
+
+
+def complaint(before: str, after: str | None) -> str:
+    """Why an edit cannot be used; "" if it can."""
+    if not after:
+        return "there was no text"
+    if after == before:
+        return "it is the criterion as it was"
+    changed = words_changed(before, after)
+    if changed > MOST_WORDS:
+        return f"it changes {changed} words; at most {MOST_WORDS} are allowed"
+    if len(after) > len(before) + _LONGER:
+        return f"it is {len(after) - len(before)} characters longer; {_LONGER} are allowed"
+    lost = [name for name in re.findall(r"`[^`]+`", before) if name not in after]
+    return f"it lost {lost[0]}" if lost else ""

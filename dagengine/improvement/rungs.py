@@ -1,0 +1,297 @@
+"""The rungs of the ladder: which changes are tried at a metric, and copies of it with them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from dagengine.graph.decision import DecisionNode, VerdictNode
+from dagengine.graph.few_shot import Example
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.nodes import BinaryJudgementNode
+from dagengine.graph.rewriting import Rewriting
+from dagengine.improvement.judged import Asking, Judged
+from dagengine.improvement.values import Split
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.metrics.dag import DAGMetric
+from dagengine.reliability.counterfactual import Counterfactual, NoReplyError
+from dagengine.reliability.fitting.cuts import FittedThreshold, fit_threshold
+from dagengine.reliability.fitting.picking import pick_examples, solved_cases
+from dagengine.reliability.labels import NodeAnswers, Vote
+from dagengine.reliability.runs import Run
+from dagengine.reliability.statistics.intervals import Unknown
+from dagengine.results import Verdict
+from dagengine.results.verdict import passes
+from dagengine.test_case import TestCase
+from dagengine.voting.wrappers import RewrittenMetric
+
+EXAMPLES = 4
+Leaf = tuple[str, Verdict]
+"""A node by its title, and a verdict of it that ends with a score."""
+
+
+def asking_node(metric: BaseMetric, title: str) -> AskingNode | None:
+    """The node of that title that asks a judge, if the metric has it."""
+    nodes = (node for node in metric.spec().graph.nodes() if node.title == title)
+    return next((node for node in nodes if isinstance(node, AskingNode)), None)
+
+
+# Threshold and scores: replayed from the answers.
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """As a rewriting: another threshold, and nothing else."""
+
+    threshold: float
+
+    def spec(self, spec: MetricSpec) -> MetricSpec:
+        """The specification with the threshold."""
+        return replace(spec, threshold=self.threshold)
+
+
+def with_threshold(metric: BaseMetric, threshold: float) -> BaseMetric:
+    """A copy of the metric with another threshold."""
+    made = RewrittenMetric(metric, partial(Threshold, threshold))
+    made.threshold = threshold
+    return made
+
+
+def with_score(metric: BaseMetric, leaf: Leaf, score: int) -> BaseMetric:
+    """A copy of the metric in which a verdict ends with another score (0 to 10)."""
+    title, verdict = leaf
+
+    def change(node: BaseNode) -> None:
+        if node.title != title or not isinstance(node, DecisionNode):
+            return
+        if verdict in node.then:
+            node.then[verdict] = score
+        for child in node.children:
+            if isinstance(child, VerdictNode) and child.verdict == verdict:
+                child.score = score
+
+    return RewrittenMetric(metric, lambda: Rewriting([change]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What was fitted to the labels (`now` becomes `value`), at a verdict if there is a `leaf`.
+
+    `right` are the shares of right results of each case by what its other folds ask for.
+    """
+
+    now: float
+    value: float
+    right: Mapping[int, float]
+    leaf: Leaf | None = None
+
+
+def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
+    """The threshold that the labels ask for, or why there is none."""
+    now = judged.metric.spec().threshold
+    assert now is not None
+
+    def fit(numbers: Sequence[int]) -> FittedThreshold | Unknown:
+        scored = [
+            (number, run.score)
+            for number in numbers
+            for run in judged.runs.get(number, ())
+            if run.score is not None
+        ]
+        return fit_threshold(
+            [(score, asking.labels.by_case[number] is True) for number, score in scored],
+            now=now,
+            groups=[asking.groups.get(number, number) for number, _ in scored],
+        )
+
+    scores = {run.score for runs in judged.runs.values() for run in runs}
+    if len(scores - {None}) < 3:
+        return "its scores leave no choice"
+    whole = fit(split.tried)
+    if isinstance(whole, Unknown):
+        return whole.detail or whole.reason
+    if whole.threshold == now:
+        return "the present one fits best"
+    right: dict[int, float] = {}
+    for place, fold in enumerate(split.folds):
+        outside = fit(split.without(place))
+        cut = outside.threshold if isinstance(outside, FittedThreshold) else now
+        shares = asking.right(judged, lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
+        right |= {number: shares[number] for number in fold if number in shares}
+    return Fitted(now, round(whole.threshold, 3), right)
+
+
+def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
+    """The verdict whose other score mends most, or why there is none.
+
+    Each fold is judged by the choice of the others.
+    """
+    spec = judged.metric.spec()
+    assert spec.threshold is not None
+    before = asking.right(judged)
+    options = {
+        leaf: (old, score, _rescored(asking, judged, leaf, score))
+        for leaf, old, score in _other_scores(asking, judged, spec.threshold)
+        if not spec.expected
+    }
+
+    def best(numbers: Sequence[int]) -> Leaf | None:
+        gains = {
+            leaf: statistics.fmean(right[n] - before[n] for n in numbers)
+            for leaf, (_, _, right) in options.items()
+        }
+        leaf = max(gains, key=gains.__getitem__, default=None)
+        return leaf if leaf is not None and gains[leaf] > 0 else None
+
+    leaf = best(list(before))
+    if leaf is None:
+        return "no verdict has a score that most people contradict"
+    held: dict[int, float] = {}
+    for place, fold in enumerate(split.folds):
+        chosen = best([n for n in split.without(place) if n in before])
+        right = before if chosen is None else options[chosen][2]
+        held |= {number: right[number] for number in fold if number in before}
+    old, score, _ = options[leaf]
+    return Fitted(old, score, held, leaf)
+
+
+def _other_scores(
+    asking: Asking, judged: Judged, threshold: float
+) -> Iterator[tuple[Leaf, int, int]]:
+    """Verdicts with a score that most people contradict: its score, and one on the other side."""
+    ended: defaultdict[Leaf, list[bool]] = defaultdict(list)
+    for number, runs in judged.runs.items():
+        for run in runs:
+            if run.path and run.score is not None:
+                ended[run.path[-1]].append(asking.labels.by_case[number] is True)
+    for node in judged.metric.spec().graph.nodes():
+        for branch in node.branches():
+            leaf, target = (node.title, branch.verdict), branch.target
+            if isinstance(target, VerdictNode):
+                target = target.score
+            labels = ended.get(leaf)
+            if not labels or not isinstance(target, int) or isinstance(target, bool):
+                continue
+            good = statistics.fmean(labels) >= 0.5
+            if good == (target / 10 >= threshold):
+                continue
+            # The score that the labels give, on their side of the threshold.
+            sides = [score for score in range(11) if (score / 10 >= threshold) == good]
+            if sides:
+                near = min(sides, key=lambda score: abs(score - 10 * statistics.fmean(labels)))
+                yield leaf, target, near
+
+
+def _rescored(asking: Asking, judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:
+    """The shares that are right with another score, by what the nodes said."""
+    assert isinstance(judged.metric, BaseMetric)
+    changed = with_score(judged.metric, leaf, score)
+    replay, threshold = Counterfactual(changed), changed.spec().threshold
+
+    def passed(case: TestCase, run: Run) -> Vote:
+        try:
+            again = replay.score(run.replies, case)
+        except NoReplyError:
+            again = run.score
+        return passes(again, threshold) is True
+
+    return {
+        number: statistics.fmean(
+            run.score is not None
+            and passed(asking.cases[number], run) == asking.labels.by_case[number]
+            for run in runs
+        )
+        for number, runs in judged.runs.items()
+        if runs
+    }
+
+
+# Examples.
+
+
+def examples_for(
+    metric: BaseMetric,
+    title: str,
+    answers: NodeAnswers,
+    cases: Sequence[TestCase],
+    judged: Judged,
+    shown: Sequence[int],
+) -> list[Example]:
+    """Solved examples of a node from people's answers on cases that may be shown."""
+    node = asking_node(metric, title)
+    if node is None or not node.exemplary or node.prompted:
+        return []
+    own = {n: votes for n, votes in answers.get(title, {}).items() if n in set(shown)}
+    labels = {source.title: source.output_label or source.title for source in node.inputs}
+    votes: dict[int, Vote] = {}
+    outputs: dict[int, dict[str, Any]] = {}
+    for number, result in judged.first.items():
+        for step in result.steps:
+            vote = step.score if step.verdict is None else step.verdict
+            if step.node == title and vote is not None:
+                votes[number] = vote
+            if step.node in labels:
+                outputs.setdefault(number, {})[labels[step.node]] = step.output
+    solved = solved_cases(node, own, cases, judged=votes, outputs=outputs)
+    return [picked.example for picked in pick_examples(solved, EXAMPLES)]
+
+
+# The rival.
+
+
+def holistic(metric: BaseMetric) -> BaseMetric | None:
+    """The whole tree as one question; None for a metric that only one question asks."""
+    spec = metric.spec()
+    nodes = [node for node in spec.graph.nodes() if isinstance(node, AskingNode)]
+    fields = tuple(dict.fromkeys(path for node in nodes for path in node.evaluation_params))
+    if len(nodes) < 2 or not fields or spec.threshold is None:
+        return None
+    steps = "\n".join(f"- {line}" for line in map(partial(_in_words, spec), nodes))
+    whole = BinaryJudgementNode(
+        "Judge the whole by these steps together: does it pass?\n" + steps,
+        evaluation_params=fields,
+        then={True: 10, False: 0},
+        name="Whole",
+    )
+    return DAGMetric(
+        spec.name, Graph(whole), threshold=0.5, model=spec.model, include_reason=spec.include_reason
+    )
+
+
+def _in_words(spec: MetricSpec, node: BaseNode) -> str:
+    """What a node asks, and where its verdicts lead."""
+    ends: list[str] = []
+    for branch in node.branches():
+        target = branch.target.score if isinstance(branch.target, VerdictNode) else branch.target
+        if isinstance(target, int):
+            side = "passes" if target / 10 >= (spec.threshold or 0) else "fails"
+            ends.append(f"{branch.verdict}: {side}")
+        elif isinstance(target, BaseNode):
+            ends.append(f"{branch.verdict}: go on with {target.title}")
+    return f"{node.title}: {node.text}" + (f" ({'; '.join(ends)})" if ends else "")
+
+
+def answers_of_one(metric: BaseMetric, labels: Mapping[int, Vote]) -> NodeAnswers:
+    """What final labels say of a metric's only node, if each side of the threshold is one verdict.
+
+    Empty for other metrics.
+    """
+    replay = Counterfactual(metric)
+    nodes = [speaker.node for speaker in replay.speakers]
+    threshold, ends = metric.spec().threshold, defaultdict[bool, list[Verdict]](list)
+    if len(nodes) != 1 or len(replay.asking) != 1 or threshold is None:
+        return {}
+    node = next(n for n in metric.spec().graph.nodes() if n.title == nodes[0])
+    for branch in node.branches():
+        target = branch.target.score if isinstance(branch.target, VerdictNode) else branch.target
+        if isinstance(target, int) and branch.verdict is not None:
+            ends[target / 10 >= threshold].append(branch.verdict)
+    if sorted(map(len, ends.values())) != [1, 1]:
+        return {}
+    verdicts = {n: (ends[vote][0],) for n, vote in labels.items() if isinstance(vote, bool)}
+    return {nodes[0]: verdicts}

@@ -1,0 +1,54 @@
+"""Which labelled cases are sealed, and which are tried on, in folds: by content, once for all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.improvement.values import Split
+from dagengine.test_case import TestCase
+
+FOLDS = 4
+LEAST_TRIED = 20
+"""Fewer cases (or groups) to try on show nothing."""
+
+
+def split_cases(
+    cases: Sequence[TestCase],
+    labels: Mapping[int, Any],
+    groups: Mapping[int, Hashable],
+    sealed: float = 0.4,
+) -> Split:
+    """Seal a share of the labelled cases; the same case is sealed in every run.
+
+    Whether a case is sealed depends on its content alone (or its group), so more cases move none
+    from one part to the other. Copies of a case, and cases of a group, stay together. Raises
+    InputError for too few cases.
+    """
+    if not 0.1 <= sealed <= 0.9:
+        raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
+    names = {case: str(groups.get(case) or cases[case].content_hash()) for case in labels}
+    places = {name: _place(name) for name in names.values()}
+    kept = tuple(case for case in sorted(labels) if places[names[case]] < sealed)
+    free = sorted({name for name in places if places[name] >= sealed}, key=places.__getitem__)
+    if len(free) < LEAST_TRIED:
+        raise InputError(
+            f"{len(labels)} labelled cases leave {len(free)} to try changes on beside the sealed "
+            f"part; {LEAST_TRIED} are the least that can show anything: label more cases "
+            "(`dagengine labels plan` says which)"
+        )
+    folds: list[list[int]] = [[] for _ in range(FOLDS)]
+    turn = {name: number % FOLDS for number, name in enumerate(free)}
+    for case in sorted(labels):
+        if names[case] in turn:
+            folds[turn[names[case]]].append(case)
+    contents = sorted(f"{cases[case].content_hash()} {labels[case]!r}" for case in kept)
+    sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
+    return Split(kept, tuple(map(tuple, folds)), sha256)
+
+
+def _place(name: str) -> float:
+    """A number from 0 to 1 that a name has in every process."""
+    return int.from_bytes(hashlib.sha256(f"improve {name}".encode()).digest()[:7]) / 2**56

@@ -1,0 +1,192 @@
+"""What an improvement came to, in words: one headline, what it rests on, what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from dagengine.improvement.values import Blame, Candidate, Improvement, SearchPlan
+from dagengine.reliability.statistics.comparisons import Comparison
+from dagengine.reliability.statistics.intervals import Interval, Unknown
+from dagengine.terminal import counted, few
+
+_MINUS = "\N{MINUS SIGN}"
+
+
+def percent(share: Interval | Unknown | None) -> str:
+    """A share with its interval: `88 % (78 to 93)`."""
+    if isinstance(share, Interval):
+        return f"{100 * share.value:.0f} % ({100 * share.low:.0f} to {100 * share.high:.0f})"
+    return "not known" if share is None else f"not known: {share.reason}"
+
+
+def points(gain: Comparison | Unknown | None) -> str:
+    """A gain in points with its interval: `+9 (1 to 16)`."""
+    if not isinstance(gain, Comparison):
+        return "not known"
+    if not isinstance(gain.interval, Interval):
+        return f"{_signed(gain.value)} (no interval)"
+    return f"{_signed(gain.value)} ({_plain(gain.interval.low)} to {_plain(gain.interval.high)})"
+
+
+def _signed(share: float) -> str:
+    number = round(100 * share)
+    return f"{number:+d}".replace("-", _MINUS) if number else "0"
+
+
+def _plain(share: float) -> str:
+    return f"{round(100 * share)}".replace("-", _MINUS)
+
+
+def change(candidate: Candidate) -> str:
+    """A change as the subject of a headline."""
+    if candidate.rung == "criterion":
+        return f"Another criterion at {candidate.where}"
+    if candidate.rung == "rival":
+        return "One question in the place of the tree"
+    return f"{candidate.what[0].upper()}{candidate.what[1:]} at {candidate.where}"
+
+
+def headline(result: Improvement) -> str:
+    """The first line."""
+    if result.proved and result.sealed is not None:
+        gain = result.sealed.gain
+        assert isinstance(gain, Comparison)
+        what = " and ".join(map(change, result.accepted))
+        return f"✓ {what}: {_signed(gain.value)} points on cases it had never seen"
+    if result.accepted:
+        return "○ Better on held-out cases, but the sealed part does not show it"
+    if result.blame is not None and result.blame.node is None:
+        return "○ Not known which node to change"
+    return "✕ Nothing proved better"
+
+
+def why(result: Improvement) -> str:
+    """What the headline rests on."""
+    better = [
+        candidate
+        for candidate in result.candidates
+        if not candidate.accepted and (candidate.after or 0) > (candidate.before or 0)
+    ]
+    looked = f" Refused although better at first sight: {counted(len(better), 'change')}."
+    sealed = result.sealed
+    if sealed is not None:
+        text = (
+            f"Agreement with people was {percent(sealed.before)} and is {percent(sealed.after)} on "
+            f"{counted(len(result.split.sealed), 'sealed case')}; gain {points(sealed.gain)}."
+        )
+    else:
+        cases = counted(len(result.split.tried), "case")
+        text = f"Agreement with people is {percent(result.right)} on {cases}."
+    return text + (looked if better else "")
+
+
+def step(result: Improvement, left: str | None) -> str:
+    """What to do next; `left` is the command that applies the change, or its file."""
+    if result.proved and left:
+        return f"{left}   (nothing was changed in place)"
+    if result.accepted:
+        return f"label more cases and seal them; the change is in {left}" if left else "label more"
+    blame = result.blame
+    if blame is not None and blame.node is None:
+        if not blame.shares and blame.wrong == 0:
+            return "nothing to improve: no result on these cases is wrong"
+        if blame.needed is None:
+            return "choose one yourself with --node; 640 more labels would probably not tell"
+        return f"about {blame.needed:,} more labels would tell, or choose one with --node"
+    if blame is not None and result.needed:
+        return f"{result.needed:,} more labels at `{blame.node}` would show a gain of 5 points"
+    return "label more cases (`dagengine labels plan` says which)"
+
+
+def cause(blame: Blame | None) -> str:
+    """Which node causes the wrong results."""
+    if blame is None or not blame.shares:
+        return "not known: too few wrong results"
+    shown = [
+        f"{each.node} {100 * each.share:.0f} % ({100 * each.low:.0f} to {100 * each.high:.0f})"
+        for each in blame.shares[:3]
+    ]
+    return f"{', '.join(shown)} of {blame.wrong:.0f} wrong results, by {blame.by}"
+
+
+def facts(result: Improvement) -> Iterator[tuple[str, str]]:
+    """What the figures are of, as names and texts."""
+    tried, sealed = len(result.split.tried), len(result.split.sealed)
+    opened = "opened once" if result.sealed is not None else "not opened"
+    shown = len(result.split.folds[0])
+    yield (
+        "labels",
+        f"{tried + sealed}: {tried} to try on ({shown} may be shown), {sealed} sealed, {opened}",
+    )
+    if result.several:
+        text = f"people differ on {len(result.contradictions)} of {counted(result.several, 'case')}"
+        if isinstance(result.ceiling, Interval):
+            text += f"; any judge can agree with one of them in {percent(result.ceiling)}"
+        yield "ceiling", text
+    yield "node", cause(result.blame)
+    yield (
+        "tries",
+        f"{result.tries}, each case {counted(result.times, 'time')}; every p counts all of them",
+    )
+    spent, stored = result.totals, counted(result.totals.cached, "answer")
+    money = "" if spent.cost is None else f", ${spent.cost:.3g}"
+    yield "cost", f"{counted(spent.calls, 'call')}{money}; {stored} from the store"
+
+
+def warnings(result: Improvement) -> Iterator[str]:
+    """What speaks against the figures."""
+    if result.contradictions:
+        yield (
+            f"settle the labels first: people contradict each other on {few(result.contradictions)}"
+        )
+    if result.looks:
+        times = counted(result.looks, "time")
+        yield (
+            f"the sealed part was opened {times} before, for other changes: its gain is no longer "
+            "that of cases that nobody has seen; label new cases"
+        )
+    yield from result.notes
+
+
+def decision(candidate: Candidate) -> str:
+    """What became of a candidate."""
+    if candidate.skipped:
+        return f"· not tried: {candidate.refused}"
+    if candidate.accepted:
+        return f"✓ accepted: p {candidate.p:.2g}"
+    return f"✕ refused: {candidate.refused}"
+
+
+def edit(candidate: Candidate) -> list[tuple[str, str]]:
+    """The words of a criterion before and after: pairs of `kept`, `gone`, `new` and the words."""
+    old, new = candidate.detail.get("before"), candidate.detail.get("criterion")
+    if not isinstance(old, str) or not isinstance(new, str):
+        return []
+    first, second = old.split(), new.split()
+    parts: list[tuple[str, str]] = []
+    matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            parts.append(("kept", " ".join(first[a:b])))
+            continue
+        if a < b:
+            parts.append(("gone", " ".join(first[a:b])))
+        if c < d:
+            parts.append(("new", " ".join(second[c:d])))
+    return parts
+
+
+def planned(plan: SearchPlan) -> Iterator[tuple[str, str]]:
+    """The steps of a plan and their calls, then the sum."""
+    for part in plan.steps:
+        yield part.what, _calls(part.least, part.most)
+    total = _calls(plan.least, plan.most)
+    money = "" if plan.cost is None else f", at most about ${plan.cost:,.2f}"
+    yield "all", f"{total}{money}"
+
+
+def _calls(least: int, most: int | None) -> str:
+    if most is None:
+        return f"{least:,} calls at least"
+    return f"{most:,} calls" if least == most else f"{least:,} to {most:,} calls"

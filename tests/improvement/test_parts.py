@@ -1,0 +1,177 @@
+"""The parts of a search: the split, the joint test, naming a node, edits, patches."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from graphs import misread
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dagengine.errors import InputError
+from dagengine.graph.few_shot import Example
+from dagengine.improvement.acceptance import joint_p
+from dagengine.improvement.judged import Asking
+from dagengine.improvement.naming import blame
+from dagengine.improvement.patching import patch, program
+from dagengine.improvement.rewriters import complaint, words_changed
+from dagengine.improvement.rungs import with_score, with_threshold
+from dagengine.improvement.splitting import split_cases
+from dagengine.improvement.values import Candidate, Rung
+from dagengine.judges import ScriptedJudge
+from dagengine.loading import load_metrics
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.labels import labels_for, metric_hash
+from dagengine.voting import Curtailed, exemplified, reworded, voted
+
+pytestmark = pytest.mark.anyio
+COUNT = 120
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(60, COUNT))
+def test_more_cases_move_none_from_one_part_to_the_other(count: int) -> None:
+    cases, labels = misread.cases(COUNT), misread.labels(COUNT)
+    whole = split_cases(cases, labels, {})
+    part = split_cases(cases[:count], {n: labels[n] for n in range(count)}, {})
+    assert set(part.sealed) == {n for n in whole.sealed if n < count}
+    assert set(part.tried) | set(part.sealed) == set(range(count))
+    assert part.sha256 == part.sha256
+
+
+def test_copies_and_groups_stay_together() -> None:
+    cases = misread.cases(COUNT)
+    copies = [*cases, *cases]
+    split = split_cases(copies, dict.fromkeys(range(2 * COUNT), True), {})
+    assert {n % COUNT for n in split.sealed} == {n for n in split.sealed if n < COUNT}
+    groups = {n: f"document {n // 3}" for n in range(COUNT)}
+    grouped = split_cases(cases, misread.labels(COUNT), groups)
+    parts = [grouped.sealed, *grouped.folds]
+    for number in range(0, COUNT, 3):
+        assert any(set(range(number, number + 3)) <= set(part) for part in parts)
+
+
+def test_one_joint_test_holds_its_promise_and_counts_equal_tries_once() -> None:
+    random = Random(1)
+    least = []
+    for _ in range(150):
+        tries = [{n: random.choice((-1.0, 0.0, 0.0, 1.0)) for n in range(40)} for _ in range(5)]
+        least.append(min(joint_p(tries, {})))
+    assert statistics.fmean(p <= 0.05 for p in least) <= 0.09
+    better = {n: random.choice((-0.5, 0.0, 1.0)) for n in range(60)}
+    alone, *_ = joint_p([better], {})
+    assert joint_p([better] * 5, {}) == [alone] * 5
+    grouped = joint_p([better], {n: n // 10 for n in range(60)})
+    assert grouped[0] > alone
+    assert joint_p([], {}) == []
+
+
+async def test_the_node_is_named_by_final_labels_and_by_those_of_nodes() -> None:
+    cases, metric = misread.cases(COUNT), misread.chain()
+    replay = Counterfactual(metric)
+    labels = labels_for(
+        {n: (good,) for n, good in misread.labels(COUNT, sources=True).items()}, replay, cases, 0.5
+    )
+    settings = {"model": ScriptedJudge(misread.answer)}
+    asking = Asking(cases, labels, {}, 1, settings)
+    judged = await asking.judge(metric, range(COUNT))
+    by_results = blame(asking, judged, {}, 0.6)
+    answers = {"Tone": {n: (good,) for n, good in misread.labels(COUNT).items()}}
+    by_labels = blame(asking, judged, answers, 0.6)
+    assert (by_results.node, by_results.by) == ("Tone", "counterfactuals")
+    assert (by_labels.node, by_labels.by) == ("Tone", "labels of nodes")
+    share = by_labels.shares[0]
+    assert share.share == 1
+    assert 0.8 < share.low < share.high <= 1
+    few = await asking.judge(metric, range(4))
+    assert blame(asking, few, {}, 0.6).node is None
+
+
+def test_an_edit_is_small_and_keeps_names() -> None:
+    old = "Is `actual_output` polite?"
+    assert words_changed(old, "Is `actual_output` polite and short?") == 4
+    assert complaint(old, "Is `actual_output` polite and short?") == ""
+    assert "as it was" in complaint(old, old)
+    assert "lost `actual_output`" in complaint(old, "Is it polite?")
+    assert "changes 4" in complaint(old, old + " word" * 40)
+    assert "characters longer" in complaint(old, old + " w" + "o" * 400)
+    assert complaint(old, None)
+
+
+CHANGES: dict[Rung, tuple[str, dict[str, Any], Any]] = {
+    "criterion": (
+        "Tone",
+        {
+            "criterion": 'Is the answer polite; "quoted" words of others do not count, '
+            + "ever " * 9
+        },
+        lambda metric, detail: reworded(metric, {"Tone": detail["criterion"]}),
+    ),
+    "threshold": (
+        "whole metric",
+        {"threshold": 0.62},
+        lambda metric, detail: with_threshold(metric, 0.62),
+    ),
+    "scores": (
+        "Tone",
+        {"verdict": False, "score": 6},
+        lambda metric, detail: with_score(metric, ("Tone", False), 6),
+    ),
+    "votes": (
+        "Tone",
+        {"votes": 3},
+        lambda metric, detail: voted(metric, 3, ["Tone"], stop=Curtailed()),
+    ),
+    "examples": (
+        "Tone",
+        {
+            "examples": [
+                {"reads": {"actual_output": 'Über "it"\'s'}, "answer": True, "reason": None}
+            ]
+        },
+        lambda metric, detail: exemplified(
+            metric, {"Tone": [Example(row["reads"], row["answer"]) for row in detail["examples"]]}
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("rung", CHANGES)
+def test_a_patch_defines_the_accepted_metric(rung: Rung, tmp_path: Path) -> None:
+    where, detail, change = CHANGES[rung]
+    path = tmp_path / "metrics.py"
+    path.write_text(misread.METRICS, encoding="utf-8")
+    metric = misread.chain()
+    made: BaseMetric = change(metric, detail)
+    candidate = Candidate(rung, "a change", where, detail=detail)
+    text = patch(path, metric, [candidate], made)
+    assert text is not None
+    assert path.read_text(encoding="utf-8") == misread.METRICS
+    removed = [line for line in text.splitlines() if line.startswith("-") and line[1:2] != "-"]
+    assert len(removed) <= 2
+    own = tmp_path / "improved.py"
+    own.write_text(program(path, metric, [candidate]), encoding="utf-8")
+    (loaded,) = load_metrics(f"{own}:improved")
+    assert metric_hash(Counterfactual(loaded)) == metric_hash(Counterfactual(made))
+
+
+def test_what_is_not_literal_has_no_patch(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.py"
+    spelled = misread.METRICS.replace('"Is the answer polite?"', '"Is the " + "answer polite?"')
+    path.write_text(spelled.replace('name="Tone"', 'name="To" + "ne"'), encoding="utf-8")
+    where, detail, change = CHANGES["criterion"]
+    candidate = Candidate("criterion", "a change", where, detail=detail)
+    metric = misread.chain()
+    assert patch(path, metric, [candidate], change(metric, detail)) is None
+
+
+def test_reworded_takes_nodes_that_are_there() -> None:
+    with pytest.raises(InputError, match="has no node 'Tome' that has a criterion of its own"):
+        reworded(misread.chain(), {"Tome": "Is it?"})
+    with pytest.raises(InputError, match="reworded needs criteria by node"):
+        reworded(misread.chain(), {})

@@ -1,0 +1,207 @@
+"""A search finds what is wrong, leaves alone what is not, and asks what it foretold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graphs import misread
+from improved import POPULATIONS
+from improved import search as simulated
+
+from dagengine import Limits, a_improve, improve
+from dagengine.errors import InputError
+from dagengine.improvement.search import Search
+from dagengine.improvement.values import Improvement
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, RatingNode
+from dagengine.reliability.statistics.comparisons import Comparison
+from dagengine.reliability.statistics.intervals import Interval
+from dagengine.results import Attempt
+
+pytestmark = pytest.mark.anyio
+COUNT = 100
+
+
+def judge() -> ScriptedJudge:
+    return ScriptedJudge(misread.answer, name="misreads")
+
+
+def searched(metric: DAGMetric, *, sources: bool = False, **settings: Any) -> Improvement:
+    return improve(
+        misread.cases(COUNT), metric, misread.labels(COUNT, sources=sources),
+        **{"model": judge(), "times": 1, **settings},
+    )  # fmt: skip
+
+
+def test_a_misread_criterion_is_named_reworded_and_proved() -> None:
+    result = searched(misread.chain(), sources=True)
+    assert result.blame is not None
+    assert result.blame.node == "Tone"
+    (change,) = result.accepted
+    assert change.what == "criterion rewritten, a"
+    assert misread.RULE in change.detail["criterion"]
+    assert result.proved
+    assert result.sealed is not None
+    assert isinstance(result.sealed.gain, Comparison)
+    assert isinstance(result.sealed.gain.interval, Interval)
+    assert result.sealed.gain.interval.low > 0
+    asked = [node.text for node in result.metric.spec().graph.nodes()]
+    assert change.detail["criterion"] in asked
+    rival = next(each for each in result.candidates if each.rung == "rival")
+    assert not rival.accepted
+
+
+def test_what_cannot_be_shown_to_cases_is_never_among_the_held_out_ones() -> None:
+    search = Search.of(misread.cases(COUNT), misread.single(), misread.labels(COUNT))
+    shown = {misread.texts(COUNT)[n] for n in search.split.folds[0]}
+    seen: list[str] = []
+
+    def listening(question: Any) -> Any:
+        text = question.messages[-1]["content"]
+        if question.name == "New criterion" or "solved example" in text:
+            seen.append(text.partition("<<<BEGIN solved")[2] or text)
+        return misread.answer(question)
+
+    searched(misread.single(), model=ScriptedJudge(listening))
+    assert seen
+    for text in set(misread.texts(COUNT)) - shown:
+        assert not any(f"{text}\n" in prompt for prompt in seen)
+
+
+def test_final_labels_of_one_question_become_its_examples() -> None:
+    result = searched(misread.single(), proposals=0)
+    (change,) = result.accepted
+    assert change.rung == "examples"
+    assert {row["answer"] for row in change.detail["examples"]} == {True, False}
+
+
+def test_the_calls_are_those_of_the_plan() -> None:
+    settings: dict[str, Any] = {"times": 2, "proposals": 1, "node": "Tone"}
+    search = Search.of(misread.cases(COUNT), misread.single(), misread.labels(COUNT), **settings)
+    plan = search.plan()
+    asked = searched(misread.single(), **settings).totals.calls
+    # Votes are not asked of a judge that never differs.
+    spared = sum(
+        step.most or 0 for step in plan.steps if step.what in ("3 votes", "sealed part, after")
+    )
+    sealed = len(search.split.sealed) * 2
+    retried = 1  # a rewriter may be asked twice
+    assert plan.most is not None
+    assert asked == plan.most - spared + sealed - retried
+    assert asked >= plan.least
+
+
+async def test_a_search_that_is_killed_goes_on_and_asks_nothing_twice(tmp_path: Path) -> None:
+    keys: list[str] = []
+
+    class Killed(Exception):
+        pass
+
+    async def run(most: int | None) -> Improvement:
+        def note(attempt: Attempt) -> None:
+            if attempt.origin == "live":
+                keys.append(attempt.key)
+                if most is not None and len(keys) == most:
+                    raise Killed
+
+        return await a_improve(
+            misread.cases(COUNT), misread.single(), misread.labels(COUNT), model=judge(),
+            store=tmp_path / "answers.db", times=1, on_attempt=note,
+        )  # fmt: skip
+
+    for most in (30, 140):
+        with pytest.raises(Killed):
+            await run(most)
+    resumed = await run(None)
+    assert resumed.proved
+    assert len(keys) == len(set(keys))
+    assert len(keys) == searched(misread.single()).totals.calls
+
+
+def test_a_limit_of_calls_ends_a_search_which_then_goes_on(tmp_path: Path) -> None:
+    store = tmp_path / "answers.db"
+    with pytest.raises(InputError, match="limit of calls or money is reached"):
+        searched(misread.single(), store=store, limits=Limits(max_calls=90))
+    rest = searched(misread.single(), store=store).totals.calls
+    assert rest + 90 == searched(misread.single()).totals.calls
+
+
+def test_a_wrong_threshold_is_mended_by_replay() -> None:
+    node = RatingNode("How polite?", evaluation_params=["actual_output"], name="Tone")
+    scores = {n: 7 - n % 3 if good else 4 + n % 2 for n, good in misread.labels(COUNT).items()}
+
+    def rate(question: Any) -> Any:
+        text = question.messages[-1]["content"]
+        number = int(text.partition("answer ")[2].partition(":")[0])
+        return {"score": scores[number]}
+
+    result = searched(
+        DAGMetric("Manners", DAG(node), threshold=0.7), model=ScriptedJudge(rate), proposals=0
+    )
+    change = result.accepted[0]
+    assert change.rung == "threshold"
+    assert change.calls == 0
+    assert 0.5 < change.detail["threshold"] <= 0.6
+    assert result.metric.spec().threshold == change.detail["threshold"]
+    assert result.proved
+
+
+def test_a_verdict_on_the_wrong_side_gets_another_score() -> None:
+    result = improve(
+        misread.cases(COUNT, 0.0), wrong_leaf(), misread.labels(COUNT, 0.0), model=judge(), times=1
+    )
+    change = result.accepted[0]
+    assert (change.rung, change.where) == ("scores", "Tone")
+    assert change.detail == {"verdict": True, "before": 3, "score": 10}
+    assert result.proved
+
+
+def wrong_leaf() -> DAGMetric:
+    metric = misread.single()
+    (tone,) = metric.spec().graph.nodes()
+    tone.then[True], tone.then[False] = 3, 0
+    return metric
+
+
+def test_a_judge_that_is_always_right_has_nothing_to_improve() -> None:
+    result = improve(
+        misread.cases(COUNT, 0.0), misread.chain(), misread.labels(COUNT, 0.0, sources=True),
+        model=judge(), times=1,
+    )  # fmt: skip
+    assert not result.accepted
+    assert result.sealed is None
+    assert result.blame is not None
+    assert result.blame.node is None
+
+
+def test_labels_that_know_nothing_of_the_text_accept_nothing() -> None:
+    result, _ = simulated(POPULATIONS["labels by chance"], 1, times=1, engine=True)
+    assert not result.accepted
+    assert result.sealed is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"node": "Tome"}, "no node 'Tome' has a criterion to change; there is 'Tone'"),
+        ({"times": 0}, "times= is a whole number from 1 on"),
+        ({"sealed": 1.0}, "lies from 0.1 to 0.9"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_call(settings: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        searched(misread.single(), model=ScriptedJudge({}), **settings)
+
+
+def test_unknown_settings_and_too_few_labels_are_refused() -> None:
+    with pytest.raises(TypeError, match="time"):
+        searched(misread.single(), time=3)
+    few = dict.fromkeys(range(12), True)
+    with pytest.raises(InputError, match="label more cases"):
+        improve(misread.cases(12), misread.single(), few, model=ScriptedJudge({}))
+    numbers = {n: n / 3 for n in range(COUNT)}
+    with pytest.raises(InputError, match="pass or fail"):
+        improve(misread.cases(COUNT), misread.single(), numbers, model=ScriptedJudge({}))

@@ -29,7 +29,8 @@ from dagengine.results import CaseResult, MetricResult, Step
 
 COLUMNS = "columns.parquet"
 BLOCK = 10_000
-"""Cases of a block, which is a row group of the file."""
+"""The most cases of a block, which is a row group of the file."""
+_ROOM = 32_000_000  # characters of its cases, which are in memory together
 _FORMAT = 1
 _MARK = b"dagengine"
 _CASE = {
@@ -46,7 +47,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 Line = tuple[Any, ...]
 """One case in columns: its index is the first."""
-START = list(_CASE).index("start")
+START, _WORDS = list(_CASE).index("start"), list(_CASE).index("words")
 Block = dict[str, list[Any]]
 """Columns of some cases, by name."""
 
@@ -59,9 +60,15 @@ class BlockBuilder:
         self._costs = StepCosts(manifest)
         self._kinds = _kinds(len(self._names))
         self._lines: list[Line] = []
+        self._size = 0
 
     def __len__(self) -> int:
         return len(self._lines)
+
+    @property
+    def full(self) -> bool:
+        """Whether the block is to be taken before more is added."""
+        return len(self._lines) >= BLOCK or self._size >= _ROOM
 
     def holds(self, row: CaseResult) -> bool:
         """Whether columns tell all results of a row."""
@@ -86,10 +93,11 @@ class BlockBuilder:
     def add(self, line: Line) -> None:
         """Add a row."""
         self._lines.append(line)
+        self._size += len(line[_WORDS])
 
     def take(self) -> Block:
         """The block of what was added since the last one."""
-        lines, self._lines = self._lines, []
+        lines, self._lines, self._size = self._lines, [], 0
         columns = map(list, zip(*lines, strict=True)) if lines else ([] for _ in self._kinds)
         return dict(zip(self._kinds, columns, strict=True))
 
@@ -209,7 +217,7 @@ class ColumnsWriter:
         """Take a row that is in columns already; raises OSError."""
         if self._wanted:
             self._builder.add(line)
-            if len(self._builder) == BLOCK:
+            if self._builder.full:
                 self._write()
 
     def _write(self) -> None:

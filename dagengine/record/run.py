@@ -15,7 +15,7 @@ from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
 from dagengine.record.checks import flaw_of
-from dagengine.record.columns import BLOCK, Block, BlockBuilder, Columns, read_columns
+from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
 from dagengine.record.times import with_times
 from dagengine.record.values import FORMAT, Manifest
 from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of
@@ -98,7 +98,7 @@ class Run:
         builder = BlockBuilder(self.manifest)
         for row, case in self.with_cases():
             builder.add(builder.line(row, case or {}, -1))
-            if len(builder) == BLOCK:
+            if builder.full:
                 yield builder.take()
         if len(builder):
             yield builder.take()

@@ -2,7 +2,8 @@
 
 Three views hold what the files of a run say: `runs` has a line per case and metric, `steps` a
 line per case, metric and node that ran, `cases` the texts. The files are read as they are, by all
-processors, at each query. Nothing else can be read, and nothing can be written.
+processors, at each query; for `runs` the columns of a run that has some. Nothing else can be read,
+and nothing can be written.
 """
 
 from __future__ import annotations

@@ -138,8 +138,8 @@ class Selected:
     def __iter__(self) -> Iterator[CaseResult]:
         """The rows; raises InputError, before the first, for a case that the run does not have."""
         if self._columns is None:
-            return self._found(self._by_lines())
-        return self._found(self._read(place for place, *_ in self._by_columns(self._columns)))
+            return self._of_case(self._by_lines())
+        return self._of_case(self._read(place for place, *_ in self._by_columns(self._columns)))
 
     def first(self, count: int) -> tuple[list[CaseResult], int]:
         """The first rows, and the number of all; raises InputError as iterating does."""
@@ -149,7 +149,7 @@ class Selected:
             return first, len(first) + sum(1 for _ in rows)
         places = (place for place, *_ in self._by_columns(self._columns))
         first_places = list(itertools.islice(places, count))
-        rows = self._found(self._read(first_places))
+        rows = self._of_case(self._read(first_places))
         return list(rows), len(first_places) + sum(1 for _ in places)
 
     def worst(self, count: int) -> list[CaseResult]:
@@ -164,10 +164,10 @@ class Selected:
             if worst.add(CaseResult(index, case, self._outlined(courses))):
                 places[index] = place
         order = [places[outline.index] for outline in worst.rows]
-        rows = dict(zip(sorted(order), self._found(self._read(sorted(order))), strict=True))
+        rows = dict(zip(sorted(order), self._of_case(self._read(sorted(order))), strict=True))
         return [rows[place] for place in order]
 
-    def _found(self, rows: Iterator[CaseResult]) -> Iterator[CaseResult]:
+    def _of_case(self, rows: Iterator[CaseResult]) -> Iterator[CaseResult]:
         if self._selection.case is None:
             return rows
         first = list(itertools.islice(rows, 1))

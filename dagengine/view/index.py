@@ -202,17 +202,17 @@ class _Rows:
     def _add_results(self, metric: int, block: Block, start: int) -> list[str]:
         """Put the results of a metric into their tables; returns their states."""
         columns = MetricColumns(self._graphs[metric], self._costs, ways=self._ways[metric])
-        known: dict[str | None, tuple[Course, tuple[Any, ...]]] = {}
+        courses: dict[str | None, tuple[Course, tuple[Any, ...]]] = {}
         states, results, splits, items = [], [], [], []
         names = (f"{name}.{metric}" for name in ("course", *Used._fields))
         lines = zip(*map(block.__getitem__, names), strict=True)
         for place, (text, tokens, more, questions, cost, seconds) in enumerate(lines, start):
-            if text not in known:
+            if text not in courses:
                 course = _course(columns, text)
                 number = None if course.score is None else int(course.score * 10 + 0.5)
                 state = STATES.index(course.state)
-                known[text] = course, (course.way, state, course.score, number)
-            course, head = known[text]
+                courses[text] = course, (course.way, state, course.score, number)
+            course, head = courses[text]
             states.append(course.state)
             used = (tokens or 0) + (more or 0), questions or 0, len(course.split), shown_cost(cost)
             spent = None if seconds is None else round(seconds, 3)

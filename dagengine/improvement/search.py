@@ -40,6 +40,7 @@ from dagengine.improvement.values import (
     SearchPlan,
     Split,
 )
+from dagengine.improvement.words import points
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
@@ -467,8 +468,7 @@ class _Ladder:
                 p, *_ = self._joint(asked[asked.index(each) :], accepted.right, spent)
                 if p > LEVEL:
                     gain = self._asking.gain(accepted.right, each.right)
-                    points = 100 * gain.value if isinstance(gain, Comparison) else 0.0
-                    why = f"{points:+.0f} points over {accepted.candidate.what}: could be chance"
+                    why = f"{points(gain)} over {accepted.candidate.what}: could be chance"
             decided = replace(each.candidate, p=p, refused=why)
             if not why:
                 if accepted is not None:

@@ -11,6 +11,7 @@ from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.terminal import counted, few
 
 _MINUS = "\N{MINUS SIGN}"
+_MOST_LABELS = 640
 
 
 def percent(share: Interval | Unknown | None) -> str:
@@ -94,6 +95,8 @@ def step(result: Improvement, left: str | None) -> str:
         if blame.needed is None:
             return "choose one yourself with --node; 640 more labels would probably not tell"
         return f"about {blame.needed:,} more labels would tell, or choose one with --node"
+    if blame is not None and result.needed and result.needed > _MOST_LABELS:
+        return f"more than {_MOST_LABELS} labels at `{blame.node}` would be needed to show 5 points"
     if blame is not None and result.needed:
         return f"{result.needed:,} more labels at `{blame.node}` would show a gain of 5 points"
     return "label more cases (`dagengine labels plan` says which)"

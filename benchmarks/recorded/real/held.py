@@ -141,10 +141,33 @@ def _runs(passes: Passes) -> Runs:
 
 @dataclass
 class Kept:
-    """How often an interval held what happened later, and how wide it was."""
+    """Whether each interval held what happened later, and what both were.
+
+    `ends` has the low end, the value, the high end and what happened later.
+    """
 
     held: list[bool] = field(default_factory=list)
-    widths: list[float] = field(default_factory=list)
+    ends: list[tuple[float, float, float, float]] = field(default_factory=list)
+
+    @property
+    def widths(self) -> list[float]:
+        """How wide the intervals were."""
+        return [high - low for low, _, high, _ in self.ends]
+
+    def predicted(self) -> float:
+        """The share that holds what happens later with the noise of the later runs counted, too.
+
+        An interval is made for the judge, of which later runs are another sample. So each side gets
+        the variance of their figure on top. Draws show half of it: they divide the same runs, so a
+        later half varies by the runs that it does not share with another one.
+        """
+        noise = 2 * statistics.pvariance([later for *_, later in self.ends])
+        reach = 1.96**2 * noise
+        return statistics.fmean(
+            value - math.sqrt((value - low) ** 2 + reach) <= later
+            and later <= value + math.sqrt((high - value) ** 2 + reach)
+            for low, value, high, later in self.ends
+        )
 
 
 def intervals(passes: Passes, times: int, draws: int, votes: int) -> dict[str, Kept]:
@@ -165,7 +188,8 @@ def intervals(passes: Passes, times: int, draws: int, votes: int) -> dict[str, K
             if value is not None and figure.low is not None and figure.high is not None:
                 held = figure.low - 1e-9 <= value <= figure.high + 1e-9
                 kept[figure.name].held.append(held)
-                kept[figure.name].widths.append(figure.high - figure.low)
+                ends = figure.low, figure.value or 0.0, figure.high, value
+                kept[figure.name].ends.append(ends)
         promise = steady_votes(table, TARGET)
         if promise is not None:
             most = math.inf if promise.most is None else promise.most
@@ -234,7 +258,8 @@ def interval_rows(
             for figure, kept in intervals(passes, times, draws, votes).items():
                 width = f"{statistics.fmean(kept.widths):.3f}" if kept.widths else f"truth: {votes}"
                 share = f"{100 * statistics.fmean(kept.held):.1f} %"
-                yield name, str(times), figure, share, COVERAGE, width, str(len(kept.held))
+                both = f"{100 * kept.predicted():.1f} %" if kept.ends else ""
+                yield name, str(times), figure, share, both, COVERAGE, width, str(len(kept.held))
 
 
 def vote_rows(tables: Mapping[str, Passes], draws: int) -> Iterator[Row]:
@@ -275,7 +300,8 @@ def main(
     )  # fmt: skip
     _print(
         console, "cards of a few runs, held against later runs",
-        ("question", "runs", "figure", "held", "target", "mean width", "draws"),
+        ("question", "runs", "figure", "held", "held, with the noise of later runs", "target",
+         "mean width", "draws"),
         interval_rows(tables, odds, draws),
     )  # fmt: skip
     _print(

@@ -17,6 +17,8 @@ _OF_METRICS = (
     *("mean", "median", "spread", "lowest", "highest", "pass-rate"),
     *("passed", "failed", "no-score"),
 )
+# Figures of scores, and a share.
+_FROM_0_TO_1 = _OF_METRICS[:6]
 _OF_RUNS = ("pass-rate", "passed", "failed", "no-score", "cases", "cost", "tokens", "calls")
 _QUANTILE = re.compile(r"p([1-9][0-9]?)")
 
@@ -60,6 +62,10 @@ def _check(condition: Condition, metrics: Sequence[str]) -> None:
         )
     if condition.bound != "value" and condition.measure != "pass-rate":
         raise InputError(f"--fail-if {condition.text!r}: only pass-rate has .low and .high")
+    if condition.measure in _FROM_0_TO_1 and not 0 <= condition.limit <= 1:
+        raise InputError(
+            f"--fail-if {condition.text!r}: {condition.measure} is from 0 to 1; write 0.5 for 50 %"
+        )
 
 
 def failures(conditions: Sequence[Condition], figures: Figures) -> list[str]:

@@ -82,6 +82,8 @@ def test_a_condition_fails_a_run_exactly_where_it_holds(
         ("mean<1", "'mean' is not a measure here; measures are pass-rate"),
         ("Manners.mean.low<1", r"only pass-rate has \.low"),
         ("p95.mean>1", "measures are cost, tokens"),
+        ("pass-rate<50", "pass-rate is from 0 to 1; write 0.5 for 50 %"),
+        ("Manners.median<5", "median is from 0 to 1"),
     ],
 )
 def test_what_is_no_condition_of_the_run_is_refused(condition: str, words: str) -> None:

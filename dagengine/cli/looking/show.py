@@ -98,6 +98,7 @@ def show(options: ShowOptions) -> None:
     from dagengine.report.page.drafts import drafts_of
     from dagengine.report.selection import Selection, selected
     from dagengine.results.frame import COLUMNS, flat
+    from dagengine.results.worst import Worst
 
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
@@ -107,7 +108,10 @@ def show(options: ShowOptions) -> None:
         )
     rows = selected(run, chosen)
     if options.worst is not None:
-        rows = iter(_worst(rows, options.worst))
+        worst = Worst(options.worst)
+        for row in rows:
+            worst.add(row)
+        rows = iter(worst.rows)
     if options.as_cases is not None:
         _write_cases(run, rows, options.as_cases)
     elif options.format is Format.JSON:
@@ -128,15 +132,6 @@ def show(options: ShowOptions) -> None:
             say(f"{asked}, {counted(tokens, 'token')}, {money}")
     else:
         _print_rows(run, rows, options)
-
-
-def _worst(rows: Iterable[CaseResult], count: int) -> list[CaseResult]:
-    from dagengine.results.worst import Worst
-
-    worst = Worst(count)
-    for row in rows:
-        worst.add(row)
-    return worst.rows
 
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:

@@ -402,10 +402,16 @@ def migrate(
         version = _version(answer) if answer else None
         programs = {path: _migrated(path, source, version) for path, source in sources.items()}
     for path, program in programs.items():
+        before = sources[path]
         if write:
-            _write(path, sources[path], program)
+            require_writable(path)
+            with path.open("w", encoding="utf-8", newline="") as file:
+                file.write(program.source)
+            say(f"{path}: {'written' if program.source != before else 'nothing to change'}")
         else:
-            _show(path, sources[path], program)
+            lines = before.splitlines(), program.source.splitlines()
+            for line in difflib.unified_diff(*lines, str(path), str(path), lineterm=""):
+                say(line)
         for number, note in program.notes:
             say(f"{path}:{number}: {note}")
     if any(program.notes for program in programs.values()):
@@ -417,19 +423,6 @@ def _migrated(path: Path, source: str, deepeval: Version | None) -> Migrated:
         return migrated(source, deepeval)
     except SyntaxError as error:
         raise InputError(f"{path}, line {error.lineno}: not valid Python: {error.msg}") from None
-
-
-def _write(path: Path, before: str, program: Migrated) -> None:
-    require_writable(path)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(program.source)
-    say(f"{path}: written" if program.source != before else f"{path}: nothing to change")
-
-
-def _show(path: Path, before: str, program: Migrated) -> None:
-    lines = before.splitlines(), program.source.splitlines()
-    for line in difflib.unified_diff(*lines, str(path), str(path), lineterm=""):
-        say(line)
 
 
 def _text(path: Path) -> str:

@@ -31,7 +31,6 @@ from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
-    from dagengine.data.result_rows import RowWriter
     from dagengine.execution.executor import Executor
     from dagengine.graph.graph import MetricSpec
     from dagengine.record.writer import RunWriter
@@ -58,6 +57,7 @@ def run(options: RunOptions) -> None:
     holds; 2 invalid input, or a judge that accepts no call; 3 nothing of that, and a case has no
     score; 130 interrupted.
     """
+    from dagengine.record.gate import conditions_of
     from dagengine.record.writer import sole_writer
     from dagengine.report.tally import Tally
 
@@ -65,7 +65,8 @@ def run(options: RunOptions) -> None:
     cases = _cases(options)
     executor = _executor(options)
     tally = Tally(case=options.case)
-    conditions = _conditions(options, executor)
+    names = [metric.spec.name for metric in executor.plan.metrics]
+    conditions = conditions_of(options.fail_if or (), names)
     _start(executor, cases)
     _warn_of_cases(executor, cases, options)
     writer = _writer(options, executor, cases)
@@ -167,14 +168,6 @@ def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
     return target.writer(executor, target.data(cases))
 
 
-def _conditions(options: RunOptions, executor: Executor) -> list[Condition]:
-    """The conditions of `--fail-if`; raises InputError for an unknown figure."""
-    from dagengine.record.gate import conditions_of
-
-    names = [metric.spec.name for metric in executor.plan.metrics]
-    return conditions_of(options.fail_if or (), names)
-
-
 def _start(executor: Executor, cases: Cases) -> None:
     """Check everything that can be checked before the first call; print warnings."""
     from dagengine.execution.interrupts import sync
@@ -239,16 +232,13 @@ def _judge(
             with writer:
                 sync(lambda: executor.judge(mine, observer, part.first, part.count))
         except KeyboardInterrupt:
-            say(f"{_interrupted(writer.rows, total)}; {go_on(options.store)}", err=True)
+            count, path = writer.rows.count, writer.rows.path
+            of_all = counted(count, "row") if total is None else f"{count} of {total} rows"
+            left = f"interrupted: {of_all} are in {path}"
+            if not count:
+                left = f"interrupted before the first row; {path} is unchanged"
+            say(f"{left}; {go_on(options.store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def _interrupted(rows: RowWriter, total: int | None) -> str:
-    """The message after an interrupt: which rows are in which file."""
-    if not rows.count:
-        return f"interrupted before the first row; {rows.path} is unchanged"
-    of_all = counted(rows.count, "row") if total is None else f"{rows.count} of {total} rows"
-    return f"interrupted: {of_all} are in {rows.path}"
 
 
 def _report(
@@ -260,6 +250,7 @@ def _report(
 ) -> None:
     """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.common.pictures import draw_views
+    from dagengine.record.gate import failures
     from dagengine.report.github import add_step_summary
     from dagengine.report.tables import print_table
 
@@ -275,7 +266,13 @@ def _report(
     draw_views(specs, tally, options.out)
     if options.to:
         send_all(options.out, options.to)
-    _leave(options, tally, _failing(conditions, writer))
+    lines = failures(conditions, writer.figures())
+    for line in lines:
+        say(f"fails: {line}", err=True)
+    if lines or (options.assert_pass and (tally.failed or not tally.rows)):
+        raise typer.Exit(EXIT_FAILED)
+    if tally.unscored:
+        raise typer.Exit(EXIT_NO_SCORE)
 
 
 def _write_page(options: RunOptions) -> None:
@@ -295,21 +292,3 @@ def _write_junit(options: RunOptions, tally: Tally) -> None:
     with named(options.junit):
         write_junit(options.junit, load_run(options.out).rows(), tally.summing.result())
     say(f"JUnit: {options.junit}")
-
-
-def _failing(conditions: Sequence[Condition], writer: RunWriter) -> bool:
-    """Print every condition that holds; return whether there is one."""
-    from dagengine.record.gate import failures
-
-    lines = failures(conditions, writer.figures())
-    for line in lines:
-        say(f"fails: {line}", err=True)
-    return bool(lines)
-
-
-def _leave(options: RunOptions, tally: Tally, failing: bool) -> None:
-    """Exit with the exit code of the results."""
-    if failing or (options.assert_pass and (tally.failed or not tally.rows)):
-        raise typer.Exit(EXIT_FAILED)
-    if tally.unscored:
-        raise typer.Exit(EXIT_NO_SCORE)

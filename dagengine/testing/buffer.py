@@ -114,9 +114,10 @@ class Buffer:
                 self.retire(down_to=room)
         if self._stopping:
             return
-        held = self.current = Held(
-            item, getattr(self._worker, "item_index", None), _has_reruns(item)
-        )
+        plugin = item.config.pluginmanager.get_plugin("rerunfailures")
+        count = getattr(plugin, "get_reruns_count", None)
+        place = getattr(self._worker, "item_index", None)
+        held = self.current = Held(item, place, reruns=bool(count and count(item)))
         self._queue.append(held)
         try:
             self._run(held, nextitem)
@@ -186,19 +187,18 @@ class Buffer:
             if not head.is_judged:
                 if down_to is None or len(self._queue) <= down_to:
                     return
-                self._wait(head)
-            if not (head.reruns and self._has_failed(head)):
+                for pending in head.verdicts:  # in a way that an interrupt ends
+                    wait_for(pending.future, self._verdicts.still_waiting)
+                    if self._error(pending) is not None:
+                        break
+            reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
+            if not head.reruns or not (
+                any(report.failed for report in reports) or self._first_failed(head)
+            ):
                 self._retire(head)
             elif self._bodies_are_over:
                 self._run_again(head)
             else:
-                return
-
-    def _wait(self, head: Held) -> None:
-        """Wait in a way that an interrupt ends."""
-        for pending in head.verdicts:
-            wait_for(pending.future, self._verdicts.still_waiting)
-            if self._error(pending) is not None:
                 return
 
     def _retire(self, head: Held) -> None:
@@ -236,10 +236,6 @@ class Buffer:
     def _error(self, pending: Pending) -> BaseException | None:
         error = pending.future.exception()
         return error or self._verdicts.error_of(pending.future.result())
-
-    def _has_failed(self, head: Held) -> bool:
-        reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
-        return any(report.failed for report in reports) or self._first_failed(head) is not None
 
     def _run_again(self, head: Held) -> None:
         """Run a test by the protocol of pytest-rerunfailures."""
@@ -329,13 +325,6 @@ def _has_subtests(item: pytest.Item) -> bool:
     return "subtests" in getattr(item, "fixturenames", ()) or (
         code is not None and "subTest" in code.co_names
     )
-
-
-def _has_reruns(item: pytest.Item) -> bool:
-    """Whether pytest-rerunfailures may run the test more than once."""
-    plugin = item.config.pluginmanager.get_plugin("rerunfailures")
-    count = getattr(plugin, "get_reruns_count", None)
-    return bool(count and count(item))
 
 
 def evaluation_of(item: pytest.Item, call: pytest.CallInfo[Any]) -> Verdict | None:

@@ -103,29 +103,21 @@ def end(
 ) -> Ending:
     """Write recordings and the run, check gates, and say what the evaluations came to."""
     ending = Ending(summary.lines())
-    ending.take(_recorded(files, is_whole))
+    for path, count in files.save(is_whole=is_whole):
+        shown = os.path.relpath(path)
+        shown = str(path) if shown.startswith("..") else shown
+        ending.take([(True, f"recorded: {shown} ({count} new or changed answers)")])
     out, baseline = config.getoption("evals_out"), config.getoption("evals_baseline")
     if baseline is not None:  # which may be the folder that is written next
         from dagengine.testing.runs import against
 
         ending.take(against(Path(baseline), summary.all))
     if out is not None and run is not None:
-        ending.take(_written(run, Path(out), summary))
+        run.save(Path(out), summary.totals)
+        ending.take([(True, f"run folder: {Path(out)}")])
     gates: Sequence[str] = config.getoption("evals_min") or ()
     ending.take(Gate.read(text).check(summary.all) for text in gates)
     return ending
-
-
-def _recorded(files: TestFiles, is_whole: bool) -> Lines:
-    for path, count in files.save(is_whole=is_whole):
-        shown = os.path.relpath(path)
-        shown = str(path) if shown.startswith("..") else shown
-        yield True, f"recorded: {shown} ({count} new or changed answers)"
-
-
-def _written(run: SessionRun, out: Path, summary: Summary) -> Lines:
-    run.save(out, summary.totals)
-    yield True, f"run folder: {out}"
 
 
 def end_of_workers(

@@ -15,7 +15,7 @@ from types import CodeType, FrameType, TracebackType
 
 # The last instruction of a coroutine from Python 3.12 on: it turns StopIteration into a
 # RuntimeError, covers the whole body, and lets everything else pass.
-_INTRINSIC, _STOP_ITERATION = dis.opmap.get("CALL_INTRINSIC_1"), 3
+_PASSES_ON = dis.opmap.get("CALL_INTRINSIC_1"), 3
 
 
 def frames_between(caller: FrameType, test: CodeType | None) -> list[FrameType] | None:
@@ -27,10 +27,13 @@ def frames_between(caller: FrameType, test: CodeType | None) -> list[FrameType] 
     frames: list[FrameType] = []
     frame: FrameType | None = caller
     while frame is not None and test is not None:
-        if _is_covered(frame.f_code, frame.f_lasti):
-            return None
+        code = frame.f_code
+        for start, end, target in _handlers(code.co_exceptiontable):
+            covers = start <= frame.f_lasti < end
+            if covers and tuple(code.co_code[target : target + 2]) != _PASSES_ON:
+                return None
         frames.append(frame)
-        if frame.f_code is test:
+        if code is test:
             return frames[::-1]
         frame = frame.f_back
     return None
@@ -42,18 +45,6 @@ def traceback_of(frames: list[FrameType]) -> TracebackType | None:
     for frame in reversed(frames):
         trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
     return trace
-
-
-def _is_covered(code: CodeType, place: int) -> bool:
-    """Whether a handler that may keep an exception covers the instruction at `place`."""
-    return any(
-        start <= place < end and not _only_passes_on(code, target)
-        for start, end, target in _handlers(code.co_exceptiontable)
-    )
-
-
-def _only_passes_on(code: CodeType, target: int) -> bool:
-    return (code.co_code[target], code.co_code[target + 1]) == (_INTRINSIC, _STOP_ITERATION)
 
 
 def _handlers(table: bytes) -> Iterator[tuple[int, int, int]]:

@@ -70,7 +70,11 @@ def headline(
     result: MetricResult, votes: Votes | None = None, missed: frozenset[str] = frozenset()
 ) -> str:
     """Score, threshold, metric and node in one line; what votes say in front of it."""
-    prefix = "" if votes is None else f"{_votes(votes)}: "
+    prefix = ""
+    if votes is not None:
+        p = "" if votes.p is None else f"p = {votes.p:.2f}, "
+        cast = votes.failed + votes.passed
+        prefix = f"{votes.decision} ({p}{votes.failed} of {cast} votes failed): "
     failure = result.failure
     if failure is not None:
         # What a recording lacks tells nothing about the judge.
@@ -102,11 +106,6 @@ def tree_sections(verdict: Verdict) -> list[tuple[str, str]]:
 
 def _has_failed(result: MetricResult) -> bool:
     return result.state in ("failed", "no_score")
-
-
-def _votes(votes: Votes) -> str:
-    p = "" if votes.p is None else f"p = {votes.p:.2f}, "
-    return f"{votes.decision} ({p}{votes.failed} of {votes.failed + votes.passed} votes failed)"
 
 
 def _score(result: MetricResult) -> str:

@@ -84,12 +84,13 @@ class SessionRun:
             judges=tuple(self.judges.values()),
         )
         with RunWriter(folder, manifest, lambda: (totals, self.spent), held=held) as writer:
-            for index, (label, row) in enumerate(self._labelled()):
+            labelled = (
+                (label_of(test, number), row)
+                for test, rows in self.rows.items()
+                for number, row in enumerate(rows)
+            )
+            for index, (label, row) in enumerate(labelled):
                 writer.add(replace(row, index=index, case=label))
-
-    def _labelled(self) -> Iterator[tuple[str, CaseResult]]:
-        for test, rows in self.rows.items():
-            yield from ((label_of(test, number), row) for number, row in enumerate(rows))
 
     def save_part(self, folder: Path, worker: str, totals: Totals) -> None:
         """Write what one worker judged, for `gather`."""

@@ -63,7 +63,11 @@ class Evaluations:
         self._guard = FixtureGuard(lambda: self.item, self.still_waiting)
         self.files = TestFiles(config)
         self.item: pytest.Item | None = None
-        self.run = _new_run() if config.getoption("evals_out") else None
+        self.run: SessionRun | None = None
+        if config.getoption("evals_out"):  # few sessions need it, and it takes long to load
+            from dagengine.testing.runs import SessionRun
+
+            self.run = SessionRun()
         self._handed_over = 0
         self._say_from = 0.0
         self._cards: set[tuple[str, ...]] = set()
@@ -237,7 +241,12 @@ class Evaluations:
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
             asked = {place for unit in engine.plan.units if unit.node.asks for place in unit.judges}
-            self._say_of_card(metrics, [judges[place] for place in sorted(asked)])
+            asked_judges = [judges[place] for place in sorted(asked)]
+            names = (*(metric.spec().name for metric in metrics), *asked_judges)
+            if names not in self._cards:  # its note is kept once
+                self._cards.add(names)
+                notes = card_notes(self._config.getoption("evals_card"), metrics, asked_judges)
+                self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
         place = 0 if ahead else self._handed_over
         judging = _Judging(
@@ -245,21 +254,6 @@ class Evaluations:
             settings.get("model"),
         )  # fmt: skip
         return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
-
-    def _say_of_card(self, metrics: Sequence[Metric], judges: Sequence[str]) -> None:
-        """Keep, once, the note on the judge card of these metrics."""
-        names = (*(metric.spec().name for metric in metrics), *judges)
-        if names not in self._cards:
-            self._cards.add(names)
-            notes = card_notes(self._config.getoption("evals_card"), metrics, judges)
-            self.summary.notes.update(dict.fromkeys(notes))
-
-
-def _new_run() -> SessionRun:
-    """What a run folder will hold; few sessions need it, and it takes long to load."""
-    from dagengine.testing.runs import SessionRun
-
-    return SessionRun()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class SharedRun:
         desk = next((desk for desk in self._desks if desk.asking == asking), None)
         if desk is None:
             gateway = self._started.start_task(self._keep_gateway, asking)[1]
-            turns = self._started.call(_turns, asking.limits.max_in_flight)
+            turns = self._started.call(anyio.Semaphore, asking.limits.max_in_flight)
             desk = Desk(asking, gateway, turns)
             self._desks.append(desk)
         return desk
@@ -195,10 +195,6 @@ class _Both:
     def __call__(self, attempt: Attempt) -> None:
         self.first(attempt)
         self.second(attempt)
-
-
-async def _turns(number: int) -> anyio.Semaphore:
-    return anyio.Semaphore(number)
 
 
 class _This:

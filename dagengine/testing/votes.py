@@ -52,13 +52,9 @@ class Mark:
             raise _wrong(item, f"takes names, such as votes=7, and no {mark.args[0]!r}")
         for name in mark.kwargs:
             if name not in names:
-                meant = did_you_mean(name, names)
-                raise _wrong(item, f"has no argument {name!r}; {meant or 'it has'} {_or(names)}")
+                meant, listed = did_you_mean(name, names), ", ".join(names)
+                raise _wrong(item, f"has no argument {name!r}; {meant or 'it has'} ({listed})")
         return cls(**_checked(item, dict(mark.kwargs)))
-
-
-def _or(names: Sequence[str]) -> str:
-    return f"({', '.join(names)})"
 
 
 def _wrong(item: pytest.Item, problem: str) -> InputError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from graphs.trees import food_metric
 from programs.commands import Started, start_program
 from servers.batch_server import BatchServer, MessageBatchServer
 from servers.openai_server import Reply
@@ -21,18 +22,12 @@ from dagengine.judges.batches.journal import BatchJournal
 from dagengine.judges.wire.completions import message_usage
 from dagengine.loading import load_batch_judge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prompts.answer_types import output_type
 from dagengine.question import Question, Usage
 from dagengine.test_case import LLMTestCase
 
 LIMITS = Limits(max_in_flight=1000, call_timeout=None, backoff=0.0)
-
-
-def tree() -> DAGMetric:
-    topic = TaskNode("Name the topic.", "topic", evaluation_params=["input"])
-    asked = BinaryJudgementNode("Is it about food?", inputs=[topic], then={True: 10, False: 0})
-    return DAGMetric(name="food", dag=DAG(root_nodes=[topic, asked]))
 
 
 def by_topic(body: dict[str, Any]) -> Reply:
@@ -80,7 +75,7 @@ def test_every_layer_of_questions_is_one_batch_and_answers_find_them(
 ) -> None:
     with kind(by_topic) as server:
         judge = batch_judge(server, size=40)
-        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+        done = evaluate(cases(40), [food_metric()], model=judge, limits=LIMITS, show=False)
         sizes = sizes_of(server)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
     assert sizes == [40, 40]
@@ -90,7 +85,7 @@ def test_every_layer_of_questions_is_one_batch_and_answers_find_them(
 def test_a_full_batch_leaves_at_once_and_the_rest_follows(kind: type[BatchServer]) -> None:
     with kind(by_topic) as server:
         judge = batch_judge(server, size=16, quiet=0.05)
-        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+        done = evaluate(cases(40), [food_metric()], model=judge, limits=LIMITS, show=False)
         sizes = sizes_of(server)
     assert all(result is not None for result in done.scores("food"))
     assert max(sizes) == 16
@@ -101,7 +96,7 @@ def test_a_full_batch_leaves_at_once_and_the_rest_follows(kind: type[BatchServer
 def test_lines_that_expired_are_asked_again_in_another_batch(kind: type[BatchServer]) -> None:
     with kind(by_topic, lose=lambda batch, line: batch == 0 and line % 2 == 0) as server:
         judge = batch_judge(server, size=10, quiet=0.5)
-        done = evaluate(cases(10), [tree()], model=judge, limits=LIMITS, show=False)
+        done = evaluate(cases(10), [food_metric()], model=judge, limits=LIMITS, show=False)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(10)]
     assert done.totals.retried == 5
 
@@ -110,7 +105,7 @@ def test_lines_that_expired_are_asked_again_in_another_batch(kind: type[BatchSer
 def test_files_stay_within_the_limit_of_bytes(kind: type[BatchServer]) -> None:
     with kind(by_topic) as server:
         judge = batch_judge(server, file_bytes=8_000)
-        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+        done = evaluate(cases(40), [food_metric()], model=judge, limits=LIMITS, show=False)
         files = files_of(server)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
     assert max(sum(len(line) + 1 for line in file) for file in files) <= 8_000
@@ -129,7 +124,7 @@ def test_an_expired_batch_and_damaged_lines_lose_nothing(
     )
     with server:
         judge = batch_judge(server, size=20, quiet=0.5)
-        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+        done = evaluate(cases(40), [food_metric()], model=judge, limits=LIMITS, show=False)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
     assert done.totals.retried == 23
     assert done.totals.calls == 80 + 23
@@ -143,7 +138,9 @@ def test_a_bad_line_fails_its_own_case_only(kind: type[BatchServer]) -> None:
         return by_topic(body)
 
     with kind(some_fail) as server:
-        done = evaluate(cases(6), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
+        done = evaluate(
+            cases(6), [food_metric()], model=batch_judge(server), limits=LIMITS, show=False
+        )
     scores = done.scores("food")
     assert scores[3] is None
     assert scores[:3] + scores[4:] == [1.0, 0.0, 1.0, 1.0, 0.0]
@@ -156,7 +153,9 @@ def test_a_bad_line_fails_its_own_case_only(kind: type[BatchServer]) -> None:
 @both
 def test_a_batch_that_is_not_accepted_says_why(kind: type[BatchServer]) -> None:
     with kind(refuse="line 1 has no model") as server:
-        done = evaluate(cases(2), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
+        done = evaluate(
+            cases(2), [food_metric()], model=batch_judge(server), limits=LIMITS, show=False
+        )
     failures = [row.metrics[0].failure for row in done.rows]
     assert all(f is not None and "line 1 has no model" in f.message for f in failures)
 
@@ -202,7 +201,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.test_case import LLMTestCase
 
-{getsource(tree)}
+{getsource(food_metric)}
 {getsource(cases)}
 kind, address, journal = sys.argv[1:]
 more = {{"size": 40, "quiet": 600, "poll": 0.01, "journal": journal}}
@@ -211,7 +210,7 @@ if kind == "MessageBatchServer":
 else:
     judge = OpenAIBatchJudge("m", base_url=address, **more)
 limits = Limits(max_in_flight=1000, call_timeout=None, backoff=0.0)
-print(evaluate(cases(40), [tree()], model=judge, limits=limits, show=False).scores("food"))
+print(evaluate(cases(40), [food_metric()], model=judge, limits=limits, show=False).scores("food"))
 """
 
 
@@ -267,7 +266,7 @@ def test_a_batch_of_an_earlier_run_that_is_lost_is_asked_again(
         name = json.loads(text.splitlines()[1])["id"]
         journal.write_text(text.replace(name, name[:-1] + "9999"))
         judge = batch_judge(server, journal=journal)
-        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+        done = evaluate(cases(40), [food_metric()], model=judge, limits=LIMITS, show=False)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
     assert done.totals.retried == 40
     assert not journal.exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from graphs.trees import food_metric
 from programs.commands import start_program
 from typer.testing import CliRunner
 
@@ -25,12 +26,6 @@ from dagengine.test_case import LLMTestCase
 
 LIMITS = Limits(max_in_flight=1000, backoff=0.0)
 Line = dict[str, Any]
-
-
-def tree() -> DAGMetric:
-    topic = TaskNode("Name the topic.", "topic", evaluation_params=["input"])
-    asked = BinaryJudgementNode("Is it about food?", inputs=[topic], then={True: 10, False: 0})
-    return DAGMetric(name="food", dag=DAG(root_nodes=[topic, asked]))
 
 
 def cases(count: int) -> list[LLMTestCase]:
@@ -93,7 +88,7 @@ RIGHT = [float(number % 2 == 0) for number in range(40)]
 
 def test_every_layer_of_questions_is_one_file_and_answers_find_them(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "work")
-    done = evaluate(cases(40), [tree()], model=engine.judge(), limits=LIMITS, show=False)
+    done = evaluate(cases(40), [food_metric()], model=engine.judge(), limits=LIMITS, show=False)
     assert done.scores("food") == RIGHT
     assert [len(_lines(path)) for path in engine.files()] == [40, 40]
     assert (done.totals.calls, done.totals.usage.input_tokens) == (80, 560)
@@ -162,7 +157,7 @@ def test_what_an_engine_leaves_out_or_garbles_is_asked_again_in_another_file(
         return None if number % 3 == 1 else '{"custom_id": "half a li'
 
     engine = Engine(tmp_path, some)
-    done = evaluate(cases(40), [tree()], model=engine.judge(), limits=LIMITS, show=False)
+    done = evaluate(cases(40), [food_metric()], model=engine.judge(), limits=LIMITS, show=False)
     assert done.scores("food") == RIGHT
     assert len(engine.files()) > 2
     assert done.totals.retried == done.totals.calls - 80 > 0
@@ -176,7 +171,7 @@ def test_a_line_with_an_error_fails_its_own_case_only(tmp_path: Path) -> None:
         return {"custom_id": line["custom_id"], "response": response}
 
     engine = Engine(tmp_path, all_but_one)
-    done = evaluate(cases(5), [tree()], model=engine.judge(), limits=LIMITS, show=False)
+    done = evaluate(cases(5), [food_metric()], model=engine.judge(), limits=LIMITS, show=False)
     assert done.scores("food") == [1.0, 0.0, 1.0, None, 1.0]
     failure = done.rows[3].metrics[0].failure
     assert failure is not None
@@ -192,10 +187,10 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.test_case import LLMTestCase
 
-{getsource(tree)}
+{getsource(food_metric)}
 {getsource(cases)}
 judge = FileBatchJudge("m", sys.argv[1], quiet=0.05, poll=0.01)
-evaluate(cases(40), [tree()], model=judge, limits=Limits(max_in_flight=1000), show=False)
+evaluate(cases(40), [food_metric()], model=judge, limits=Limits(max_in_flight=1000), show=False)
 """
 
 
@@ -207,7 +202,7 @@ def test_a_killed_run_takes_its_file_up_again_and_asks_nothing_twice(tmp_path: P
         time.sleep(0.01)
     process.kill()
     process.ended()
-    done = evaluate(cases(40), [tree()], model=engine.judge(), limits=LIMITS, show=False)
+    done = evaluate(cases(40), [food_metric()], model=engine.judge(), limits=LIMITS, show=False)
     assert done.scores("food") == RIGHT
     assert [len(_lines(path)) for path in engine.files()] == [40, 40]
 
@@ -216,7 +211,9 @@ def test_stored_answers_are_not_written_again(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "work")
     for _ in range(2):
         store = Store(tmp_path / "answers.db")
-        evaluate(cases(4), [tree()], model=engine.judge(), limits=LIMITS, store=store, show=False)
+        evaluate(
+            cases(4), [food_metric()], model=engine.judge(), limits=LIMITS, store=store, show=False
+        )
     assert len(engine.files()) == 2
     assert engine.judge().durable_identity != OpenAIBatchJudge("m").durable_identity
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from graphs.trees import result_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.judges import LexicalJudge, ScriptedJudge
 from dagengine.metrics.factual_correctness import FactualCorrectness, FactualCorrectnessTemplate
-from dagengine.results import MetricResult, OutcomeKind
+from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(
@@ -42,10 +43,6 @@ def script(answer: list[bool], reference: list[bool]) -> dict[str, Any]:
     }
 
 
-def judged(metric: FactualCorrectness, model: Any, case: LLMTestCase = CASE) -> MetricResult:
-    return evaluate([case], [metric], model=model, show=False).rows[0].metrics[0]
-
-
 @pytest.mark.parametrize(
     ("mode", "beta", "score"),
     [
@@ -60,7 +57,7 @@ def test_each_mode_is_its_formula(
     mode: Literal["f1", "precision", "recall"], beta: float, score: float
 ) -> None:
     answers = ScriptedJudge(script([True, False], [True, False, False, False]))
-    result = judged(FactualCorrectness(mode=mode, beta=beta), answers)
+    result = result_of(CASE, FactualCorrectness(mode=mode, beta=beta), answers)
     assert result.score == pytest.approx(score)
 
 
@@ -88,7 +85,7 @@ def test_f1_lies_between_its_parts_and_is_none_without_a_reference(
 
 
 def test_the_reason_says_both_parts_and_the_steps_say_what_is_wrong_and_missing() -> None:
-    result = judged(FactualCorrectness(), ScriptedJudge(script([True, False], [False])))
+    result = result_of(CASE, FactualCorrectness(), script([True, False], [False]))
     assert result.reason is not None
     assert "F1 of precision 0.5, recall 0: 0." in result.reason
     said = {step.node: step.reason for step in result.steps}
@@ -100,12 +97,12 @@ def test_the_reason_says_both_parts_and_the_steps_say_what_is_wrong_and_missing(
 @pytest.mark.parametrize("blank", ["actual_output", "expected_output"])
 def test_without_a_text_on_one_side_nothing_is_asked(blank: str) -> None:
     metric = FactualCorrectness(mode="precision")
-    result = judged(metric, ScriptedJudge({}), CASE.model_copy(update={blank: " "}))
+    result = result_of(CASE.model_copy(update={blank: " "}), metric, {})
     assert result.outcome == OutcomeKind.SKIPPED
 
 
 def test_words_alone_can_judge_it() -> None:
-    result = judged(FactualCorrectness(), LexicalJudge())
+    result = result_of(CASE, FactualCorrectness(), LexicalJudge())
     assert result.score == 0.5
 
 
@@ -125,7 +122,7 @@ def test_a_template_replaces_both_prompts_for_both_sides() -> None:
     answers = script([True], [True])
     for side in ("actual_output", "expected_output"):
         answers[f"claims of {side}"] = {"claims": ["claim 0"]}
-    result = judged(FactualCorrectness(evaluation_template=Own), ScriptedJudge(answers))
+    result = result_of(CASE, FactualCorrectness(evaluation_template=Own), answers)
     assert result.score == 1.0
     assert sorted(seen) == sorted([str(CASE.actual_output), str(CASE.expected_output)])
 

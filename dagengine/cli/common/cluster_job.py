@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dagengine.cli.common.streams import say
@@ -60,7 +61,7 @@ class FileJob:
         from dagengine.loading import chosen_judge, load_batch_judge, load_file_judge
 
         if self.batch_files is not None:
-            return load_file_judge(self.judge, self.batch_files, _announced)
+            return load_file_judge(self.judge, self.batch_files, partial(say, err=True))
         if self.batch:
             return load_batch_judge(self.judge, self.base_url, self.journal)
         return chosen_judge(self.judge, self.base_url)
@@ -79,10 +80,6 @@ class FileJob:
             judge=judge,
             store=None if self.store is None else self.store.absolute(),
         )
-
-
-def _announced(sentence: str) -> None:
-    say(sentence, err=True)
 
 
 def _tracer() -> Any:

@@ -73,16 +73,12 @@ class _PlainGroup(TyperGroup):
             return super().resolve_command(ctx, args)
         except _UsageError as error:
             usage: Any = error
-            usage.message = f"there is no command {args[0]!r:.80}{self._instead(ctx, args[0])}"
+            word, names = args[0], [name for name in self.list_commands(ctx) if name]
+            meant = [name for name in names if word.lower() in _MEANT.get(name, "").split()]
+            near = did_you_mean(word, names) or f"there are {', '.join(names)}"
+            hint = f": write `{ctx.command_path} {meant[0]}`" if meant else f"; {near}"
+            usage.message = f"there is no command {word!r:.80}{hint}"
             raise
-
-    def _instead(self, ctx: Any, word: str) -> str:
-        names = [name for name in self.list_commands(ctx) if name]
-        meant = next((name for name in names if word.lower() in _MEANT.get(name, "").split()), "")
-        if meant:
-            return f": write `{ctx.command_path} {meant}`"
-        listed = ", ".join(names)
-        return f"; {did_you_mean(word, names) or f'there are {listed}'}"
 
     def make_context(self, *given: Any, **settings: Any) -> Any:
         with _plain_errors():
@@ -129,7 +125,13 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     options = _options_of(function)
     parameters = inspect.signature(options or function).parameters.values()
     hints = get_type_hints(options or function, include_extras=True)
-    marks, labels = _marks(hints), _labels(hints)
+    labels = _labels(hints)
+    marks = {
+        name: mark
+        for name, hint in hints.items()
+        for mark in _metadata(hint)
+        if isinstance(mark, Reads | Writes)
+    }
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
@@ -153,15 +155,6 @@ def _options_of(function: Callable[..., None]) -> type[Any] | None:
 
 def _metadata(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__metadata__", ())
-
-
-def _marks(hints: Mapping[str, Any]) -> dict[str, Reads | Writes]:
-    return {
-        name: mark
-        for name, hint in hints.items()
-        for mark in _metadata(hint)
-        if isinstance(mark, Reads | Writes)
-    }
 
 
 def _labels(hints: Mapping[str, Any]) -> dict[str, str]:

@@ -68,18 +68,15 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
             and (first.option, first.mark) != (second.option, second.mark)
             and _same(first, second)
         ):
-            raise InputError(_clash(first, second))
+            same = first.path == second.path
+            paths = f"{first.path}" if same else f"{first.path} and {second.path}"
+            raise InputError(
+                f"{first.option} and {second.option} are the same file, {paths}: its content would "
+                "be lost; choose another file for one of them"
+            )
     for file in files:
         if isinstance(file.mark, Writes) and not file.mark.opened:
             require_writable(file.path)
-
-
-def _clash(one: _File, other: _File) -> str:
-    named = f"{one.path}" if one.path == other.path else f"{one.path} and {other.path}"
-    return (
-        f"{one.option} and {other.option} are the same file, {named}: its content would be lost; "
-        "choose another file for one of them"
-    )
 
 
 def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:

@@ -17,7 +17,6 @@ from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
-    from dagengine.record.changes.run_comparison import RunComparison
     from dagengine.results.conditions import Condition
 
 MEASURES = {
@@ -72,13 +71,20 @@ def diff(
 
     Exit codes: 0 compared; 1 a --fail-if condition holds; 2 invalid input.
     """
+    from dagengine.cli.tables.diff_table import print_changes
+    from dagengine.record.changes.diff import compare_runs
+    from dagengine.record.run import load_run
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.changes.report import change_report
 
     conditions = [condition_of(text) for text in fail_if or ()]
     judge_card = None if card is None else read_card(card)
-    report = change_report(_compared(old, new, metric), judge_card)
-    _print(report, form, limit)
+    compared = compare_runs(load_run(old), load_run(new), metric=metric)
+    report = change_report(compared, judge_card)
+    if form == "table":
+        print_changes(report, limit)
+    else:
+        typer.echo(json.dumps(report, indent=1) if form == "json" else _csv(report["metrics"]))
     failing = [line for condition in conditions for line in _holding(condition, report)]
     for line in failing:
         say(f"fails: {line}", err=True)
@@ -117,22 +123,6 @@ def _holding(condition: Condition, report: Mapping[str, Any]) -> list[str]:
 def _count(metric: Mapping[str, Any], measure: str) -> int:
     name = MEASURES[measure]
     return int(metric["causes"]["same"] if name == "same" else metric[name])
-
-
-def _compared(old: Path, new: Path, metric: str | None) -> RunComparison:
-    from dagengine.record.changes.diff import compare_runs
-    from dagengine.record.run import load_run
-
-    return compare_runs(load_run(old), load_run(new), metric=metric)
-
-
-def _print(report: Mapping[str, Any], form: str, limit: int) -> None:
-    from dagengine.cli.tables.diff_table import print_changes
-
-    if form == "table":
-        print_changes(report, limit)
-    else:
-        typer.echo(json.dumps(report, indent=1) if form == "json" else _csv(report["metrics"]))
 
 
 def _csv(metrics: Sequence[Mapping[str, Any]]) -> str:

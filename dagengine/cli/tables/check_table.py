@@ -67,7 +67,9 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
     out.print(table)
     for text in recommended(checkup):
         say(text)
-    say(_effort(checkup), "dim")
+    usage, calls = checkup.usage, counted(checkup.calls, "call")
+    tokens = f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
+    say(f"{calls} in {checkup.seconds:.0f} s, {tokens}", "dim")
     for text in conclusion(checkup):
         say(text, verdict)
 
@@ -263,14 +265,6 @@ def _easy(found: EasyQuestions) -> Iterator[tuple[Status, str]]:
     if found.answered < found.asked:
         missing = counted(found.asked - found.answered, "answer")
         yield "warning", f"{missing} not valid: {found.failure}"
-
-
-def _effort(checkup: Checkup) -> str:
-    usage = checkup.usage
-    return (
-        f"{counted(checkup.calls, 'call')} in {checkup.seconds:.0f} s, "
-        f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
-    )
 
 
 def _seconds(seconds: float | None) -> str:

@@ -12,7 +12,6 @@ from dagengine.estimate.values import (
     Bounds,
     Estimate,
     JudgeEstimate,
-    MetricEstimate,
     NodeEstimate,
     Speeds,
     Travel,
@@ -181,8 +180,12 @@ def _questions(estimate: Estimate) -> Table:
     table = _grid(f"\n{counted(estimate.cases, 'case')}", *columns)
     for metric in estimate.metrics:
         least, most = _number(metric.case.least), _number(metric.case.most)
+        title = metric.metric
+        if metric.cases != estimate.cases:
+            of_all = f"{_number(metric.cases)} of {counted(estimate.cases, 'case')}"
+            title = f"{title} ({of_all})"
         table.add_row(
-            Text(plain(_headline(metric, estimate.cases))),
+            Text(plain(title)),
             least if least == most else f"{least}\N{EN DASH}{most}",
             *_span(metric.asked),
             "",
@@ -216,12 +219,6 @@ def _least_calls(estimate: Estimate) -> str:
     equal = estimate.asked.likely - estimate.calls.likely
     supposed = estimate.asked.least - estimate.calls.least > equal + 0.5
     return "" if supposed else _number(estimate.calls.least)
-
-
-def _headline(metric: MetricEstimate, cases: int) -> str:
-    if metric.cases == cases:
-        return metric.metric
-    return f"{metric.metric} ({_number(metric.cases)} of {counted(cases, 'case')})"
 
 
 def _worst(estimate: Estimate) -> Iterator[Text]:

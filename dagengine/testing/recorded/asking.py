@@ -52,9 +52,14 @@ class Recorder:
         judge, question = request.judge, request.question
         name = durable_identity(judge)
         if self.mode != "refresh" and name is not None:
-            answer = self._recorded(name, question)
-            if answer is not None:
-                return answer
+            fields = self.recording.find(name, question)
+            if fields is not None:
+                failure, answer = failure_of(fields), revive(question, fields, "replayed")
+                self.replayed += failure is not None or answer is not None
+                if failure is not None:
+                    raise failure
+                if answer is not None:
+                    return answer
         if self.mode == "replay":
             raise self._miss(judge, question)
         try:
@@ -63,17 +68,6 @@ class Recorder:
             self._note(judge, question, error)
             raise
         self._note(judge, question, answer)
-        return answer
-
-    def _recorded(self, name: str, question: Question[T]) -> Answer[T] | None:
-        """The recorded answer; raises what the judge failed with, if that was recorded."""
-        fields = self.recording.find(name, question)
-        if fields is None:
-            return None
-        failure, answer = failure_of(fields), revive(question, fields, "replayed")
-        self.replayed += failure is not None or answer is not None
-        if failure is not None:
-            raise failure
         return answer
 
     def _miss(self, judge: Judge, question: Question[Any]) -> RecordingMissError:

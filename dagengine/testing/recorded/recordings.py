@@ -144,19 +144,16 @@ class Recording:
         if not self.new and (not only_used or not is_there(self.path)):
             return False
         with one_writer(self.path, wait=True):
-            self._take_in_others()
+            # Another session may have recorded answers since this one read the file.
+            for key, answer in Recording.read(self.path).answers.items():
+                if self.answers.get(key) != answer:
+                    self.answers[key] = answer
+                    self.used.add(key)
             text = self.merged(only_used=only_used).encode(errors="backslashreplace")
             if is_there(self.path) and read_whole(self.path) == text:
                 return False
             write_whole(self.path, text)
         return True
-
-    def _take_in_others(self) -> None:
-        """Keep what other sessions have recorded since this one read the file."""
-        for key, answer in Recording.read(self.path).answers.items():
-            if self.answers.get(key) != answer:
-                self.answers[key] = answer
-                self.used.add(key)
 
     def data(self) -> dict[str, Any]:
         """What is new, as plain data to be sent to another process."""
@@ -256,7 +253,8 @@ def _difference(nearest: Recorded, judge: str, parts: Mapping[str, Any]) -> str:
     if nearest.judge != judge:
         different.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
     equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
-    same = f"; {_listed(equal)} equal" if equal else ""
+    *words, last = equal or [""]
+    same = f"; {', '.join(words)}{' and ' if words else ''}{last} equal" if equal else ""
     return f"against the nearest: {', '.join(different)}{same}. Run --evals=record"
 
 
@@ -271,7 +269,3 @@ def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     before, after = old[name], new[name]
     labels = [label for label in {**before, **after} if before.get(label) != after.get(label)]
     return f"evidence changed ({', '.join(labels)})"
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

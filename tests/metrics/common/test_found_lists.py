@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from graphs.trees import evaluated, result_of
 
 from dagengine import Store, a_evaluate, evaluate
 from dagengine.judges import LexicalJudge, ScriptedJudge
@@ -24,7 +25,7 @@ from dagengine.metrics import (
 )
 from dagengine.metrics.dag import DAG, CodeNode, TaskNode
 from dagengine.question import EveryMatch, Question
-from dagengine.results import EvaluationResult, MetricResult, OutcomeKind
+from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 
 CASE = LLMTestCase(
@@ -51,12 +52,7 @@ def _fine(question: Question[Any]) -> Any:
 
 
 def only(metric: Any, script: Callable[[Question[Any]], Any], case: Any = CASE) -> MetricResult:
-    result: MetricResult = run(metric, script, case).rows[0].metrics[0]
-    return result
-
-
-def run(metric: Any, script: Callable[[Question[Any]], Any], case: Any = CASE) -> EvaluationResult:
-    return evaluate([case], [metric], model=ScriptedJudge(script), show=False)
+    return result_of(case, metric, script)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,7 @@ def test_a_judge_that_lists_nothing_gives_no_score(kind: Any) -> None:
     ],
 )
 def test_no_opinion_and_no_fact_of_a_user_is_an_answer(kind: Any, case: Any, reason: str) -> None:
-    done = run(kind(), empty, case)
+    done = evaluated(case, kind(), empty)
     result = done.rows[0].metrics[0]
     assert (result.score, done.totals.calls) == (1.0, 1)
     assert reason in str(result.reason)
@@ -108,7 +104,7 @@ class Late:
 @pytest.mark.parametrize("first", [[], [{"text": " ", "factual": True}]])
 def test_an_empty_list_is_asked_for_once_more_and_told_of_the_text(first: Any) -> None:
     judge = Late({"statements": first}, {"text": "Berlin is the capital.", "factual": True})
-    done = run(AnswerRelevancyMetric(), judge)
+    done = evaluated(CASE, AnswerRelevancyMetric(), judge)
     assert done.scores("Answer Relevancy") == [1.0]
     assert (done.totals.calls, done.totals.failed) == (3, 0)
     again = judge.asked[1].messages[-1]["content"]
@@ -145,13 +141,13 @@ def test_a_judge_without_a_model_says_the_same_twice() -> None:
 
 def test_statements_that_claim_nothing_may_be_relevant() -> None:
     judge = Late({"statements": [{"text": "The text refuses.", "factual": False}]})
-    done = run(AnswerRelevancyMetric(), judge)
+    done = evaluated(CASE, AnswerRelevancyMetric(), judge)
     assert (done.scores("Answer Relevancy"), done.totals.calls) == ([1.0], 2)
 
 
 def test_a_text_without_any_word_may_make_no_statement() -> None:
     case = CASE.model_copy(update={"actual_output": "👍"})
-    done = run(AnswerRelevancyMetric(), empty, case)
+    done = evaluated(case, AnswerRelevancyMetric(), empty)
     assert (done.scores("Answer Relevancy"), done.totals.calls) == ([1.0], 1)
 
 
@@ -293,7 +289,7 @@ def test_prose_for_a_parser_is_looked_at_too() -> None:
 def test_statements_that_copy_the_prompt_are_refused_and_asked_for_again(item: str) -> None:
     copied, said = ({"text": text, "factual": True} for text in (item, "Berlin is the capital."))
     judge = Late({"statements": [said, copied]}, said)
-    done = run(AnswerRelevancyMetric(), judge)
+    done = evaluated(CASE, AnswerRelevancyMetric(), judge)
     assert done.scores("Answer Relevancy") == [1.0]
     assert (done.totals.calls, done.totals.failed) == (3, 1)
     assert only(AnswerRelevancyMetric(), Late(judge.first, copied)).outcome == (

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from graphs.trees import result_of
+from graphs.trees import evaluated, result_of
 
 from dagengine import a_evaluate, evaluate
 from dagengine.errors import InputError, ProviderError
@@ -31,7 +31,7 @@ from dagengine.metrics.knowledge_retention import (
 )
 from dagengine.metrics.role_adherence import RoleAdherenceMetric, RoleAdherenceTemplate
 from dagengine.question import Question
-from dagengine.results import EvaluationResult, OutcomeKind
+from dagengine.results import OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn
 
 
@@ -40,10 +40,6 @@ def talk(*lines: str, **more: Any) -> ConversationalTestCase:
     roles: dict[str, Any] = {"u": "user", "a": "assistant"}
     turns = [Turn(role=roles[line[0]], content=line[3:]) for line in lines]
     return ConversationalTestCase(turns=turns, chatbot_role="a polite librarian", **more)
-
-
-def run(case: Any, metric: Any, script: Any) -> EvaluationResult:
-    return evaluate([case], [metric], model=ScriptedJudge(script), show=False)
 
 
 def shown(question: Question[Any]) -> str:
@@ -152,7 +148,7 @@ def test_a_case_without_turns_is_a_typed_failure_before_any_call(make: Any) -> N
 
     single = LLMTestCase(input="not a conversation", actual_output="y")
     with pytest.raises(InputError, match="`turns`"):
-        run(single, make(), script)
+        evaluated(single, make(), script)
     assert asked == []
     mixed = evaluate([single, CASE], [make()], model=ScriptedJudge(script), show=False)
     failure = mixed.rows[0].metrics[0].failure
@@ -167,7 +163,7 @@ def test_a_case_without_turns_is_a_typed_failure_before_any_call(make: Any) -> N
     ("make", "calls"), list(zip(METRICS, [3 + 3, 1, 2, 3], strict=True)), ids=TITLES
 )  # fmt: skip
 def test_each_metric_makes_the_calls_it_says(make: Any, calls: int) -> None:
-    done = run(CASE, make(), anything)
+    done = evaluated(CASE, make(), anything)
     assert done.rows[0].metrics[0].score == 1.0
     assert done.totals.calls == calls
 
@@ -231,7 +227,7 @@ def test_the_same_answers_give_the_same_bytes_on_every_run(make: Any) -> None:
 @pytest.mark.parametrize("make", [RoleAdherenceMetric, ConversationRelevancyMetric])
 @pytest.mark.parametrize("case", [talk("u: anybody?"), talk("u: anybody?", "a: ")])
 def test_no_score_is_made_up_when_the_assistant_never_spoke(make: Any, case: Any) -> None:
-    done = run(case, make(), anything)
+    done = evaluated(case, make(), anything)
     result = done.rows[0].metrics[0]
     assert result.score is None
     assert "no assistant turn" in str(result.failure)
@@ -240,7 +236,7 @@ def test_no_score_is_made_up_when_the_assistant_never_spoke(make: Any, case: Any
 
 @pytest.mark.parametrize("make", [KnowledgeRetentionMetric, ConversationCompletenessMetric])
 def test_a_user_who_says_nothing_leaves_nothing_to_fail_at(make: Any) -> None:
-    done = run(talk("a: welcome"), make(), anything)
+    done = evaluated(talk("a: welcome"), make(), anything)
     result = done.rows[0].metrics[0]
     assert result.score == 1.0
     assert result.reason is not None
@@ -287,7 +283,9 @@ def test_replies_are_judged_in_their_conversation_and_stand_there_once() -> None
 
 
 def test_role_adherence_without_a_role_fails_before_any_call() -> None:
-    done = run(CASE.model_copy(update={"chatbot_role": None}), RoleAdherenceMetric(), anything)
+    done = evaluated(
+        CASE.model_copy(update={"chatbot_role": None}), RoleAdherenceMetric(), anything
+    )
     result = done.rows[0].metrics[0]
     assert result.outcome == OutcomeKind.MISSING_FIELD
     assert "`chatbot_role`" in str(result.failure)
@@ -302,7 +300,7 @@ def doubled(*numbers: int) -> dict[str, Any]:
 @pytest.mark.parametrize("wrong", [doubled(1, 2), doubled(1, 2, 3, 4), doubled(1, 1, 3)])
 def test_a_list_that_does_not_fit_the_turns_is_asked_for_again(wrong: Any) -> None:
     answers = [wrong, numbered("yes", "yes", "yes")]
-    done = run(CASE, RoleAdherenceMetric(), lambda q: answers.pop(0))
+    done = evaluated(CASE, RoleAdherenceMetric(), lambda q: answers.pop(0))
     assert done.rows[0].metrics[0].score == 1.0
     assert done.totals.calls == 2
 
@@ -335,7 +333,7 @@ def wishes(count: int, *verdicts: str) -> Callable[[Question[Any]], Any]:
 def test_completeness_is_the_share_of_intentions_satisfied(
     verdicts: tuple[str, ...], score: float | None, calls: int
 ) -> None:
-    done = run(CASE, ConversationCompletenessMetric(), wishes(len(verdicts), *verdicts))
+    done = evaluated(CASE, ConversationCompletenessMetric(), wishes(len(verdicts), *verdicts))
     assert done.rows[0].metrics[0].score == score
     assert done.totals.calls == calls
 
@@ -544,7 +542,7 @@ def test_a_correction_of_a_fact_that_does_not_exist_is_asked_for_again() -> None
     def script(question: Question[Any]) -> Any:
         return answers.pop(0) if question.name == "facts" else "yes"
 
-    done = run(case, KnowledgeRetentionMetric(), script)
+    done = evaluated(case, KnowledgeRetentionMetric(), script)
     assert done.rows[0].metrics[0].score == 1.0
     assert done.totals.calls == 3 + 1  # the second reply has no fact left to keep to
 

@@ -7,8 +7,8 @@ from typing import Any
 from dagengine import evaluate
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.results import MetricResult
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.results import EvaluationResult, MetricResult
 
 
 def yes_no(name: str = "good", yes: Any = 10, no: Any = 0, **settings: Any) -> BinaryJudgementNode:
@@ -22,10 +22,21 @@ def yes_no_metric(name: str = "worth", node: str = "good", **settings: Any) -> D
     return DAGMetric(name, DAG(yes_no(node)), **{"threshold": 0.5, **settings})
 
 
-def result_of(case: Any, metric: Any, judge: Any = None, **settings: Any) -> MetricResult:
-    """The result of one metric for one case; a script stands for the judge that follows it."""
+def food_metric() -> DAGMetric:
+    """Two questions in a row: the topic of the input, and whether it is about food."""
+    topic = TaskNode("Name the topic.", "topic", evaluation_params=["input"])
+    asked = BinaryJudgementNode("Is it about food?", inputs=[topic], then={True: 10, False: 0})
+    return DAGMetric(name="food", dag=DAG(root_nodes=[topic, asked]))
+
+
+def evaluated(case: Any, metric: Any, judge: Any = None, **settings: Any) -> EvaluationResult:
+    """One case judged by one metric; a script stands for the judge that follows it."""
     if callable(judge) or isinstance(judge, dict):
         judge = ScriptedJudge(judge)
-    done = evaluate([case], [metric], model=judge, show=False, **settings)
-    result: MetricResult = done.rows[0].metrics[0]
+    return evaluate([case], [metric], model=judge, show=False, **settings)
+
+
+def result_of(case: Any, metric: Any, judge: Any = None, **settings: Any) -> MetricResult:
+    """The result of one metric for one case; a script stands for the judge that follows it."""
+    result: MetricResult = evaluated(case, metric, judge, **settings).rows[0].metrics[0]
     return result

@@ -288,10 +288,12 @@ def main(
     seeds: Annotated[int, typer.Option(min=1)] = 100,
     cases: Annotated[int, typer.Option(min=10)] = 150,
     asked: Annotated[int, typer.Option(help="So many seeds through `attack`.")] = 0,
+    only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(WORLDS)}.")] = None,
 ) -> None:
     """Print what was named right, and how many intervals hold."""
     failed = False
-    for name, world in WORLDS.items():
+    for name in only or WORLDS:
+        world = WORLDS[name]
         seen = Seen()
         for seed in range(asked or seeds):
             card = drawn_card(world, seed, cases)

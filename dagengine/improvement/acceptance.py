@@ -20,10 +20,11 @@ Gains = Mapping[int, float]
 
 
 def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[float]:
-    """The one-sided p value of each candidate, corrected for all of them.
+    """The p value of each candidate's gain, corrected for all of them.
 
-    If none is better than what it is compared with, the least of them is at most 0.05 in at most 5
-    of 100 searches. Cases of a group change their sign together. Equal input gives equal values.
+    Only gains count, and each p is twice that of one side, as in intervals of two sides. So if none
+    is better than what it is compared with, the least p is at most 0.05 in 2.5 of 100 searches.
+    Cases of a group change their sign together. Equal input gives equal values.
     """
     if not gains:
         return []
@@ -48,7 +49,7 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
     seen = _t(means.sum(axis=0), squares, there)
     chance = _t(signs @ means, squares, there).max(axis=1)
     exceed = (chance[:, None] >= seen[None, :] - 1e-9).sum(axis=0)
-    return [float(value) for value in (exceed + 1) / (_CHANGES + 1)]
+    return [min(1.0, 2 * float(value)) for value in (exceed + 1) / (_CHANGES + 1)]
 
 
 def _t(total: Any, squares: Any, size: Any) -> Any:

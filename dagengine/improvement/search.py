@@ -527,8 +527,8 @@ def _refusal(candidate: Candidate, p: float, tries: int) -> str:
         return "worse" if gain.value < 0 and gain.p <= LEVEL else "not better"
     if p <= LEVEL:
         return ""
-    if gain.p / 2 <= LEVEL:
-        return f"p {gain.p / 2:.2g} alone, {p:.2g} after {tries} tries"
+    if gain.p <= LEVEL:
+        return f"p {gain.p:.2g} alone, {p:.2g} after {tries} tries"
     return "could be chance, or the judge's noise"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,16 @@ from improved import POPULATIONS
 from improved import search as simulated
 
 from dagengine import Limits, a_improve, improve
+from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
 from dagengine.improvement.search import Search
 from dagengine.improvement.values import Improvement
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
+from dagengine.record.labels import Label
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.labels import metric_hash
 from dagengine.reliability.statistics.comparisons import Comparison
 from dagengine.reliability.statistics.intervals import Interval
 from dagengine.results import Attempt
@@ -76,6 +82,42 @@ def test_final_labels_of_one_question_become_its_examples() -> None:
     (change,) = result.accepted
     assert change.rung == "examples"
     assert {row["answer"] for row in change.detail["examples"]} == {True, False}
+
+
+def walked(path: Path, metric: DAGMetric) -> Path:
+    """Labels of somebody who walked the tree of every case."""
+    replay = Counterfactual(metric)
+    definition = definitions(replay.plan, replay.plan.metrics[0])
+    lines: list[str] = []
+    for number, case in enumerate(misread.cases(COUNT)):
+        text = case.actual_output or ""
+        polite, sources = misread.is_good(text), "sources=True" in text
+        answers = {"Tone": polite, **({"Sources": sources} if polite else {})}
+        ends = [*answers.items(), ("", None)]
+        for node, verdict in ends:
+            label = Label(
+                id=f"{number} {node}", who="Ana", when="2026-01-01T00:00:00Z",
+                case=case.content_hash(), index=number, name=case.name or "", metric="Manners",
+                node=node, definition=definition[node] if node else metric_hash(replay),
+                answer=verdict,
+                outcome=None if node else "pass" if polite and sources else "fail",
+            )  # fmt: skip
+            lines.append(json.dumps(asdict(label)))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_walked_labels_name_the_node_and_give_examples(tmp_path: Path) -> None:
+    metric = misread.chain()
+    labels = walked(tmp_path / "labels.jsonl", metric)
+    result = improve(misread.cases(COUNT), metric, labels, model=judge(), times=1)
+    assert result.blame is not None
+    assert (result.blame.node, result.blame.by) == ("Tone", "labels of nodes")
+    rungs = {each.rung: each for each in result.candidates}
+    assert rungs["examples"].accepted
+    assert len(rungs["examples"].detail["examples"]) == 4
+    assert "together" in rungs
+    assert result.proved
 
 
 def test_the_calls_are_those_of_the_plan() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dagengine.data.cases import Cases
 from dagengine.data.converter import Converter
@@ -187,7 +188,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
             yield f"{path} line {number + 1}", ValueError(f"the file is damaged: {error}")
 
 
-def _opened(path: Path, packed: bool) -> IO[bytes]:
+def _opened(path: Path, packed: bool) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path) if packed else path.open("rb")
 
 

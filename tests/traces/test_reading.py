@@ -329,7 +329,7 @@ def test_names_tell_cases_apart_where_ids_begin_alike(tmp_path: Path) -> None:
 def test_the_mapping_shows_spans_as_a_tree_whatever_their_order(tmp_path: Path) -> None:
     within = [span(n, "TOOL", parentSpanId=ids(p)["spanId"]) for n, p in ((4, 2), (5, 3))]
     circle = [span(n, "CHAIN", parentSpanId=ids(p)["spanId"]) for n, p in ((6, 7), (7, 6))]
-    texts = {"session.id": "s"}
+    texts: dict[str, Any] = {"session.id": "s"}
     steps = [span(2, "AGENT"), span(3, "AGENT"), *within, *circle, talk(**texts)]
     path = lines(tmp_path / "a.jsonl", *steps, talk(2, **texts))
     tree = [line.split(" [")[0] for line in read_traces(path).mapping()[5:]]
@@ -348,7 +348,7 @@ def test_the_mapping_shows_spans_as_a_tree_whatever_their_order(tmp_path: Path) 
         f"  actual_output     'answer {n}'  ← chain 'CHAIN 1' [{ids(1, n)['spanId']}]"
         for n in (1, 2)
     ]
-    tool, *_ = read_traces(path, unit="span:tool").mapping()
+    tool = read_traces(path, unit="span:tool").mapping()[0]
     assert tool == f"span {ids(4)['spanId']} of trace {ids(1)['traceId']} (1 span):"
 
 

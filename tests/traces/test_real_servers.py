@@ -59,7 +59,7 @@ def run_about(folder: Path, traces: list[str], spans: tuple[str, str]) -> None:
     evaluate(cases, [metric], model=judge, show=False, out=folder, page=False)
 
 
-def annotations(kind: str, url: str, trace: str, spans: tuple[str, str]) -> list[tuple[Any, ...]]:
+def scores_at(kind: str, url: str, trace: str, spans: tuple[str, str]) -> list[tuple[Any, ...]]:
     """What the server has about the spans of a trace: span, name and score."""
     if kind == "phoenix":
         asked: dict[str, Any] = {"span_ids": list(spans), "limit": 1000}
@@ -92,7 +92,7 @@ def test_a_real_server_has_every_score_once(kind: str, tmp_path: Path) -> None:
         if first.absent == 3:
             break
     assert (first.absent, first.failed, first.written + first.earlier) == (3, 0, 3)
-    there = annotations(kind, url, trace, spans)
+    there = scores_at(kind, url, trace, spans)
     wanted = [(spans[0], "Right", 0.0), (spans[0], "Right: share", 0.0)]
     assert there == sorted([*wanted, (spans[1], "Right: right", 0.0)])
     again = send(tmp_path / "run", to)
@@ -100,4 +100,4 @@ def test_a_real_server_has_every_score_once(kind: str, tmp_path: Path) -> None:
     # Without its journal everything is written again, and nothing is there twice.
     (tmp_path / "run" / "sent.jsonl").unlink()
     assert send(tmp_path / "run", to).written == 3
-    assert annotations(kind, url, trace, spans) == there
+    assert scores_at(kind, url, trace, spans) == there

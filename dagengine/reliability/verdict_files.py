@@ -210,17 +210,20 @@ def _promptfoo(row: Any) -> Iterator[Row]:
         "text": output if isinstance(output, str) else json.dumps(output),
     }
     grading = row.get("gradingResult") or {}
-    parts = [part for part in grading.get("componentResults") or () if part.get("assertion")]
-    for part in parts:
-        assertion = part["assertion"]
+    parts = grading.get("componentResults") or ()
+    asserted = (row.get("testCase") or {}).get("assert") or ()
+    # The result of an assertion does not name it if its judge failed: no verdict was given.
+    for place, part in enumerate(parts):
+        assertion = part.get("assertion") or (asserted[place] if place < len(asserted) else {})
         judge = assertion.get("provider") or ""
         yield Row(
-            metric=str(assertion.get("metric") or assertion.get("type")),
-            verdict=bool(part.get("pass")),
+            metric=str(assertion.get("metric") or assertion.get("type") or ""),
+            verdict=bool(part.get("pass")) if part.get("assertion") else None,
             judge=str(judge.get("id", "") if isinstance(judge, dict) else judge), **case,
         )  # fmt: skip
     if len(parts) != 1:
-        failed = row.get("error") and not grading
+        failed = row.get("error") if not grading else any(not part.get("assertion")
+                                                          for part in parts)  # fmt: skip
         yield Row(metric="promptfoo", verdict=None if failed else bool(row["success"]), **case)
 
 

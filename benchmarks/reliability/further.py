@@ -10,6 +10,7 @@ dialogues whose answers move together, people of whom one is strict.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -274,16 +275,15 @@ def _labelled(drawn: Drawn) -> dict[str, float]:
 
 
 def _rated(drawn: Drawn) -> dict[str, float]:
-    from scipy.stats import kendalltau, spearmanr
-
+    stats = import_module("scipy.stats")
     means = drawn.said.mean(1)
     few = slice(0, 20_000)
     return {
         **_scores(drawn),
         "corrected-mean-score": float(drawn.labels.mean()),
         "pearson": float(np.corrcoef(means, drawn.labels)[0, 1]),
-        "spearman": float(spearmanr(means, drawn.labels).statistic),
-        "kendall": float(kendalltau(means[few], drawn.labels[few]).statistic),
+        "spearman": float(stats.spearmanr(means, drawn.labels).statistic),
+        "kendall": float(stats.kendalltau(means[few], drawn.labels[few]).statistic),
     }
 
 

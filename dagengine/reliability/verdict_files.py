@@ -194,34 +194,40 @@ _SHAPES = (
 
 
 def _promptfoo(row: Any) -> Iterator[Row]:
-    """A result of `promptfoo eval -o results.json`, of one test, prompt and provider.
-
-    Each assertion is a metric, and so is the whole test if it has several.
-    """
+    """A result of `promptfoo eval -o results.json`, of one test, prompt and provider."""
     if not isinstance(row, Mapping) or "success" not in row:
         return
     provider = row.get("provider") or {}
     named = provider.get("id", "") if isinstance(provider, dict) else str(provider)
     # `--repeat` counts its repeats as further tests; the variables tell that they are one.
     test = json.dumps(row["vars"], sort_keys=True) if row.get("vars") else row.get("testIdx")
+    case = f"{test}, prompt {row.get('promptIdx', 0)}, {named}".rstrip(", ")
     output = (row.get("response") or {}).get("output") or ""
-    case = {
-        "case": f"{test}, prompt {row.get('promptIdx', 0)}, {named}".rstrip(", "),
-        "text": output if isinstance(output, str) else json.dumps(output),
-    }
+    text = output if isinstance(output, str) else json.dumps(output)
+    for metric, verdict, judge in _asserted(row):
+        yield Row(case, metric, verdict, text=text, judge=judge)
+
+
+def _asserted(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
+    """Metric, verdict and judge of each assertion, and of the whole test if it has several.
+
+    The result of an assertion does not name it if its judge failed: no verdict was given.
+    """
     grading = row.get("gradingResult") or {}
-    parts = [part for part in grading.get("componentResults") or () if part.get("assertion")]
-    for part in parts:
-        assertion = part["assertion"]
+    parts = grading.get("componentResults") or ()
+    stated = (row.get("testCase") or {}).get("assert") or ()
+    for place, part in enumerate(parts):
+        assertion = part.get("assertion") or (stated[place] if place < len(stated) else {})
         judge = assertion.get("provider") or ""
-        yield Row(
-            metric=str(assertion.get("metric") or assertion.get("type")),
-            verdict=bool(part.get("pass")),
-            judge=str(judge.get("id", "") if isinstance(judge, dict) else judge), **case,
-        )  # fmt: skip
+        yield (
+            str(assertion.get("metric") or assertion.get("type") or ""),
+            bool(part.get("pass")) if part.get("assertion") else None,
+            str(judge.get("id", "") if isinstance(judge, dict) else judge),
+        )
     if len(parts) != 1:
-        failed = row.get("error") and not grading
-        yield Row(metric="promptfoo", verdict=None if failed else bool(row["success"]), **case)
+        unjudged = not all(part.get("assertion") for part in parts)
+        failed = unjudged if grading else row.get("error")
+        yield "promptfoo", None if failed else bool(row["success"]), ""
 
 
 def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:

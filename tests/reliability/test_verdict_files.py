@@ -61,6 +61,65 @@ def test_results_of_promptfoo_repeat_a_test(tmp_path: Path) -> None:
     assert runs_of(made) == [(0, 0, True), (0, 1, True), (1, 0, False)]
 
 
+def test_repeats_of_promptfoo_are_runs_and_failed_judges_give_no_verdict(tmp_path: Path) -> None:
+    # As `promptfoo eval --repeat 2` writes it: repeats are further tests with the same variables,
+    # and the result of an assertion whose judge failed does not name the assertion.
+    asserted = [{"type": "llm-rubric", "metric": "polite"}, {"type": "contains"}]
+
+    def result(test: int, word: str, polite: dict[str, Any]) -> dict[str, Any]:
+        parts = [polite, {"pass": True, "assertion": asserted[1]}]
+        return {
+            "success": polite["pass"], "testIdx": test, "promptIdx": 0, "provider": {"id": "echo"},
+            "vars": {"word": word}, "testCase": {"assert": asserted},
+            "gradingResult": {"pass": polite["pass"], "componentResults": parts},
+        }  # fmt: skip
+
+    yes, failed = {"pass": True, "assertion": asserted[0]}, {"pass": False, "reason": "no JSON"}
+    results = [result(0, "a", yes), result(1, "a", failed), result(2, "b", yes)]
+    path = written(tmp_path / "results.json", {"results": {"results": results}})
+    assert runs_of(collected(path, metric="polite")) == [(0, 0, True), (0, 1, None), (1, 0, True)]
+    with pytest.raises(InputError, match="the others: 'contains', 'promptfoo'"):
+        collected(path)
+
+
+def test_files_of_a_folder_are_runs(tmp_path: Path) -> None:
+    for run in range(2):
+        written(tmp_path / f"test_run_{run}.json", DEEPEVAL)
+    assert runs_of(collected(tmp_path, metric="Correct")) == [(0, 0, True), (0, 1, True)]
+
+
+def test_ids_of_inspect_are_names_and_letters_with_partial_credit_are_scores(
+    tmp_path: Path,
+) -> None:
+    samples = [
+        {"id": number, "epoch": 1, "scores": {"grader": {"value": value}, "both": {"value": {
+            "polite": "C", "length": 2}}}}
+        for number, value in ((2, "C"), (0, "P"), (1, "N"))
+    ]  # fmt: skip
+    broken = {"id": 2, "epoch": 2, "scores": {}, "error": {"message": "timeout"}}
+    path = written(tmp_path / "log.json", {"samples": [broken, *samples]})
+    made = collected(path, metric="grader")
+    assert [case.name for case in made.cases] == ["2", "0", "1"]
+    assert runs_of(made) == [(0, 0, 1.0), (1, 0, 0.5), (2, 0, 0.0), (0, 1, None)]
+    assert runs_of(collected(path, metric="both/polite"))[0] == (0, 0, True)
+
+
+def test_assessments_of_people_are_labels_in_mlflow(tmp_path: Path) -> None:
+    def row(request: str, judge: str, person: str) -> dict[str, Any]:
+        return {"request": {"q": request}, "response": "a", "trace_id": request, "assessments": [
+            {"assessment_name": "good", "source": {"source_type": "LLM_JUDGE", "source_id": "j"},
+             "feedback": {"value": judge}},
+            {"assessment_name": "good", "source": {"source_type": "HUMAN"},
+             "feedback": {"value": person}},
+            {"assessment_name": "answer", "expectation": {"value": "e"}},
+        ]}  # fmt: skip
+
+    path = written(tmp_path / "results.json", [row("x", "yes", "no"), row("y", "no", "no")])
+    made = collected(path)
+    assert runs_of(made) == [(0, 0, True), (1, 0, False)]
+    assert made.labels == {0: "no", 1: "no"}
+
+
 def test_a_metric_of_deepeval_is_chosen(tmp_path: Path) -> None:
     path = written(tmp_path / "run.json", DEEPEVAL)
     assert runs_of(collected(path, metric="Polite")) == [(0, 0, False)]

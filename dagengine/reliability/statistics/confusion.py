@@ -182,7 +182,9 @@ def baseline_interval(
 def _too_few(groups: int, items: int) -> Unknown:
     """Why items have no interval: they are too few, or are in too few groups."""
     if groups < items:
-        return Unknown("too few groups", groups, LEAST_GROUPS)
+        # Enough, but one holds so many cases that they are worth fewer: how many is not said.
+        needed = LEAST_GROUPS if groups < LEAST_GROUPS else None
+        return Unknown("too few groups", groups, needed)
     return Unknown("too few items", items, 2)
 
 
@@ -296,7 +298,7 @@ def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables)
     count = len(members)
     worth = independent([*map(len, members.values())])
     if count < LEAST_GROUPS or worth < LEAST_WORTH:
-        return Unknown("too few groups", min(count, int(worth)), LEAST_GROUPS)
+        return Unknown("too few groups", count, LEAST_GROUPS if count < LEAST_GROUPS else None)
     numpy, kinds = needs("numpy"), len(seen.kinds)
     places = {kind: place for place, kind in enumerate(seen.kinds)}
     cells = numpy.array([places[label] * kinds + places[verdict] for label, verdict in used])

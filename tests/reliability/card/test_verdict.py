@@ -267,6 +267,21 @@ def test_texts_that_differ_where_results_are_equal_show_that_nothing_was_copied(
     assert under(card).departures == ()
 
 
+def test_a_cache_of_some_cases_shows_in_their_texts() -> None:
+    """All runs of a cached case are alike, so shuffled runs look the same."""
+    table = noisy(Random(7), 60)
+    for row in table[:20]:
+        row[1:] = [row[0]] * (len(row) - 1)
+    texts = [[f"{case} {0 if case < 20 else run}" for run in range(len(row))]
+             for case, row in enumerate(table)]  # fmt: skip
+    card = card_of(table, dict.fromkeys(range(60), True), texts=texts)
+    flips = under(card).voted[0].flips
+    assert flips.low is None
+    assert flips.note.endswith("20 of 60 cases have one text in all runs, and 40 have another one "
+                               "in each")  # fmt: skip
+    assert all(node.votes is None for node in under(card).nodes)
+
+
 def test_copied_texts_stop_the_card_also_where_results_hardly_vary() -> None:
     """Results of 12 cases are too few to show copies; their reasons are not."""
     random = Random(2)

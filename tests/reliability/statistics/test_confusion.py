@@ -16,6 +16,7 @@ from dagengine.errors import InputError
 from dagengine.reliability.statistics import label_kappa
 from dagengine.reliability.statistics.confusion import (
     ac1_interval,
+    accuracy,
     balanced_accuracy_interval,
     baseline_interval,
     confusion_table,
@@ -24,7 +25,13 @@ from dagengine.reliability.statistics.confusion import (
     label_rates,
     people_agreement,
 )
-from dagengine.reliability.statistics.intervals import Interval, Unknown, design_effect
+from dagengine.reliability.statistics.intervals import (
+    Interval,
+    Unknown,
+    bootstrap,
+    design_effect,
+    independent,
+)
 
 Pairs = list[tuple[Any, Any]]
 INTERVALS = (kappa_interval, ac1_interval, balanced_accuracy_interval)
@@ -195,3 +202,27 @@ def test_many_labels_with_few_cases_do_not_pull_balanced_accuracy_down() -> None
         interval = known(balanced_accuracy_interval(pairs))
         held += interval.low <= 0.9 <= interval.high
     assert held >= 178  # 93 % of 200, less what happens once in a thousand
+
+
+def test_a_tie_is_no_kind_that_chance_could_meet() -> None:
+    pairs = [(True, True)] * 30 + [(False, False)] * 10 + [(True, False)] * 8
+    without, tied = (ac1_interval(rows, kinds=(True, False)) for rows in
+                     (pairs, [*pairs, (True, None)]))  # fmt: skip
+    assert isinstance(without, Interval)
+    assert isinstance(tied, Interval)
+    assert without.value - 0.05 < tied.value < without.value
+
+
+def test_one_large_group_leaves_few_degrees_of_freedom() -> None:
+    random = Random(1)
+    pairs = [(True, random.random() < 0.8) for _ in range(100)]
+    even = [place // 5 for place in range(100)]
+    uneven = [*[0] * 40, *(1 + place // 4 for place in range(60))]
+    alone = [*[0] * 90, *range(1, 11)]
+    assert independent([5] * 20) == 20
+    assert 5 < independent([40, *[4] * 15]) < 6
+    widths = [interval.high - interval.low for groups in (even, uneven)
+              if (interval := bootstrap(pairs, accuracy, groups=groups)) is not None]  # fmt: skip
+    assert widths[0] < widths[1]
+    assert bootstrap(pairs, accuracy, groups=alone) is None
+    assert isinstance(ac1_interval(pairs, groups=alone), Unknown)

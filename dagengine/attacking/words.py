@@ -182,7 +182,7 @@ def _rest(card: AttackCard) -> str:
         for m in card.metrics[:3]
     ]
     cost = "" if not card.cost else f", ${card.cost:.2f}"
-    notes = few([*bases, *(one_line(note, 150) for note in card.notes[:3])], 6).rstrip(".")
+    notes = "; ".join([*bases, *(one_line(note, 150) for note in card.notes[:3])])
     return f"{notes}. {counted(card.calls, 'call')}{cost}."
 
 

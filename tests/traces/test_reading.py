@@ -315,7 +315,7 @@ def test_the_schema_of_a_tool_is_not_taken_for_its_arguments(
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     told = {"tool.parameters": json.dumps(schema), **attributes}
     (case,) = read_traces(lines(tmp_path / "a.jsonl", talk(), span(2, "TOOL", attributes=told)))
-    (tool,) = case_in(case).tools or ()
+    (tool,) = case_in(case).tools or []
     assert tool.input == ({"city": "Porto"} if arguments == "Porto" else arguments)
 
 

@@ -2,11 +2,10 @@
 
 from dagengine.attacking.campaign import a_attack, attack
 from dagengine.attacking.defences import defended
-from dagengine.attacking.families import FAMILIES, Family, read_attacks
+from dagengine.attacking.families import Family, read_attacks
 from dagengine.attacking.values import AttackCard, Cell, Defence, Fall
 
 __all__ = [
-    "FAMILIES",
     "AttackCard",
     "Cell",
     "Defence",

@@ -213,13 +213,13 @@ def test_a_case_counts_once_as_most_of_its_runs_ended() -> None:
     def answer(question: Question[Any]) -> Any:
         if question.options.sample == 2 and question.name == "Tone":
             return {"reason": "", "verdict": "friendly"}
-        return Judge("Tone", FAKE[:1])(question)
+        return Judge("Tone", FAKE)(question)
 
     card = attack(
         CASES, [SUPPORT], model=ScriptedJudge(answer), families=["fake verdict"], repeats=3
     )
     cell = next(cell for cell in card.cells if cell.node == "Tone")
-    assert (cell.attacked.count, cell.attacked.cases, cell.twin.count) == (8, 12, 0)
+    assert (cell.attacked.count, cell.attacked.cases, cell.twin.count) == (12, 12, 0)
     assert card.repeats == 3
 
 

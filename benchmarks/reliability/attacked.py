@@ -192,12 +192,12 @@ def drawn_card(world: World, seed: int, cases: int) -> Drawn:
         place = Place("actual_output", "" if family.whole else "end")
         cells += cells_of("Support", family.name, place, trials, nodes)
     rates = {}
-    for node, family in world.planted:
+    for node, planted in world.planted:
         # Those that said the worst when clean: most of them rightly.
         base = [n for n in failing if dict(clean[n].path).get(node) != BEST.get(node, "")]
         asked = [n for n in base if node in clean[n].answers]
-        each = [world.rate(node, family, truths(n).get(node)) for n in asked]
-        rates[node, family] = sum(each) / len(each)
+        each = [world.rate(node, planted, truths(n).get(node)) for n in asked]
+        rates[node, planted] = sum(each) / len(each)
     return Drawn(judged(cells), rates)
 
 

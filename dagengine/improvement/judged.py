@@ -14,7 +14,7 @@ from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import Labels, Vote
 from dagengine.reliability.repetition import a_repeat
 from dagengine.reliability.runs import Run, runs_of
-from dagengine.reliability.statistics.comparisons import Comparison, compare_means
+from dagengine.reliability.statistics.comparisons import Comparison, compare_repeated
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.sums import mean
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Totals
@@ -130,7 +130,7 @@ class Asking:
         """
         numbers = sorted(before.keys() & after.keys())
         pairs = [(before[number], after[number]) for number in numbers]
-        return compare_means(pairs, groups=self._groups(numbers))
+        return compare_repeated(pairs, groups=self._groups(numbers))
 
     def _groups(self, numbers: Iterable[int]) -> list[Hashable] | None:
         names = [self.groups.get(number, number) for number in numbers]

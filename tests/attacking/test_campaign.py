@@ -191,7 +191,7 @@ def test_equal_questions_are_asked_once_and_a_store_answers_all_of_it(tmp_path: 
     judge = Judge("Tone", FAKE)
     scripted = ScriptedJudge(judge, name="known")
     settings: dict[str, Any] = {"model": scripted, "store": tmp_path / "a.db", "families": TWO}
-    scripted.durable_identity = "known"  # type: ignore[attr-defined]
+    scripted.durable_identity = "known"
     first = attack(CASES, [SUPPORT], **settings)
     count = len(judge.asked)
     again = attack(CASES, [SUPPORT], **settings)

@@ -141,7 +141,9 @@ def compare_repeated(
     held 94 to 100 % where that of t held 81 to 96.
     """
     compared = compare_means(pairs, groups=groups, level=level)
-    changes = [change for change in _changes(pairs) if change is not None]
+    changes = [
+        after - before for before, after in pairs if before is not None and after is not None
+    ]
     if groups is not None or len(changes) < 2 or isinstance(compared, Unknown):
         return compared
     squares = math.fsum(change * change for change in changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+from dagengine.record.values import Manifest, MetricRecord
 
 NODES, DEPTH = 10_000, 50
 """How many nodes the metrics of a run may have in all, and how deep metrics may be nested."""
@@ -12,11 +12,8 @@ NODES, DEPTH = 10_000, 50
 
 def flaw_of(manifest: Manifest) -> str | None:
     """What does not fit together, as the end of a sentence; None if everything does."""
-    flaw = _too_large(manifest)
-    return flaw or next(_flaws(manifest), None)
-
-
-def _too_large(manifest: Manifest) -> str | None:
+    # A loop, and before all else: what walks the metrics later calls itself for nested ones, and a
+    # record that is nested deep enough would end it with a RecursionError.
     waiting, nodes = [(metric, 1) for metric in manifest.metrics], 0
     while waiting:
         metric, depth = waiting.pop()
@@ -26,13 +23,13 @@ def _too_large(manifest: Manifest) -> str | None:
         if depth > DEPTH:
             return f"its metrics are nested more than {DEPTH} deep"
         waiting += [(node.metric, depth + 1) for node in metric.nodes if node.metric is not None]
-    return None
+    return next(_flaws(manifest), None)
 
 
 def _flaws(manifest: Manifest) -> Iterator[str]:
     judges = set(range(len(manifest.judges)))
     for metric in manifest.metrics:
-        nodes = list(_nodes(metric))
+        nodes = [node for inner in _metrics(metric) for node in inner.nodes]
         names = {node.name for node in nodes}
         for node in nodes:
             place = f"the node {node.name!r:.80} of {metric.name!r:.80}"
@@ -55,9 +52,3 @@ def _metrics(metric: MetricRecord) -> Iterator[MetricRecord]:
     for node in metric.nodes:
         if node.metric is not None:
             yield from _metrics(node.metric)
-
-
-def _nodes(metric: MetricRecord) -> Iterator[NodeRecord]:
-    """All nodes, also those that stand for nested metrics."""
-    for inner in _metrics(metric):
-        yield from inner.nodes

@@ -224,6 +224,8 @@ class ColumnsWriter:
         arrow, kinds = import_module("pyarrow"), _kinds(len(self._manifest.metrics))
         schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in kinds.items()])
         if self._writer is None:
+            # Under another name until it is whole: a kill leaves a file that nobody reads. A link
+            # of that name, which another user could have put there, is not followed.
             require_regular(self._new)
             parquet = import_module("pyarrow.parquet")
             self._writer = parquet.ParquetWriter(
@@ -248,6 +250,8 @@ class ColumnsWriter:
         if not self._wanted or self._writer is None:
             self._give_up()
             return
+        # Sizes and times are compared first, since that is quick. Hashes are for a folder that was
+        # copied: its bytes are the same, its times are not.
         mark = {**_mark(files, self._manifest), "sha256": _hashes(files)}
         self._writer.add_key_value_metadata({_MARK.decode(): json.dumps(mark)})
         self._writer.close()
@@ -289,6 +293,7 @@ class Columns:
     def close(self) -> None:
         """Close the file, and give back what reading it took."""
         self._file.close()
+        # Arrow keeps memory that was freed for its next file.
         import_module("pyarrow").default_memory_pool().release_unused()
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[Block]:
@@ -322,6 +327,8 @@ def _cells(column: Any) -> list[Any]:
 def read_columns(folder: Path, files: Sequence[Path], manifest: Manifest) -> Columns | None:
     """The columns that were made of these files; None if there are none, or without pyarrow."""
     path, metrics = folder / COLUMNS, range(len(manifest.metrics))
+    # A run without an end may still write. Early rows wait beside its lines until their turn
+    # comes, and columns do not have them.
     if (
         not manifest.finished
         or not is_there(path)
@@ -330,6 +337,7 @@ def read_columns(folder: Path, files: Sequence[Path], manifest: Manifest) -> Col
     ):
         return None
     require_regular(path)
+    # A stranger's file can be anything: then there are no columns, and the lines are read.
     failures = (import_module("pyarrow").ArrowException, OSError, ValueError, RecursionError)
     with suppress(*failures):
         file = import_module("pyarrow.parquet").ParquetFile(
@@ -347,6 +355,7 @@ def _fits(mark: dict[str, Any], files: Sequence[Path], manifest: Manifest) -> bo
     hashes, now = mark.pop("sha256", None), _mark(files, manifest)
     if mark == now:
         return True
+    # Other times alone: compare the sizes, and only if they agree read the files for their hashes.
     for of in (mark, now):
         of["files"] = [stat and stat[0] for stat in of["files"]]
     return mark == now and hashes == _hashes(files)

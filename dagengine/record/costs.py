@@ -43,6 +43,7 @@ class StepCosts:
         if not used.input_tokens and not used.output_tokens:
             return 0.0
         prices = self._judges.get((metric, step.node)) or [None]
+        # The step does not tell which judge of a panel used how much: the dearest is the most.
         costs = [price.of(used) for price in prices if price is not None]
         return max(costs) if len(costs) == len(prices) else None
 
@@ -116,6 +117,8 @@ class Quantiles:
 
     def add(self, value: float) -> None:
         """Count one number."""
+        # By the logarithm: one counter for all numbers of about this size, so that a million cases
+        # take no more room than a thousand, and cents are as exact as dollars.
         self._counts[-math.inf if value <= 0 else round(math.log2(value) * _PARTS)] += 1
 
     def at(self, share: float) -> float | None:

@@ -32,12 +32,11 @@ def judges_of(
 
     `prices` are the caller's own, before the public list.
     """
-    return tuple(_judge(judges[place], prices) for place in _places(plan))
-
-
-def _judge(judge: Judge, prices: Mapping[str, Any]) -> JudgeRecord:
-    model = model_of(judge)
-    return JudgeRecord(identity=identity_of(judge), model=model, price=find_price(model, prices))
+    asked = [(judges[place], model_of(judges[place])) for place in _places(plan)]
+    return tuple(
+        JudgeRecord(identity=identity_of(judge), model=model, price=find_price(model, prices))
+        for judge, model in asked
+    )
 
 
 def identity_of(judge: Judge) -> str:
@@ -103,6 +102,7 @@ class _Records:
             examples=len(node.examples) if isinstance(node, AskingNode) else 0,
             grades=slot.grades,
             scale=node.points.steps if isinstance(node, RatingNode) else None,
+            # Inside a nested metric nothing is a root of the plan: there its owner starts them.
             root=slot.root or (owner != NONE and slot.index in self._plan.slots[owner].activates),
             hash=self._hashes[slot.name],
         )
@@ -118,6 +118,7 @@ class _Records:
                     yield EdgeRecord(source=slot.name, verdict=verdict, target=target.name)
         if slot.nested == NONE:  # what a nested metric starts is its own graph
             for target in self._slots(dict.fromkeys((*slot.feeds, *slot.activates))):
+                # A slot also activates what it reads and pulls: the edge from there tells that.
                 if target.index in slot.feeds or slot.index not in target.feeds:
                     starts = target.index in slot.activates
                     pulls = slot.index in target.activates

@@ -45,6 +45,7 @@ def conditions_of(texts: Sequence[str], metrics: Sequence[str]) -> list[Conditio
 
 
 def _check(condition: Condition, metrics: Sequence[str]) -> None:
+    # A metric may be called `p95`, too: then that is what the name stands for.
     if _QUANTILE.fullmatch(condition.of) and condition.of not in metrics:
         measures: Sequence[str] = ("cost", "tokens")
     elif condition.of:

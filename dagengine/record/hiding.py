@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,11 +81,20 @@ class Hiding:
         line = case_line(row)
         if not self.fields:
             return row, line
-        hide = self._hider(line) if row.test_case is not None else self._all
+        hide: Callable[[str], str] = self._all
+        if row.test_case is not None:
+            hidden = [
+                (value, marker(field))
+                for field in self.fields
+                for value in _texts(_values_at(line, field.split(".")))
+            ]
+            # The longest first: a short one inside it would cut it in two, and its rest would stay.
+            hide = _Hider(sorted(hidden, key=lambda pair: -len(pair[0])))
         fields = {name: value for name, value in line.items() if name not in _OWN}
         for field in self.fields:
             fields = _covered(fields, field.split("."), marker(field))
         fields = {name: _each(value, hide) for name, value in fields.items()}
+        # Not validated again: with markers in the place of numbers it would be refused.
         kind = None if row.test_case is None else type(row.test_case)
         hashed = None if line["hash"] is None else digest(fields)
         metrics = tuple(_metric(metric, hide) for metric in row.metrics)
@@ -96,15 +105,6 @@ class Hiding:
 
     def _all(self, text: str) -> str:
         return marker(", ".join(self.fields))
-
-    def _hider(self, line: Mapping[str, Any]) -> Callable[[str], str]:
-        """What hides the texts of one case's hidden fields in another text."""
-        hidden = [
-            (value, marker(field))
-            for field in self.fields
-            for value in _texts(_values_at(line, field.split(".")))
-        ]
-        return _Hider(sorted(hidden, key=lambda one: -len(one[0])))
 
 
 class _Hider:
@@ -133,17 +133,13 @@ class _Hider:
                     spans.append(
                         (matches[place].start(), matches[place + size - 1].end(), replacement)
                     )
-        return _replaced(text, spans)
-
-
-def _replaced(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
-    """The text with marks in the place of spans; those that overlap become one."""
-    parts, end = list[str](), 0
-    for start, stop, mark in sorted(spans):
-        if start >= end:
-            parts += [text[end:start], mark]
-        end = max(end, stop)
-    return "".join([*parts, text[end:]])
+        # Runs of four words overlap where a longer text was quoted: together they get one mark.
+        parts, end = list[str](), 0
+        for start, stop, mark in sorted(spans):
+            if start >= end:
+                parts += [text[end:start], mark]
+            end = max(end, stop)
+        return "".join([*parts, text[end:]])
 
 
 def _values_at(value: Any, path: Sequence[str]) -> Iterator[Any]:

@@ -79,7 +79,14 @@ class LabelFile:
 
         Lines of one call stand together.
         """
-        text = "".join(f"{json.dumps(_row(label), ensure_ascii=False)}\n" for label in lines)
+        text = ""
+        for label in lines:
+            row = asdict(label)
+            for optional in ("outcome", "note"):
+                if row.get(optional, "") is None:
+                    del row[optional]
+            text += json.dumps(row, ensure_ascii=False) + "\n"
+        # A lone surrogate, which a person can paste, has no UTF-8.
         data = text.encode(errors="backslashreplace")
         try:
             self._append(data)
@@ -94,9 +101,12 @@ class LabelFile:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     data = b"\n" + data  # a line that a kill cut off stays by itself
+            # A full disk takes a part. What it took goes again: the person is told that the label
+            # is not saved, and the next line must not be written behind half of it.
             if file.write(data) != len(data):
                 os.ftruncate(file.fileno(), end)
                 raise OSError(None, "the disk took only a part of a label")
+            # The page says "saved" after this: then a power cut must not take it back.
             os.fsync(file.fileno())
 
     def labels(self) -> list[Label]:
@@ -126,12 +136,6 @@ def is_label_file(path: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"who", "when"} <= first.keys()
-
-
-def _row(one: Label | Retraction) -> dict[str, Any]:
-    row = asdict(one)
-    optional = {"outcome", "note"}
-    return {name: value for name, value in row.items() if value is not None or name not in optional}
 
 
 def _lines(path: Path) -> Iterator[Label | Retraction]:

@@ -36,6 +36,7 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
     manifest = _merged([run.manifest for run in ordered])
     require_own(out)
     with sole_writer(out):
+        # Columns of an earlier merge tell of rows that are about to go.
         for path in columns_in(out):
             path.unlink(missing_ok=True)
         starts = _write(out / ROWS, [run.results for run in ordered])
@@ -46,7 +47,16 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
         counted = 0 if manifest.counts is None else manifest.counts.cases
         if len(starts) != counted:
             raise InputError(f"the shards hold {len(starts)} rows, but they had {counted} cases")
-        _write_columns(out, manifest, ordered, starts)
+        # Columns are put in the same order, if all shards have some. A shard that ran without
+        # pyarrow has none, and the lines alone are the truth.
+        parts = [columns for run in ordered if (columns := run.columns()) is not None]
+        if sum(map(len, parts)) == len(starts):
+            writer = ColumnsWriter(out, manifest)
+            merged = heapq.merge(*(part.lines() for part in parts), key=itemgetter(0))
+            for start, line in zip(starts, merged, strict=True):
+                writer.add_line((*line[:START], start, *line[START + 1 :]))
+            writer.close(files_of(out, manifest))
+        # The record is last: a new folder whose merge was killed before is not read as a run.
         write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
     return manifest
 
@@ -110,17 +120,6 @@ def _write(out: Path, parts: Sequence[Path]) -> array[int]:
     finally:
         lines.close()
     return starts
-
-
-def _write_columns(out: Path, manifest: Manifest, runs: Sequence[Run], starts: array[int]) -> None:
-    """Put columns in the order of their index, if all shards have some."""
-    parts = [columns for run in runs if (columns := run.columns()) is not None]
-    if sum(map(len, parts)) == len(starts):
-        writer = ColumnsWriter(out, manifest)
-        merged = heapq.merge(*(part.lines() for part in parts), key=itemgetter(0))
-        for start, line in zip(starts, merged, strict=True):
-            writer.add_line((*line[:START], start, *line[START + 1 :]))
-        writer.close(files_of(out, manifest))
 
 
 def _indexed(path: Path) -> Iterator[tuple[int, str, bytes]]:

@@ -34,13 +34,21 @@ class RunFiles:
     """
 
     def __init__(self, run: Run) -> None:
+        # In a finished run the third line of each file is of the third row. A run that was killed
+        # may have written the text of a case and not its row.
         self._aligned = run.finished
         self._run = run
         self.columns = run.columns()
         if run.results.suffix == ".jsonl":
             self._rows = _lines(run.results, run, self.columns)
         else:
-            self._rows = _copied(run)
+            # No line to seek: the rows are copied, one after the other, to a file that goes when it
+            # is closed. So comparing and viewing holds none of them in memory.
+            file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the lines
+            for row in run.rows():
+                file.write(line_of(row.as_dict()))
+            file.seek(0)
+            self._rows = Lines(run.results, file)
 
     def __enter__(self) -> RunFiles:
         return self
@@ -153,6 +161,7 @@ def _lines(path: Path, run: Run, columns: Columns | None = None) -> Lines:
     """The lines of a file of a run, with those that wait beside it while it is not finished."""
     starts = None if columns is None else columns.starts()
     if starts is not None:
+        # Columns know where lines begin, and the last one ends with the file.
         starts.append(path.stat().st_size)
     lines = Lines(path, open_to_read(path) if is_there(path) else None, starts)
     if not run.finished:
@@ -162,15 +171,3 @@ def _lines(path: Path, run: Run, columns: Columns | None = None) -> Lines:
             lines.close()
             raise
     return lines
-
-
-def _copied(run: Run) -> Lines:
-    """The rows of a file without lines, one after the other in a file that goes when it is closed.
-
-    So comparing and viewing holds none of them in memory.
-    """
-    file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the lines
-    for row in run.rows():
-        file.write(line_of(row.as_dict()))
-    file.seek(0)
-    return Lines(run.results, file)

@@ -19,7 +19,7 @@ from dagengine.store.rows import UNREADABLE, question_by
 Prompt = list[Message]
 RowKeys = list[list[tuple[str, ...]]]
 """The keys of what was asked in one row: by metric, then by step."""
-_PATIENCE = 1.0
+_PATIENCE = 1.0  # seconds, where another run has the store locked
 
 
 class Prompts:
@@ -99,5 +99,6 @@ def store_of(run: Run) -> Path | None:
     store = run.manifest.store
     if store is None:
         return None
+    # A folder that was moved or copied often has its store in it, or beside it.
     places = Path(store), run.folder / Path(store).name, run.folder.parent / Path(store).name
     return next((path for path in places if path.is_file()), None)

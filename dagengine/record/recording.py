@@ -97,6 +97,7 @@ def data_of(cases: Cases | AsyncCases, **read: Any) -> DataRecord:
 def require_apart(data: DataRecord, folder: str | Path) -> None:
     """Raise InputError when the cases are read from a file that the run is about to write."""
     for name in (ROWS, CASES, TIMES, COLUMNS, MANIFEST):
+        # By what names lead to: a link to the data would be emptied like the data itself.
         if data.file and os.path.realpath(data.file) == os.path.realpath(Path(folder) / name):
             raise InputError(
                 f"{data.file} would be overwritten by the {name} of the run; choose another folder"

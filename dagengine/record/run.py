@@ -86,6 +86,7 @@ class Run:
         cases = self.cases()
         case = next(cases, None)
         for row in self.timed_rows():
+            # Both are by index; where a run broke off a case may have no row.
             while case is not None and case["index"] < row.index:
                 case = next(cases, None)
             yield row, case if case is not None and case["index"] == row.index else None
@@ -110,6 +111,7 @@ class Run:
             return
         for place, line in complete_lines(path, whole=self.finished) if is_there(path) else ():
             yield place, line
+        # What waited may have been written since, and its file not yet be emptied: not twice.
         last = index_of(line)
         yield from early_lines(path, -1 if last is None else last)
 
@@ -126,9 +128,12 @@ def load_run(folder: str | Path) -> Run:
         raise InputError(f"{folder} is not the folder of a run: it {what}")
     text = read_whole(path)
     try:
+        # Python also reads NaN, Infinity and 1e999, with which sums and comparisons say nothing.
         record = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None
+    # Before the fields: a newer version may have others, and "install a newer one" says more than
+    # the name of the first field that is not understood.
     written = record.get("format") if isinstance(record, dict) else None
     if isinstance(written, int) and written > FORMAT:
         raise InputError(

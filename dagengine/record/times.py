@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.json_lines import value_of
-from dagengine.question import NO_USAGE, Usage
+from dagengine.question import NO_USAGE
 from dagengine.record.costs import DIGITS
 from dagengine.results import CaseResult, JudgeCall, Step
 
@@ -75,9 +76,16 @@ def timed(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
         for step in result.steps:
             _set_seconds(step, seconds.get(step.node))
             if step.node in calls:
-                object.__setattr__(step, "calls", _calls(calls[step.node]))
-            if step.node in cached:
-                object.__setattr__(step, "usage", _with_cached(step.usage, cached[step.node]))
+                with suppress(ValidationError):  # a damaged line is no reason to lose its row
+                    object.__setattr__(
+                        step, "calls", _questions().validate_python(calls[step.node])
+                    )
+            # The provider's cache is of this run, not of the answer, so it stands with the times;
+            # more cached tokens than there were would make prices negative.
+            tokens = cached.get(step.node)
+            if isinstance(tokens, int) and 0 <= tokens <= step.usage.input_tokens:
+                usage = dataclasses.replace(step.usage, cached_tokens=tokens)
+                object.__setattr__(step, "usage", usage)
     _set_seconds(row, line.get("seconds"))
     return row
 
@@ -92,22 +100,9 @@ def _set_seconds(read: CaseResult | Step, seconds: Any) -> None:
     object.__setattr__(read, "seconds", seconds if valid else None)
 
 
-def _calls(value: Any) -> tuple[tuple[JudgeCall, ...], ...]:
-    """The calls of a step; none where they are damaged."""
-    try:
-        return _questions().validate_python(value)
-    except ValidationError:
-        return ()
-
-
 @cache
 def _questions() -> TypeAdapter[tuple[tuple[JudgeCall, ...], ...]]:
     return TypeAdapter(tuple[Annotated[tuple[JudgeCall, ...], MinLen(2)], ...])
-
-
-def _with_cached(usage: Usage, tokens: Any) -> Usage:
-    valid = isinstance(tokens, int) and 0 <= tokens <= usage.input_tokens
-    return dataclasses.replace(usage, cached_tokens=tokens) if valid else usage
 
 
 def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
@@ -122,18 +117,16 @@ def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[C
         while line is not None and index_in(line) < row.index:
             line = next(left, None)
         mine = line is not None and index_in(line) == row.index
-        yield timed(row, _value(line) if mine and line is not None else None)
+        times: Any = None
+        if mine and line is not None:
+            with suppress(ValueError, RecursionError):
+                times = value_of(line)
+        yield timed(row, times if isinstance(times, dict) else None)
 
 
 def index_in(line: bytes) -> int:
     """The index at the beginning of a line of a run folder; -1 without one."""
+    # Without reading the JSON: of a run of a million rows most lines are only passed over. Python
+    # refuses thousands of digits, and 18 are more than an index has.
     match = _INDEX.match(line)
     return int(match[1][:18]) if match else -1
-
-
-def _value(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = value_of(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None

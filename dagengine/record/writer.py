@@ -62,7 +62,11 @@ class RunWriter:
         """
         self.folder = Path(folder)
         require_own(self.folder)
-        self.manifest = manifest.model_copy(update={"results": _seen_from(self.folder, results)})
+        # Seen from the folder, so that it can be moved; a file elsewhere by its full path.
+        inside = ROWS if results is None else os.path.relpath(results, self.folder)
+        if results is not None and inside.startswith(".."):
+            inside = os.path.abspath(results)
+        self.manifest = manifest.model_copy(update={"results": inside})
         self.rows = RowWriter(results or self.folder / ROWS, emptied=emptied)
         self._spent = spent
         self._hiding = Hiding(self.manifest.redacted)
@@ -82,6 +86,7 @@ class RunWriter:
         with ExitStack() as locks:
             if not self._held:
                 locks.enter_context(sole_writer(self.folder))
+            # A file outside of the folder is not under the folder's lock, and needs its own.
             if self._elsewhere:
                 self.rows.hold()
                 locks.callback(self.rows.close)
@@ -98,6 +103,7 @@ class RunWriter:
         if not self._begun:
             self._begin()
         shown, line = self._hiding.shown(row)
+        # The row is last: a kill in between leaves a case without its row, which readers pass over.
         for lines, value in self._beside(shown, line):
             with self.rows.naming(lines.path):
                 lines.write(row.index, value)
@@ -114,7 +120,7 @@ class RunWriter:
     def keep(self, row: CaseResult) -> None:
         """Let a finished row wait for earlier ones; raises InputError as `add` does."""
         if row.index <= self._last:
-            return
+            return  # its line is in the file already
         if not self._begun:
             self._begin()
         shown, line = self._hiding.shown(row)
@@ -140,6 +146,8 @@ class RunWriter:
             if not self._begun:
                 self._begin()
             try:
+                # Columns are after the lines: they are marked with their final sizes and hashes.
+                # The record is last: where it says that the run has ended all else is whole.
                 self.rows.close()
                 for lines in (self._cases, self._times):
                     with self.rows.naming(lines.path):
@@ -162,8 +170,10 @@ class RunWriter:
             for path in (self.folder / CASES, self.folder / TIMES):
                 path.unlink(missing_ok=True)
                 beside(path).unlink(missing_ok=True)
+            # Also half of a file of columns, which a killed run leaves under its other name.
             for path in columns_in(self.folder):
                 path.unlink(missing_ok=True)
+        # From here on a kill leaves a record without an end: the run counts as unfinished.
         self._replace(self.manifest.model_copy(update={"ended": None}))
 
     def _end(self, error: BaseException | None) -> None:
@@ -257,13 +267,6 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
         yield
-
-
-def _seen_from(folder: Path, results: Path | None) -> str:
-    if results is None:
-        return ROWS
-    inside = os.path.relpath(results, folder)
-    return os.path.abspath(results) if inside.startswith("..") else inside
 
 
 def _exit(error: BaseException | None, counts: CountsRecord) -> Exit:

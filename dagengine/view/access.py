@@ -70,6 +70,7 @@ class Access:
             return "requests from other sites are rejected"
         if scope["method"] not in ("GET", "HEAD") and origin is None:
             return "a request that writes needs an Origin header"
+        # Compared in equal time: a refusal must not tell how much of a token was right.
         prefix = scope["path"][: len(self._prefix)].encode()
         if not secrets.compare_digest(prefix, self._prefix.encode()):
             return "open the address that `dagengine view` printed: it contains a token"

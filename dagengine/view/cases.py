@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dagengine.report.page.people import People
@@ -17,7 +17,6 @@ from dagengine.view.indexed import Filter, Indexed, Order
 _STATE = {"f": "fail", "n": "none", "p": "pass", "-": "plain"}
 _PREVIEW = 240  # characters of a text in a table
 _UNTOLD = frozenset({"name", "tags", "comments", "type", "role"})  # they say nothing of the text
-_NOBODY = People()
 _LINES = 100_000  # cases of a data set that is handed to the browser
 
 
@@ -56,10 +55,11 @@ class Cases:
         name = self._index.graphs[metric]["name"]
         return self._why(metric, way, _result(self._index.run.row(place), name))
 
-    def _row(self, place: int, front: int, people: People = _NOBODY) -> dict[str, Any]:
+    def _row(self, place: int, front: int, people: People) -> dict[str, Any]:
         """A row of the table; where there are several metrics it tells of the worst."""
         row = self._index.run.row(place)
-        metric = self._front_metric(row, front)
+        names, worst = [graph["name"] for graph in self._index.graphs], worst_result(row)
+        metric = front if len(names) == 1 or worst is None else names.index(worst.metric)
         results = self._index.of(
             place, "way, state, score, tokens, questions, split, cost, seconds"
         )
@@ -92,12 +92,6 @@ class Cases:
             "said": people.of(row.hash),
             "tags": list(fields.get("tags") or []),
         }
-
-    def _front_metric(self, row: CaseResult, front: int) -> int:
-        """The metric that a row tells of: that in front, or of several the worst."""
-        names = [graph["name"] for graph in self._index.graphs]
-        worst = worst_result(row)
-        return front if len(names) == 1 or worst is None else names.index(worst.metric)
 
     def _score(self, metric: int, columns: Sequence[Any]) -> dict[str, Any]:
         way, state, score = columns[:3]
@@ -146,6 +140,26 @@ class Cases:
         row = self._index.run.row(place)
         columns = self._index.of(place, "way, state, score")
         results = {result.metric: result for result in row.metrics}
+        metrics = []
+        for metric, graph in enumerate(self._index.graphs):
+            way, state, score = columns[metric]
+            answers, _, end, failure = self._index.ways[metric][way]
+            result = results.get(graph["name"])
+            breakage = None if result is None else result.failure
+            steps = () if result is None else result.steps
+            odds = None if result is None else result.odds
+            metrics.append(
+                {
+                    **self._score(metric, columns[metric]),
+                    "end": self._ended(metric, way, STATES[state], score),
+                    "endNode": failure[1] if failure else end[0],
+                    "reason": None if result is None else result.reason,
+                    "failure": None if breakage is None else {"raw": None, **breakage.as_dict()},
+                    "answers": answers,
+                    "steps": [self._step(metric, step) for step in steps],
+                    "odds": None if odds is None else result_odds(odds),
+                }
+            )
         return {
             "index": index,
             "name": row.case,
@@ -153,27 +167,7 @@ class Cases:
             "fields": self._index.run.fields(place),
             "said": self._index.run.people().of(row.hash),
             "seconds": three_digits(row.seconds),
-            "metrics": [
-                self._case_metric(number, columns[number], results.get(graph["name"]))
-                for number, graph in enumerate(self._index.graphs)
-            ],
-        }
-
-    def _case_metric(
-        self, metric: int, known: Sequence[Any], result: MetricResult | None
-    ) -> dict[str, Any]:
-        way, state, score = known
-        answers, _, end, failure = self._index.ways[metric][way]
-        breakage = result.failure.as_dict() if result is not None and result.failure else None
-        return {
-            **self._score(metric, known),
-            "end": self._ended(metric, way, STATES[state], score),
-            "endNode": failure[1] if failure else end[0],
-            "reason": None if result is None else result.reason,
-            "failure": None if breakage is None else {"raw": None, **breakage},
-            "answers": answers,
-            "steps": [self._step(metric, step) for step in (result.steps if result else ())],
-            "odds": None if result is None or result.odds is None else result_odds(result.odds),
+            "metrics": metrics,
         }
 
     def _step(self, metric: int, step: Step) -> dict[str, Any]:
@@ -206,14 +200,12 @@ class Cases:
         """The cases chosen as lines of a data set; None without texts, or for too many."""
         where = self._index.where(chosen, which)
         sql = self._index.ordered(where, Order(by="data")) + " LIMIT ?"
+        # One more than are handed on tells that there are too many.
         places = self._index.all(sql, *where.values, _LINES + 1)
         if len(places) > _LINES or (places and self._index.run.fields(places[0][0]) is None):
             return None
-        return self._lines(place for (place,) in places)
-
-    def _lines(self, places: Iterable[int]) -> Iterator[str]:
-        for place in places:
-            yield json.dumps(self._index.run.fields(place), ensure_ascii=False) + "\n"
+        fields = (self._index.run.fields(place) for (place,) in places)
+        return (json.dumps(case, ensure_ascii=False) + "\n" for case in fields)
 
 
 def _result(row: CaseResult, metric: str) -> MetricResult | None:

@@ -6,8 +6,10 @@ The shapes are those of `Source` in the front end (`report/page/front/data/sourc
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from dagengine.view.index import STATES
@@ -41,8 +43,12 @@ class Figures:
         """Cases, figures of the scores, and the counts of every node and answer."""
         groups = self._groups(chosen)
         states = Counter[str]()
+        bins = [{"passed": 0, "failed": 0} for _ in range(11)]
         for group in groups:
             states[group.state] += group.cases
+            if group.bin is not None:
+                place = min(max(group.bin, 0), 10)  # code of a metric may give any number
+                bins[place]["failed" if group.state == "f" else "passed"] += group.cases
         return {
             "cases": states.total(),
             "passed": states["p"],
@@ -50,7 +56,7 @@ class Figures:
             "none": states["n"],
             "plain": states["-"],
             "unsure": sum(group.unsure for group in groups),
-            "bins": _bins(groups),
+            "bins": bins,
             "scores": _scores(groups),
             "answers": self._answers(chosen, groups),
             "nodes": self._nodes(chosen, groups),
@@ -59,12 +65,9 @@ class Figures:
     def _groups(self, chosen: Filter) -> list[_Group]:
         """The cases of a filter; those of the latest one stay, since a page asks several times."""
         key = chosen.model_dump_json()
-        latest = self._latest
-        if latest is None or latest[0] != key:
-            latest = self._latest = (key, self._counted(chosen))
-        return latest[1]
-
-    def _counted(self, chosen: Filter) -> list[_Group]:
+        latest = self._latest  # read once: another thread may put a filter of its own there
+        if latest is not None and latest[0] == key:
+            return latest[1]
         where = self._index.where(chosen)
         table = "tallies r" if not where.rows else (
             "(SELECT way, state, score, bin, count(*) AS n, sum(split > 0) AS unsure, "
@@ -74,14 +77,30 @@ class Figures:
         condition = "TRUE" if where.rows else where.sql
         sql = f"SELECT way, state, score, bin, n, unsure, first FROM {table} WHERE {condition}"
         rows = self._index.all(sql, *where.values)
-        return [_Group(way, STATES[state], *rest) for way, state, *rest in rows]
+        groups = [_Group(way, STATES[state], *rest) for way, state, *rest in rows]
+        self._latest = (key, groups)
+        return groups
 
     def _answers(self, chosen: Filter, groups: Sequence[_Group]) -> list[dict[str, Any]]:
         counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for group in groups:
             for answer in set(self._index.ways[chosen.metric][group.way][0]):
                 _count(counts[answer], group.state, group.cases)
-        for answer, what, state, cases, items in self._per_answer(chosen):
+        # Split votes and items are not in the way of a case: they have tables of their own.
+        if chosen.parts or chosen.text:
+            where = self._index.where(chosen)
+            sql = " UNION ALL ".join(
+                f"SELECT x.answer, '{what}', r.state, count(*), {items} FROM {table} x "
+                f"JOIN results r USING (metric, place) WHERE {where.sql} GROUP BY 1, 3"
+                for what, table, items in (
+                    ("split", "splits", "0"), ("items", "items", "sum(count)"),
+                )
+            )  # fmt: skip
+            rows = self._index.all(sql, *where.values, *where.values)
+        else:
+            sql = "SELECT answer, what, state, cases, items FROM whole WHERE metric = ?"
+            rows = self._index.all(sql, chosen.metric)
+        for answer, what, state, cases, items in rows:
             if what == "split":
                 counts[answer]["split"] += cases
             else:
@@ -90,19 +109,6 @@ class Figures:
         names = ("cases", "failed", "none", "split", "items")
         answers = self._index.graphs[chosen.metric]["answers"]
         return [{name: counts[number][name] for name in names} for number in range(len(answers))]
-
-    def _per_answer(self, chosen: Filter) -> list[Any]:
-        """Split votes and items by answer: (answer, split or items, state, cases, items)."""
-        if not chosen.parts and not chosen.text:
-            sql = "SELECT answer, what, state, cases, items FROM whole WHERE metric = ?"
-            return self._index.all(sql, chosen.metric)
-        where = self._index.where(chosen)
-        parts = [
-            f"SELECT x.answer, '{what}', r.state, count(*), {items} FROM {table} x "
-            f"JOIN results r USING (metric, place) WHERE {where.sql} GROUP BY 1, 3"
-            for what, table, items in (("split", "splits", "0"), ("items", "items", "sum(count)"))
-        ]
-        return self._index.all(" UNION ALL ".join(parts), *where.values, *where.values)
 
     def _nodes(self, chosen: Filter, groups: Sequence[_Group]) -> list[dict[str, Any]]:
         counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -178,7 +184,10 @@ class Figures:
                 self._strip(number, inside, values) for number in range(len(self._index.graphs))
             ],
             "together": [
-                {"metrics": _places(failing), "cases": cases}
+                {
+                    "metrics": [n for n in range(failing.bit_length()) if failing >> n & 1],
+                    "cases": cases,
+                }
                 for failing, cases in together.most_common()
                 if failing
             ],
@@ -213,15 +222,6 @@ def _count(counts: Counter[str], state: str, cases: int) -> None:
     counts["none"] += cases if state == "n" else 0
 
 
-def _bins(groups: Sequence[_Group]) -> list[dict[str, int]]:
-    bins = [{"passed": 0, "failed": 0} for _ in range(11)]
-    for group in groups:
-        if group.bin is not None:
-            place = min(max(group.bin, 0), 10)  # code of a metric may give any number
-            bins[place]["failed" if group.state == "f" else "passed"] += group.cases
-    return bins
-
-
 def _scores(groups: Sequence[_Group]) -> dict[str, Any] | None:
     """Mean, median, spread and least; None without a score."""
     counts = Counter[float]()
@@ -234,22 +234,11 @@ def _scores(groups: Sequence[_Group]) -> dict[str, Any] | None:
     mean = math.fsum(score * n for score, n in counts.items()) / total
     squares = math.fsum((score - mean) ** 2 * n for score, n in counts.items())
     ordered = sorted(counts)
-    middle = [_at(ordered, counts, place) for place in ((total - 1) // 2, total // 2)]
+    stops = list(accumulate(counts[score] for score in ordered))
+    middle = [ordered[bisect_right(stops, place)] for place in ((total - 1) // 2, total // 2)]
     return {
         "mean": mean,
         "median": sum(middle) / 2,
         "spread": math.sqrt(squares / (total - 1)) if total > 1 else None,
         "lowest": ordered[0],
     }
-
-
-def _at(ordered: Sequence[float], counts: Counter[float], place: int) -> float:
-    for score in ordered:
-        place -= counts[score]
-        if place < 0:
-            return score
-    return ordered[-1]
-
-
-def _places(mask: int) -> list[int]:
-    return [number for number in range(mask.bit_length()) if mask >> number & 1]

@@ -28,7 +28,7 @@ from dagengine.record.run import Run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
 from dagengine.report.page.columns import Course, MetricColumns, shown_cost
-from dagengine.report.page.days import Group, group_of
+from dagengine.report.page.days import group_of
 from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.results import CaseResult, MetricResult
@@ -73,26 +73,21 @@ def open_index(run: Run, announce: Callable[[int], None] | None = None) -> sqlit
     `announce` hears the number of rows while it is made. Raises InputError for a damaged run,
     and where no private folder has room.
     """
-    mark, failure = _mark(run), None
+    # The mark is what tells this state of a run: its files, their sizes and times. Whoever writes
+    # a file can set its `st_mtime` back, but not `st_ctime`, when the system last changed it.
+    files = [run.folder / MANIFEST, run.results, run.folder / CASES]
+    stats = [file.lstat() for file in files if is_there(file)]
+    marks = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
+    mark, failure = json.dumps([_FORMAT, marks]), None
     for folder in private_folders():
         path = folder / _NAMES.format(digest(str(run.folder.resolve()))[:32])
         try:
-            if not _fits(path, mark):
-                _forget_old(folder)
+            if _meta(path, "mark") != mark:
                 _make(path, run, mark, announce or (lambda rows: None))
             return _connect(path)
         except (OSError, sqlite3.OperationalError) as error:
             failure = error
     raise InputError(f"no folder has room for the index of {run.folder}: {failure}")
-
-
-def _forget_old(folder: Path) -> None:
-    """Remove the indexes of runs that are no more."""
-    for path in folder.glob(_NAMES.format("*")):
-        with suppress(OSError, sqlite3.Error), closing(_connect(path)) as db:
-            entry = db.execute("SELECT value FROM meta WHERE name = 'folder'").fetchone()
-            if entry is not None and not Path(entry[0]).exists():
-                path.unlink()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -101,65 +96,51 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _mark(run: Run) -> str:
-    """What tells this state of a run from others: its files, their sizes and times.
-
-    When the system last changed a file (`st_ctime`) nobody can set.
-    """
-    files = [run.folder / MANIFEST, run.results, run.folder / CASES]
-    stats = [file.lstat() for file in files if is_there(file)]
-    marks = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
-    return json.dumps([_FORMAT, marks])
-
-
-def _fits(path: Path, mark: str) -> bool:
-    if not path.exists():
-        return False
-    try:
-        with closing(_connect(path)) as db:
-            entry = db.execute("SELECT value FROM meta WHERE name = 'mark'").fetchone()
-    except sqlite3.Error:
-        return False
-    return entry is not None and entry[0] == mark
+def _meta(path: Path, name: str) -> str | None:
+    """What an index says of itself; None without one that can be read."""
+    with suppress(sqlite3.Error), closing(_connect(path)) as db:
+        entry = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if entry is None else str(entry[0])
+    return None
 
 
 def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> None:
+    # The indexes of runs that are no more give room.
+    for old in path.parent.glob(_NAMES.format("*")):
+        folder = _meta(old, "folder")
+        with suppress(OSError):
+            if folder is not None and not Path(folder).exists():
+                old.unlink()
+    # Under another name until it is whole: a kill leaves no half of an index to be read, and two
+    # servers that make the same one do not write into each other's file.
     making = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         with closing(sqlite3.connect(making, isolation_level=None)) as db:
+            # No journal: what a kill leaves is made again, not repaired.
             db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
             db.execute("BEGIN")
-            graphs = _Rows(db, run).fill(announce)
+            numbered = _Rows(db, run).fill(announce)
             db.execute("COMMIT")
             db.executescript(_SUMS)
             db.execute("INSERT INTO meta VALUES ('mark', ?)", (mark,))
-            folder = utf8(str(run.folder.resolve()))
-            db.execute("INSERT INTO meta VALUES ('folder', ?)", (folder,))
-            _describe(db, graphs)
+            db.execute("INSERT INTO meta VALUES ('folder', ?)", (utf8(str(run.folder.resolve())),))
+            (rows,) = db.execute("SELECT count(*) FROM cases").fetchone()
+            query = "SELECT sum(n), sum((state = 0) * n) FROM tallies WHERE metric = ? AND way = ?"
+            graphs, ways = [], []
+            for metric, (graph, numbers) in enumerate(numbered):
+                counted = []
+                for way, number in numbers.items():
+                    cases, failed = db.execute(query, (metric, number)).fetchone()
+                    counted.append((way, cases or 0, failed or 0))
+                drawn, nested = layouts(graph, counted, rows)
+                graphs.append({**graph.as_dict(), "layouts": drawn, "nested": nested})
+                ways.append(list(numbers))
+            db.execute("INSERT INTO meta VALUES ('graphs', ?)", (json.dumps(graphs),))
+            db.execute("INSERT INTO meta VALUES ('ways', ?)", (json.dumps(ways),))
         making.replace(path)
     finally:
         with suppress(OSError):
             making.unlink(missing_ok=True)
-
-
-def _describe(db: sqlite3.Connection, numbered: list[tuple[MetricGraph, dict[Any, int]]]) -> None:
-    """Keep the graphs with their drawings, and the ways."""
-    (rows,) = db.execute("SELECT count(*) FROM cases").fetchone()
-    graphs, ways = [], []
-    for metric, (graph, numbers) in enumerate(numbered):
-        counted = [(way, *_cases(db, metric, number)) for way, number in numbers.items()]
-        drawn, nested = layouts(graph, counted, rows)
-        graphs.append({**graph.as_dict(), "layouts": drawn, "nested": nested})
-        ways.append(list(numbers))
-    db.execute("INSERT INTO meta VALUES ('graphs', ?)", (json.dumps(graphs),))
-    db.execute("INSERT INTO meta VALUES ('ways', ?)", (json.dumps(ways),))
-
-
-def _cases(db: sqlite3.Connection, metric: int, way: int) -> tuple[int, int]:
-    """The cases that went a way, and those of them that failed."""
-    query = "SELECT sum(n), sum((state = 0) * n) FROM tallies WHERE metric = ? AND way = ?"
-    cases, failed = db.execute(query, (metric, way)).fetchone()
-    return cases or 0, failed or 0
 
 
 def mask_of(metrics: Iterable[int]) -> str:
@@ -176,39 +157,46 @@ class _Rows:
         self._costs = StepCosts(run.manifest)
         self._graphs = [MetricGraph.of(metric) for metric in run.manifest.metrics]
         self._ways: list[dict[Any, int]] = [{} for _ in self._graphs]
-        self._masks, self._groups = lru_cache(_KEPT)(_masks), lru_cache(_KEPT)(_group)
+        # Many rows have the same states, and all rows without a trace the same group.
+        self._masks = lru_cache(_KEPT)(_masks)
+        self._groups = lru_cache(_KEPT)(
+            lambda trace: group_of(
+                CaseResult(0, "", (), recorded_trace=None if trace is None else json.loads(trace))
+            )
+        )
 
     def fill(self, announce: Callable[[int], None]) -> list[tuple[MetricGraph, dict[Any, int]]]:
         start = 0
         for block in self._run.blocks():
-            self._add(block, start)
-            start += len(block["index"])
+            count = len(block["index"])
+            states = [self._add_results(n, block, start) for n in range(len(self._graphs))]
+            signs = list(map("".join, zip(*states, strict=True))) or [""] * count
+            own = zip(block["index"], block["case"], block["trace"], signs, strict=True)
+            cases = []
+            for place, (index, case, trace, sign) in enumerate(own, start):
+                name = utf8(case)
+                # Names are sorted by the value of the numbers in them: `case 9` before `case 10`.
+                key = re.sub("[0-9]+", lambda digits: digits[0].zfill(12), name.lower())
+                cases.append((place, index, name, key, *self._masks(sign), *self._groups(trace)))
+            self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", cases)
+            texts = enumerate(map(utf8, block["words"]), start)
+            self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
+            start += count
             announce(start)
         return list(zip(self._graphs, self._ways, strict=True))
-
-    def _add(self, block: Block, start: int) -> None:
-        states = [self._add_results(metric, block, start) for metric in range(len(self._graphs))]
-        signs = list(map("".join, zip(*states, strict=True))) or [""] * len(block["index"])
-        own = zip(block["index"], block["case"], block["trace"], signs, strict=True)
-        cases = []
-        for place, (index, case, trace, sign) in enumerate(own, start):
-            name = utf8(case)
-            masks, group = self._masks(sign), self._groups(trace)
-            cases.append((place, index, name, _sorted(name), *masks, *group))
-        self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", cases)
-        texts = enumerate(map(utf8, block["words"]), start)
-        self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
 
     def _add_results(self, metric: int, block: Block, start: int) -> list[str]:
         """Put the results of a metric into their tables; returns their states."""
         columns = MetricColumns(self._graphs[metric], self._costs, ways=self._ways[metric])
         courses: dict[str | None, tuple[Course, tuple[Any, ...]]] = {}
         states, results, splits, items = [], [], [], []
-        names = (f"{name}.{metric}" for name in ("course", *Used._fields))
-        lines = zip(*map(block.__getitem__, names), strict=True)
+        name, used_names = columns.graph.metric.name, ("course", *Used._fields)
+        lines = zip(*(block[f"{used}.{metric}"] for used in used_names), strict=True)
         for place, (text, tokens, more, questions, cost, seconds) in enumerate(lines, start):
             if text not in courses:
-                course = _course(columns, text)
+                # None: the row has no result of this metric.
+                empty = MetricResult(name, None, None, None)
+                course = columns.course(empty if text is None else outline_of(name, text))
                 number = None if course.score is None else int(course.score * 10 + 0.5)
                 state = STATES.index(course.state)
                 courses[text] = course, (course.way, state, course.score, number)
@@ -226,29 +214,12 @@ class _Rows:
         return states
 
 
-def _course(columns: MetricColumns, course: str | None) -> Course:
-    """A result as columns have it; None: the row has none of this metric."""
-    name = columns.graph.metric.name
-    empty = MetricResult(name, None, None, None)
-    return columns.course(empty if course is None else outline_of(name, course))
-
-
 def _masks(states: str) -> tuple[str, str]:
     """The metrics that failed, and those without a score, as texts of numbers."""
     failing, missing = (
         mask_of(number for number, state in enumerate(states) if state == sign) for sign in "fn"
     )
     return failing, missing
-
-
-def _group(trace: str | None) -> Group:
-    ids = None if trace is None else json.loads(trace)
-    return group_of(CaseResult(0, "", (), recorded_trace=ids))
-
-
-def _sorted(name: str) -> str:
-    """What names are sorted by: numbers in them by their value, whatever their case."""
-    return re.sub("[0-9]+", lambda found: found[0].zfill(12), name.lower())
 
 
 def utf8(text: str) -> str:

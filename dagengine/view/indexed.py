@@ -6,7 +6,7 @@ import json
 import math
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,6 +25,7 @@ _ORDERS = {
     "worst": "(SELECT min(min(w.state, 2) * 2 + ifnull(w.score, 0)) FROM results w "
     "WHERE w.place = r.place) {}",
 }  # fmt: skip
+_WORDS = 30  # of a search: every one is looked up in the index of all texts
 
 
 class Part(BaseModel):
@@ -59,6 +60,18 @@ class Where(NamedTuple):
     sql: str
     values: tuple[Any, ...] = ()
     rows: bool = False
+
+
+_CASES = "r.place IN (SELECT place FROM cases WHERE {})"
+_SHOWN = {
+    "all": Where("TRUE"), "fail": Where("r.state = 0"), "none": Where("r.state = 1"),
+    "pass": Where("r.state = 2"), "unsure": Where("r.split > 0", (), True),
+    # These are of the whole case: which of its metrics failed, and which have no score.
+    "any": Where(_CASES.format("failing <> '0'"), (), True),
+    "missing": Where(_CASES.format("failing = '0' AND missing <> '0'"), (), True),
+    "passed": Where(_CASES.format("failing = '0' AND missing = '0'"), (), True),
+}  # fmt: skip
+"""Which rows of a filter the table shows."""
 
 
 class Indexed:
@@ -99,7 +112,8 @@ class Indexed:
             return f"{failure[2]}: {failure[0].replace('_', ' ')}"
         if answer is not None:
             return self.answer(metric, answer)
-        limit = "1 (strict)" if graph["strict"] else _plain(graph["threshold"])
+        threshold = "" if graph["threshold"] is None else f"{graph['threshold']:.12g}"
+        limit = "1 (strict)" if graph["strict"] else threshold
         leaf = self.leaf(metric, way)
         return f"{leaf} below {limit}" if state == "f" else leaf
 
@@ -120,12 +134,21 @@ class Indexed:
     def where(self, chosen: Filter, which: str = "all") -> Where:
         """The condition of a filter, and of the rows of it that are shown (`which`)."""
         conditions = [Where("r.metric = ?", (chosen.metric,))]
-        conditions += [self._part(chosen.metric, part) for part in chosen.parts]
+        for part in chosen.parts:
+            condition = self._positive(chosen.metric, part)
+            sql = f"NOT ({condition.sql})" if part.inverted else condition.sql
+            conditions.append(condition._replace(sql=sql))
         if chosen.text:
-            match = " ".join(f'"{word}"*' for word in _words(chosen.text))
+            # Quotes would end the word and let a search be a query of its own.
+            words = utf8(chosen.text.replace('"', " ").replace("\0", " ")).split()
+            if len(words) > _WORDS:
+                raise InputError(
+                    f"a search has at most {_WORDS} words, and this one has {len(words)}"
+                )
+            match = " ".join(f'"{word}"*' for word in words)
             sql = "r.place IN (SELECT rowid FROM texts WHERE texts MATCH ?)"
             conditions.append(Where(sql, (match,), True) if match else Where("TRUE"))
-        conditions.append(self._which(which))
+        conditions.append(_SHOWN[which])
         sql = " AND ".join(
             f"({condition.sql})" if len(conditions) > 2 else condition.sql
             for condition in conditions
@@ -137,61 +160,43 @@ class Indexed:
             any(condition.rows for condition in conditions),
         )
 
-    def _part(self, metric: int, part: Part) -> Where:
-        condition = self._positive(metric, part)
-        return condition._replace(sql=f"NOT ({condition.sql})") if part.inverted else condition
-
     def _positive(self, metric: int, part: Part) -> Where:
-        graph, key = self.graphs[metric], part.key
+        graph, ways, key = self.graphs[metric], self.ways[metric], part.key
         if part.kind in ("day", "stratum"):
             places = f"SELECT place FROM cases WHERE {part.kind} = ?"
             return Where(f"r.place IN ({places})", (key,), True)
         if part.kind == "b":
-            return Where("r.bin IS ?", (_bin(key),))
+            try:
+                tenth = math.floor(float(key) * 10 + 0.5)
+            except (ValueError, OverflowError):
+                raise InputError(f"{key!r:.40} is no score") from None
+            return Where("r.bin IS ?", (tenth,))
         if part.kind == "set":
             names = [each["name"] for each in self.graphs]
             mask = mask_of(names.index(name) for name in key.split(" + ") if name in names)
             return Where("r.place IN (SELECT place FROM cases WHERE failing = ?)", (mask,), True)
         if part.kind == "n":
             number = next((i for i, n in enumerate(graph["nodes"]) if n["name"] == key), -1)
-            return Where(self._ways_in(metric, lambda way: number in way[1]))
+            return Where(_among(number in way[1] for way in ways))
         if part.kind == "end":
-            return Where(" OR ".join(f"({self._ended(metric, key, state)})" for state in "fn"))
-        return self._edge(metric, key)
-
-    def _ended(self, metric: int, key: str, state: str) -> str:
-        ways = self._ways_in(metric, lambda way: self.end(metric, way, state) == key)
-        return f"r.state = {STATES.index(state)} AND {ways}"
-
-    def _edge(self, metric: int, key: str) -> Where:
-        graph = self.graphs[metric]
+            # One name may be the end of cases that failed and of cases without a score.
+            return Where(
+                " OR ".join(
+                    f"(r.state = {STATES.index(sign)} AND "
+                    f"{_among(self.end(metric, way, sign) == key for way in ways)})"
+                    for sign in "fn"
+                )
+            )
         names = [node["name"] for node in graph["nodes"]]
         keys = [f"{names[answer['node']]}:{answer['verdict']}" for answer in graph["answers"]]
         number = keys.index(key) if key in keys else -1
-        ways = self._ways_in(metric, lambda way: number in way[0])
+        went = _among(number in way[0] for way in ways)
         sql = "SELECT 1 FROM whole WHERE metric = ? AND answer = ? AND what = 'items'"
         if not self.all(sql, metric, number):
-            return Where(ways)
+            return Where(went)
+        # Items of a list give answers, too, and those are not in the way of their case.
         items = "SELECT place FROM items WHERE metric = ? AND answer = ?"
-        return Where(f"{ways} OR r.place IN ({items})", (metric, number), True)
-
-    def _ways_in(self, metric: int, fits: Callable[[Any], bool]) -> str:
-        numbers = [str(n) for n, way in enumerate(self.ways[metric]) if fits(way)]
-        return f"r.way IN ({', '.join(numbers)})"
-
-    def _which(self, which: str) -> Where:
-        """Which rows of a filter the table shows."""
-        simple = {
-            "all": Where("TRUE"), "fail": Where("r.state = 0"), "none": Where("r.state = 1"),
-            "pass": Where("r.state = 2"), "unsure": Where("r.split > 0", (), True),
-        }  # fmt: skip
-        masks = {
-            "any": "failing <> '0'", "missing": "failing = '0' AND missing <> '0'",
-            "passed": "failing = '0' AND missing = '0'",
-        }  # fmt: skip
-        if which in simple:
-            return simple[which]
-        return Where(f"r.place IN (SELECT place FROM cases WHERE {masks[which]})", (), True)
+        return Where(f"{went} OR r.place IN ({items})", (metric, number), True)
 
     def ordered(self, where: Where, order: Order) -> str:
         """The query for the places of rows in an order."""
@@ -205,25 +210,7 @@ class Indexed:
         return f"SELECT r.place FROM results r WHERE {where.sql} ORDER BY {by}, r.place"
 
 
-_WORDS = 30  # of a search: every one is looked up in the index of all texts
-
-
-def _words(text: str) -> list[str]:
-    """The words that a search is for; raises InputError for too many."""
-    words = utf8(text.replace('"', " ").replace("\0", " ")).split()
-    if len(words) > _WORDS:
-        raise InputError(f"a search has at most {_WORDS} words, and this one has {len(words)}")
-    return words
-
-
-def _bin(key: str) -> int:
-    """The tenth that a score is in; raises InputError for what is no score."""
-    try:
-        return math.floor(float(key) * 10 + 0.5)
-    except (ValueError, OverflowError):
-        raise InputError(f"{key!r:.40} is no score") from None
-
-
-def _plain(threshold: float | None) -> str:
-    """A number as JavaScript writes it."""
-    return "" if threshold is None else f"{threshold:.12g}"
+def _among(fitting: Iterable[bool]) -> str:
+    """That a row went one of the ways that fit, which are told in the order of their numbers."""
+    numbers = [str(number) for number, fits in enumerate(fitting) if fits]
+    return f"r.way IN ({', '.join(numbers)})"

@@ -68,20 +68,17 @@ class Labelling:
             raise InputError(f"a queue is one of {', '.join(QUEUES)}, not {kind!r:.40}")
         if kind == "planned":
             return [self._run.place_of(index) for index in planned(self._run.folder, metric)]
-        return sampled(self._candidates(metric, kind), count, seed)
-
-    def _candidates(self, metric: str, kind: Queue) -> Sequence[int]:
-        if kind == "random":
-            return range(len(self._run))
-        places = self._known(metric, kind)
-        if places is not None:
-            return places
-        wanted = is_failed if kind == "failed" else is_unsure
-        return [
-            place
-            for place, row in enumerate(self._run.rows())
-            if (result := _result(row, metric)) is not None and wanted(result)
-        ]
+        places: Sequence[int] | None = range(len(self._run))
+        if kind != "random":
+            places = self._known(metric, kind)
+        if places is None:  # no index knows: every row has to be read
+            wanted = is_failed if kind == "failed" else is_unsure
+            places = [
+                place
+                for place, row in enumerate(self._run.rows())
+                if (result := _result(row, metric)) is not None and wanted(result)
+            ]
+        return sampled(places, count, seed)
 
     def position(self, at: At) -> dict[str, Any]:
         """Where the person is on the case, and what the page shows for it."""
@@ -95,11 +92,15 @@ class Labelling:
         the disk. Raises MovedError when another question is next, InputError for a
         choice that there is not, and when the file cannot be written.
         """
+        # One at a time: two tabs of a person must not both answer the question that is next.
         with self._lock:
             asked = self._position(at, self._answers(at)).asked
             if asked is None or asked.node != node:
                 raise MovedError
-            self._file.add(self._labels(at, asked, _chosen(asked, choice), note))
+            if not CANNOT_TELL <= choice <= len(asked.choices):
+                raise InputError(f"{asked.node or 'the case'} has no answer {choice}")
+            answer = None if choice == CANNOT_TELL else asked.choices[choice - 1].answer
+            self._file.add(self._labels(at, asked, answer, note))
             return self._shown(at)
 
     def undo(self, at: At, back_to: str | None = None) -> dict[str, Any]:
@@ -172,8 +173,9 @@ class Labelling:
             note=note or None,
         )
         after = self._position(at, {**self._answers(at), asked.node: said})
-        outcome = _outcome(after)
-        if outcome is None:
+        # Without a threshold nothing passes or fails, and the label of the case is its score.
+        outcome = after.score if after.success is None else "pass" if after.success else "fail"
+        if outcome is None or not after.done:
             return [label]
         if asked.node == WHOLE:
             return [replace(label, outcome=outcome)]
@@ -192,13 +194,25 @@ class Labelling:
         """The position as the page has it: the judge's answers only when the case is done."""
         answers = self._answers(at)
         position = self._position(at, answers)
-        row = self._row(at)
+        row, asked = self._row(at), position.asked
         return {
             "place": at.place,
             "name": row.case,
             "fields": self._run.fields(at.place),
-            "steps": [_step(passed) for passed in position.steps],
-            "asked": None if position.asked is None else _asked(position.asked),
+            "steps": [
+                {"node": step.node, "answer": _words(step.answer), "by": step.by}
+                for step in position.steps
+            ],
+            "asked": None
+            if asked is None
+            else {
+                "node": asked.node,
+                "kind": asked.kind,
+                "question": asked.question,
+                "choices": [choice.label for choice in asked.choices],
+                "reads": list(asked.reads),
+                "evidence": [{"node": name, "output": output} for name, output in asked.evidence],
+            },
             "answered": sum(step.by == "person" for step in position.steps),
             "done": position.done,
             "score": position.score,
@@ -212,7 +226,12 @@ class Labelling:
         result = _result(self._row(at), at.metric)
         steps = {} if result is None else {step.node: step for step in result.steps}
         mine = {step.node: step for step in position.steps if step.by == "person" and step.node}
-        names = [*mine, *(name for name, step in steps.items() if name not in mine and _says(step))]
+        spoken = (
+            name
+            for name, step in steps.items()
+            if step.kind != "code" and (step.verdict is not None or step.score is not None)
+        )
+        names = dict.fromkeys((*mine, *spoken))
         return {
             "score": None if result is None else result.score,
             "success": None if result is None else result.success,
@@ -228,42 +247,6 @@ def _result(row: CaseResult, metric: str) -> MetricResult | None:
 def _key(row: CaseResult) -> str:
     """What a label calls a case: the hash of its content."""
     return row.hash or f"row {row.index}"
-
-
-def _chosen(asked: Asked, choice: int) -> Said:
-    if choice == CANNOT_TELL:
-        return None
-    if not 1 <= choice <= len(asked.choices):
-        raise InputError(f"{asked.node or 'the case'} has no answer {choice}")
-    return asked.choices[choice - 1].answer
-
-
-def _outcome(position: Position) -> str | float | None:
-    """What the label of the case is; None while the walk continues, or where it cannot be told."""
-    if not position.done:
-        return None
-    if position.success is not None:
-        return "pass" if position.success else "fail"
-    return position.score
-
-
-def _says(step: Step) -> bool:
-    return step.kind != "code" and (step.verdict is not None or step.score is not None)
-
-
-def _step(one: Passed) -> dict[str, Any]:
-    return {"node": one.node, "answer": _words(one.answer), "by": one.by}
-
-
-def _asked(asked: Asked) -> dict[str, Any]:
-    return {
-        "node": asked.node,
-        "kind": asked.kind,
-        "question": asked.question,
-        "choices": [choice.label for choice in asked.choices],
-        "reads": list(asked.reads),
-        "evidence": [{"node": name, "output": output} for name, output in asked.evidence],
-    }
 
 
 def _beside(name: str, mine: Passed | None, step: Step | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +126,10 @@ def label_plan(
         if row.hash in people.ends
     }
     hits = _hits(results, agreed)
-    # The random sample is walked from its beginning: what is labelled there without a gap.
+    # The random sample is walked from its beginning: what is labelled there without a gap. Cases
+    # behind the gap were chosen because they are doubtful, and would make the judge look worse.
     tried = {place for place, (row, _) in enumerate(results) if row.hash in people.tried}
-    drawn = _beginning(order, tried)
-    of_random = [hits[place] for place in drawn if place in hits]
+    of_random = [hits[place] for place in takewhile(tried.__contains__, order) if place in hits]
     counted = of_random if len(of_random) >= _ENOUGH else [*hits.values()]
     share = sum(counted) / len(counted) if len(counted) >= _ENOUGH else _GUESS
     several, contradictions = people.contradictions([row for row, _ in results])
@@ -211,12 +212,6 @@ class _People:
         return several, differing
 
 
-def _beginning(order: Sequence[int], tried: set[int]) -> list[int]:
-    """The beginning of the random order, up to the first case that nobody has looked at."""
-    end = next((at for at, place in enumerate(order) if place not in tried), len(order))
-    return list(order[:end])
-
-
 def _share(hits: Sequence[bool]) -> Interval | None:
     pairs = [(True, hit) for hit in hits]
     return bootstrap(pairs, accuracy) if len(pairs) > 1 else None
@@ -226,27 +221,23 @@ def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[i
     """So many cases: of every path the most doubtful, paths of few cases first."""
     paths: dict[Any, list[tuple[float, int]]] = defaultdict(list)
     for place, result in results:
+        # How little the result is worth, from 0 to 1. Without a score it is worth nothing; split
+        # votes, a low probability and a score near its threshold make it doubtful.
+        doubts = [1.0 if result.failure is not None or result.score is None else 0.0]
+        for step in result.steps:
+            if step.confidence is not None:
+                doubts.append(1 - step.confidence)
+            if step.votes:
+                counts = Counter(map(repr, step.votes))
+                doubts.append(1 - max(counts.values()) / len(step.votes))
+        if result.score is not None and result.threshold is not None:
+            doubts.append((0.5 - abs(result.score - result.threshold) / 2) / 2)
         key = (result.path, str(result.failure.kind) if result.failure else None)
-        paths[key].append((-_doubt(result), place))
+        paths[key].append((-max(doubts), place))
     rows = [sorted(row) for row in sorted(paths.values(), key=lambda row: (len(row), row[0][1]))]
     longest = max(map(len, rows), default=0)
     turns = [row[turn][1] for turn in range(longest) for row in rows if turn < len(row)]
     return turns[:count]
-
-
-def _doubt(result: MetricResult) -> float:
-    """How little a result is worth, from 0 to 1: without a score, split votes, low probability."""
-    if result.failure is not None or result.score is None:
-        return 1.0
-    doubts = [0.0]
-    for step in result.steps:
-        if step.confidence is not None:
-            doubts.append(1 - step.confidence)
-        if step.votes:
-            counts = Counter(map(repr, step.votes))
-            doubts.append(1 - max(counts.values()) / len(step.votes))
-    near = 0.0 if result.threshold is None else 0.5 - abs(result.score - result.threshold) / 2
-    return max(*doubts, near / 2)
 
 
 def _nodes(

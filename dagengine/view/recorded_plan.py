@@ -73,7 +73,11 @@ class _Record:
             )
             if nested != NONE:
                 self.owners[nested] = number
-                self.places[number].activates += self._roots(nested)
+                self.places[number].activates += [
+                    at
+                    for at, place in enumerate(self.places)
+                    if place.scope == nested and place.root
+                ]
             for edge in metric.edges:
                 if edge.source == node.name and edge.score is not None:
                     label = f"{node.name} = {edge.verdict}"
@@ -105,13 +109,6 @@ class _Record:
             if _pulls(edge):
                 target.activates.append(number)
 
-    def _roots(self, scope: int) -> list[int]:
-        return [
-            number
-            for number, place in enumerate(self.places)
-            if place.scope == scope and place.root
-        ]
-
     def plan(self) -> Plan:
         specs = [
             MetricSpec(
@@ -122,15 +119,22 @@ class _Record:
         ]  # fmt: skip
         units = [
             Unit(
-                index, place.name, specs[0].name, CodeNode(_nothing), (), place.node.reads, (),
+                index, place.name, specs[0].name, CodeNode(lambda: None), (), place.node.reads, (),
                 (number,), False, False, (bool(place.node.judges), number),
             )
             for index, (number, place) in enumerate(self._nodes())
             if place.node is not None
         ]  # fmt: skip
+        scopes = []
+        for index, spec in enumerate(specs):
+            slots = [number for number, place in enumerate(self.places) if place.scope == index]
+            grading = {self.places[n].name: n for n in slots if self.places[n].grades}
+            names = self.metrics[index].terminals or grading
+            terminals = tuple(grading[name] for name in names)
+            scopes.append(PlanScope(index, spec, self.owners[index], tuple(slots), terminals))
         return Plan(
             metrics=(PlanMetric(0, specs[0], 0, range(len(self.places)), ()),),
-            scopes=tuple(self._scope(index, spec) for index, spec in enumerate(specs)),
+            scopes=tuple(scopes),
             slots=tuple(self._slots({unit.slots[0]: unit.index for unit in units})),
             units=tuple(units),
             models=(None,),
@@ -139,14 +143,6 @@ class _Record:
 
     def _nodes(self) -> Iterator[tuple[int, _Place]]:
         return ((n, place) for n, place in enumerate(self.places) if place.kind == "node")
-
-    def _scope(self, index: int, spec: MetricSpec) -> PlanScope:
-        slots = [number for number, place in enumerate(self.places) if place.scope == index]
-        grading = {self.places[n].name: n for n in slots if self.places[n].grades}
-        names = self.metrics[index].terminals or grading
-        return PlanScope(
-            index, spec, self.owners[index], tuple(slots), tuple(grading[name] for name in names)
-        )
 
     def _slots(self, unit_of: dict[int, int]) -> Iterator[PlanSlot]:
         causes: list[list[int]] = [[] for _ in self.places]
@@ -206,7 +202,3 @@ def _is_root(node: NodeRecord | None, edges: tuple[EdgeRecord, ...], name: str) 
     led_to = (edge.target == name and (edge.verdict is not None or edge.starts) for edge in edges)
     read = (edge.source == name and edge.verdict is None and _pulls(edge) for edge in edges)
     return not any(led_to) and not any(read)
-
-
-def _nothing() -> None:
-    """Stands for code that is not at hand."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from dagengine.record.run import load_run
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.changes.report import change_report
 from dagengine.report.page.about import judge_name
-from dagengine.results.summary import Share
 from dagengine.view.cases import first_text
 from dagengine.view.opened import OpenRun
 
@@ -43,6 +42,7 @@ def _line(number: int, runs: Sequence[OpenRun]) -> dict[str, Any]:
     run = runs[number]
     manifest, counts, totals = run.manifest, run.manifest.counts, run.manifest.totals
     ended = manifest.ended
+    hashes = {metric.name: metric.hash for metric in run.metrics}
     return {
         "run": number,
         "name": run.name,
@@ -51,7 +51,18 @@ def _line(number: int, runs: Sequence[OpenRun]) -> dict[str, Any]:
         "seconds": None if ended is None else (ended - manifest.started).total_seconds(),
         "finished": run.finished,
         "metrics": [metric.name for metric in run.metrics],
-        "rates": _rates(run),
+        # Of every metric: what passed, of how many, and the share with its 95 % interval.
+        "rates": [
+            {
+                "metric": summary.metric,
+                "hash": hashes.get(summary.metric),
+                "passed": summary.passed,
+                "of": summary.passed + summary.failed,
+                "share": None if share is None else (share.value, share.low, share.high),
+            }
+            for summary in run.glance().metrics
+            for share in (summary.pass_rate,)
+        ],
         "data": None if manifest.data.file is None else Path(manifest.data.file).name,
         "comparable": [
             at for at, _ in enumerate(runs) if at != number and comparable(run, runs[at])
@@ -64,25 +75,6 @@ def _line(number: int, runs: Sequence[OpenRun]) -> dict[str, Any]:
         "cost": None if totals is None else totals.cost,
         "judges": [judge_name(judge) for judge in manifest.judges],
     }
-
-
-def _rates(run: OpenRun) -> list[dict[str, Any]]:
-    """By metric: what passed, of how many, with its 95 % interval; None where nothing can pass."""
-    hashes = {metric.name: metric.hash for metric in run.metrics}
-    return [
-        {
-            "metric": summary.metric,
-            "hash": hashes.get(summary.metric),
-            "passed": summary.passed,
-            "of": summary.passed + summary.failed,
-            "share": _three(summary.pass_rate),
-        }
-        for summary in run.glance().metrics
-    ]
-
-
-def _three(share: Share | None) -> tuple[float, float, float] | None:
-    return None if share is None else (share.value, share.low, share.high)
 
 
 class Comparisons:
@@ -101,7 +93,9 @@ class Comparisons:
             report = change_report(compare_runs(*runs), self._card)
             for metric in report["metrics"]:
                 for change in metric["changes"][:_FIRST]:
-                    change["first"] = _first_line(new, change["index"][1])
+                    fields = new.fields(new.place_of(change["index"][1]))
+                    text = None if fields is None else first_text(fields)
+                    change["first"] = text and text.lstrip().split("\n", 1)[0][:_LINE]
         self._kept[key] = report
         for oldest in list(self._kept)[:-_KEPT]:
             self._kept.pop(oldest, None)
@@ -115,23 +109,15 @@ def walks(
 
     Raises InputError for a case or a metric that a run has not.
     """
-    return [_walk(run, metric, index) for run, index in zip((old, new), indices, strict=True)]
-
-
-def _walk(run: OpenRun, metric: str, index: int) -> dict[str, Any]:
-    place = run.place_of(index)
-    row = run.row(place)
-    result = next((candidate for candidate in row.metrics if candidate.metric == metric), None)
-    if result is None:
-        raise InputError(f"{run.name} has no result of {metric!r:.80} on case {index}")
-    record = next(candidate for candidate in run.metrics if candidate.name == metric)
-    questions = {node.name: node.question for node in record.nodes}
-    more = {"case": row.case, "fields": run.fields(place), "questions": questions}
-    return {**result.as_dict(), **more}
-
-
-def _first_line(run: OpenRun, index: int) -> str | None:
-    """The line that tells a case apart; None without texts."""
-    fields: Mapping[str, Any] | None = run.fields(run.place_of(index))
-    text = None if fields is None else first_text(fields)
-    return None if text is None else text.lstrip().split("\n", 1)[0][:_LINE]
+    shown = []
+    for run, index in zip((old, new), indices, strict=True):
+        place = run.place_of(index)
+        row = run.row(place)
+        result = next((candidate for candidate in row.metrics if candidate.metric == metric), None)
+        if result is None:
+            raise InputError(f"{run.name} has no result of {metric!r:.80} on case {index}")
+        record = next(candidate for candidate in run.metrics if candidate.name == metric)
+        questions = {node.name: node.question for node in record.nodes}
+        more = {"case": row.case, "fields": run.fields(place), "questions": questions}
+        shown.append({**result.as_dict(), **more})
+    return shown

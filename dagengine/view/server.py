@@ -75,11 +75,12 @@ class Served:
         run = self.runs[number]
         with self._lock:
             if number not in self._indexed and len(run) > self.rows:
-                self._indexed[number] = LargeRun(run.folder, partial(self._say, run.name))
-            return self._indexed.get(number)
 
-    def _say(self, name: str, done: int) -> None:
-        self.announce(f"{name}: {done:,} rows indexed")
+                def tell(done: int) -> None:
+                    self.announce(f"{run.name}: {done:,} rows indexed")
+
+                self._indexed[number] = LargeRun(run.folder, tell)
+            return self._indexed.get(number)
 
     def places(self, number: int, metric: str, kind: Queue) -> Sequence[int] | None:
         """Where cases to label are in a run (see `LargeRun`); None if no index knows."""
@@ -144,26 +145,19 @@ def application(served: Served, token: str, hosts: Sequence[str]) -> Access:
     ]
     app = Starlette(
         routes=[Mount(f"/{token}", routes=routes)],
-        exception_handlers={
-            DagengineError: _refused,
-            MovedError: _moved,
-            **dict.fromkeys(_BROKEN, _damaged),
-        },
+        exception_handlers=dict.fromkeys((DagengineError, MovedError, *_BROKEN), _refused),
     )
     return Access(app, token, hosts)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return _Json({"error": str(error)}, 400)
-
-
-async def _damaged(request: Request, error: Exception) -> Response:
+    if isinstance(error, MovedError):
+        return _Json({"error": "this question was already answered in another tab"}, 409)
+    if isinstance(error, DagengineError):
+        return _Json({"error": str(error)}, 400)
+    # A stranger's folder may hold anything, and a page that cannot show it must say why.
     message = f"the folder of the run holds what cannot be shown ({type(error).__name__}: {error})"
     return _Json({"error": f"{message:.500}; make the run again, or restore a copy"}, 400)
-
-
-async def _moved(request: Request, error: Exception) -> Response:
-    return _Json({"error": "this question was already answered in another tab"}, 409)
 
 
 class _Pages:
@@ -218,7 +212,8 @@ class _Pages:
         return _Json({"rows": rows, "finished": state.finished})
 
     async def prompts(self, request: Request) -> Response:
-        run, index = self._run(request), _whole(request.query_params, "index")
+        run = self._served.runs[self._number(_whole(request.path_params, "run"))]
+        index = _whole(request.query_params, "index")
         return _Json(await run_in_threadpool(run.prompts, index))
 
     async def changes(self, request: Request) -> Response:
@@ -263,9 +258,6 @@ class _Pages:
         if not 0 <= number < len(self._served.runs):
             raise InputError(f"there is no run {number}: {len(self._served.runs)} are open")
         return number
-
-    def _run(self, request: Request) -> OpenRun:
-        return self._served.runs[self._number(_whole(request.path_params, "run"))]
 
     def _both(self, given: Mapping[str, str]) -> tuple[OpenRun, OpenRun]:
         """The old and the new run of a comparison."""
@@ -313,13 +305,6 @@ def serve(served: Served, port: int, ready: Callable[[str], None]) -> None:
         server_of(app).run(sockets=[listener])
 
 
-def _runs_inside(folder: Path) -> list[Path]:
-    """The folders of runs in a folder that is none itself."""
-    if (folder / MANIFEST).exists() or not folder.is_dir():
-        return []
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
-
-
 def open_runs(
     folders: Sequence[Path],
     who: str,
@@ -336,7 +321,9 @@ def open_runs(
     with ExitStack() as failed:
         runs, broken = list[OpenRun](), list[tuple[str, str]]()
         for folder in folders:
-            inside = _runs_inside(folder)
+            inside: list[Path] = []
+            if not (folder / MANIFEST).exists() and folder.is_dir():
+                inside = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
             for path in inside or [folder]:
                 try:
                     runs.append(failed.enter_context(OpenRun(path)))

@@ -110,10 +110,6 @@ class Walk:
         answered = any(step.by == "person" for step in reached.steps)
         if not reached.done or (answered and not reached.why) or reached.why.startswith(UNSURE):
             return reached
-        return self._whole(reached)
-
-    def _whole(self, position: Position) -> Position:
-        """The position with the last question: does the case pass?"""
         if WHOLE not in self._answers:
             reads = sorted({path for node in self._nodes.values() for path in node.reads})
             name = self._metric.name
@@ -122,9 +118,9 @@ class Walk:
                 WHOLE, "metric", f"Does this case pass {name}?", yes_no, tuple(reads), (),
                 self._metric.hash,
             )  # fmt: skip
-            return replace(position, asked=asked, score=None, success=None)
+            return replace(reached, asked=asked, score=None, success=None)
         answer = self._answers[WHOLE]
-        steps = (*position.steps, Passed(WHOLE, answer, "person"))
+        steps = (*reached.steps, Passed(WHOLE, answer, "person"))
         why = f"{UNSURE} about the case" if answer is None else ""
         return Position(steps, None, None, None if answer is None else bool(answer), why)
 
@@ -140,7 +136,8 @@ class Walk:
                 unit = min(waiting)
                 waiting.remove(unit)
                 node = self._nodes[self._plan.units[unit].name]
-                if not self._speaks(node):
+                if not (node.grades or node.scale or self._leads(node.name)):
+                    # It neither decides nor rates but prepares for others: no step of a person.
                     state.complete(unit, NodeValue(None))
                     continue
                 if not node.judges:
@@ -149,7 +146,10 @@ class Walk:
                 elif node.name not in self._answers:
                     return Position(tuple(steps), self._question(node))
                 elif (answer := self._answers[node.name]) is not None:
-                    value = _as_value(node, answer)
+                    if node.kind in _DECIDES and isinstance(answer, bool | str):
+                        value = NodeValue(answer, verdict=answer)
+                    else:
+                        value = NodeValue(answer, score=float(answer))
                     steps.append(Passed(node.name, answer, "person"))
                 else:
                     steps.append(Passed(node.name, None, "person"))
@@ -164,10 +164,6 @@ class Walk:
 
     def _leads(self, name: str) -> list[EdgeRecord]:
         return [edge for edge in self._edges if edge.source == name and edge.verdict is not None]
-
-    def _speaks(self, node: NodeRecord) -> bool:
-        """Whether a node decides or rates; all else only prepares."""
-        return node.grades or bool(node.scale) or bool(self._leads(node.name))
 
     # What is known without asking.
 
@@ -189,7 +185,7 @@ class Walk:
             node, step = self._nodes.get(name), self._steps.get(name)
             same = node is not None and step is not None
             if name in self._values:
-                same = same and self._values[name] == (None if step is None else _answer_of(step))
+                same = same and self._values[name] == (None if step is None else _answer_in(step))
             elif node is not None and node.judges:
                 same = same and node.kind == "task"
             inputs = node.inputs if node is not None else ()
@@ -197,7 +193,17 @@ class Walk:
         return self._agree[name]
 
     def _question(self, node: NodeRecord) -> Asked:
-        choices = self._choices(node)
+        choices: tuple[Choice, ...] = ()
+        if node.kind in _DECIDES:
+            verdicts = dict.fromkeys(edge.verdict for edge in self._leads(node.name))
+            choices = tuple(
+                Choice(str(verdict), verdict) for verdict in verdicts if verdict is not None
+            )
+        elif node.scale and node.kind not in _LISTS:
+            low, high = min(node.scale.values()), max(node.scale.values())
+            choices = tuple(
+                Choice(label, (number - low) / (high - low)) for label, number in node.scale.items()
+            )
         if not choices:
             raise StuckError(f"{node.name} judges the items of a list, which a walk does not ask")
         evidence = tuple(
@@ -211,30 +217,6 @@ class Walk:
             node.hash,
         )  # fmt: skip
 
-    def _choices(self, node: NodeRecord) -> tuple[Choice, ...]:
-        if node.kind in _DECIDES:
-            verdicts = dict.fromkeys(verdict.verdict for verdict in self._leads(node.name))
-            return tuple(
-                Choice(str(verdict), verdict) for verdict in verdicts if verdict is not None
-            )
-        if node.kind in _LISTS or not node.scale:
-            return ()
-        low, high = min(node.scale.values()), max(node.scale.values())
-        return tuple(
-            Choice(label, (number - low) / (high - low)) for label, number in node.scale.items()
-        )
 
-
-def _as_value(node: NodeRecord, answer: Verdict | float) -> NodeValue:
-    """A person's answer as the value of a node."""
-    if node.kind in _DECIDES and isinstance(answer, bool | str):
-        return NodeValue(answer, verdict=answer)
-    return NodeValue(answer, score=float(answer))
-
-
-def _answer_in(value: NodeValue) -> Said:
+def _answer_in(value: NodeValue | Step) -> Said:
     return value.score if value.verdict is None else value.verdict
-
-
-def _answer_of(step: Step) -> Said:
-    return step.score if step.verdict is None else step.verdict

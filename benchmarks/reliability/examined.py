@@ -120,30 +120,37 @@ def lost_where_hard(random: np.random.Generator, cases: int, runs: int) -> Drawn
     return Drawn(np.where(lost, np.nan, said), truth, whole=said)
 
 
-def copied(random: np.random.Generator, cases: int, runs: int) -> Drawn:
+def copies(random: np.random.Generator, whole: Any) -> Any:
     """Seven of ten answers are those of the run before."""
-    truth, whole = _noisy(random, cases, runs)
     said = whole.copy()
-    for run in range(1, runs):
-        again = random.random(cases) < 0.7
+    for run in range(1, whole.shape[1]):
+        again = random.random(len(whole)) < 0.7
         said[again, run] = said[again, run - 1]
-    return Drawn(said, truth, whole=whole)
+    return said
 
 
-def updated(random: np.random.Generator, cases: int, runs: int) -> Drawn:
+def update(random: np.random.Generator, whole: Any) -> Any:
     """From the middle on a quarter of what passes fails."""
-    truth, whole = _noisy(random, cases, runs)
-    said = whole.copy()
-    said[:, runs // 2 :] &= random.random((cases, runs - runs // 2)) > 0.25
-    return Drawn(said, truth, whole=whole)
+    said, half = whole.copy(), whole.shape[1] // 2
+    said[:, half:] &= random.random((len(whole), whole.shape[1] - half)) > 0.25
+    return said
 
 
-def broken_run(random: np.random.Generator, cases: int, runs: int) -> Drawn:
+def breakage(random: np.random.Generator, whole: Any) -> Any:
     """One run answers at random."""
-    truth, whole = _noisy(random, cases, runs)
     said = whole.copy()
-    said[:, random.integers(runs)] = random.random(cases) < 0.5
-    return Drawn(said, truth, whole=whole)
+    said[:, random.integers(whole.shape[1])] = random.random(len(whole)) < 0.5
+    return said
+
+
+def noisy(shock: Callable[[np.random.Generator, Any], Any]) -> Draw:
+    """Cases that are noisier than others, and a shock."""
+
+    def draw(random: np.random.Generator, cases: int, runs: int) -> Drawn:
+        truth, whole = _noisy(random, cases, runs)
+        return Drawn(shock(random, whole), truth, whole=whole)
+
+    return draw
 
 
 def _two_nodes(
@@ -332,9 +339,9 @@ KINDS = (
     Kind("six labels, some rare", six_rare_labels, _balanced, ((60, 1), (298, 1)), "eight"),
     Kind("hard cases ran nine times, others twice", uneven_runs, _uneven, ((100, 2), (298, 2))),
     Kind("lost where hard", lost_where_hard, _agreement, ((100, 3), (298, 5))),
-    Kind("70 % copied", copied, _flips, ((100, 5), (298, 5), (298, 10))),
-    Kind("updated half-way", updated, _moved, ((100, 6), (298, 10))),
-    Kind("one broken run", broken_run, _flips, ((100, 5), (298, 10))),
+    Kind("70 % copied", noisy(copies), _flips, ((100, 5), (298, 5), (298, 10))),
+    Kind("updated half-way", noisy(update), _moved, ((100, 6), (298, 10))),
+    Kind("one broken run", noisy(breakage), _flips, ((100, 5), (298, 10))),
     *(Kind(f"two nodes, {100 * share:.0f} % of one updated half-way", _updated_by(share),
            _updated_nodes, ((100, 8), (298, 8)), "tree") for share in (0.05, 0.25)),
     *(Kind(f"two nodes, {100 * share:.0f} % of one run broken", _broken_by(share), _of_two_nodes,
@@ -380,7 +387,7 @@ def metric(kind: str) -> DAGMetric:
 
 def card_of(kind: Kind, random: Random, cases: int, runs: int) -> JudgeCard:
     """The card of one benchmark."""
-    made = _made(kind, random, cases, runs)
+    made = made_of(kind, random, cases, runs)
     return make_card(
         made.seen, [metric(kind.metric)], made.data, ["drawn"], labels=made.labels,
         groups=made.groups, labels_random=kind.random, label_scale=kind.scale,
@@ -389,7 +396,7 @@ def card_of(kind: Kind, random: Random, cases: int, runs: int) -> JudgeCard:
 
 def figures_of(kind: Kind, random: Random, cases: int, runs: int) -> Iterator[Figure]:
     """The figures of that card which are examined, made as the card makes them, in less time."""
-    made, replay = _made(kind, random, cases, runs), _replay(kind.metric)
+    made, replay = made_of(kind, random, cases, runs), _replay(kind.metric)
     of = runs_of(made.seen, replay, clusters(made.data, (), made.groups))
     yield from map(not_repeats(of, 0.5).without, again(of, 0.5))
     given = labels_of(made.data, made.labels)
@@ -426,7 +433,8 @@ class Made:
     groups: str | None
 
 
-def _made(kind: Kind, random: Random, cases: int, runs: int) -> Made:
+def made_of(kind: Kind, random: Random, cases: int, runs: int) -> Made:
+    """What is drawn, as a card takes it."""
     drawn = kind.draw(np.random.default_rng(random.randrange(2**32)), cases, runs)
     seen = [
         row

@@ -40,6 +40,7 @@ from dagengine.reliability.card.people import (
     next_labels,
     outcome_name,
     outcomes,
+    sampled,
     segments,
     voted,
 )
@@ -354,6 +355,7 @@ class _Maker:
         kinds = list(stated(runs, threshold, labels))
         every = list(runs.every())
         quotes = beside_unsupported(runs, threshold, labels)
+        corrected = tuple(self._corrected(runs))
         return SettingCard(
             setting=name,
             again=tuple(map(unlike.without, again(runs, threshold))),
@@ -375,7 +377,10 @@ class _Maker:
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),
             departures=unlike.shown,
             warnings=(*lost_together(runs, threshold), *filter(None, (unlike.shock,))),
-            voted=tuple(voted(runs, threshold, labels, unlike)),
+            voted=tuple(
+                each if labels is None else sampled(each, labels, runs, corrected, self.random)
+                for each in voted(runs, threshold, labels, unlike)
+            ),
             segments=tuple(segments(runs, threshold, labels, self.cases)),
             disagreements=tuple(disagreements(runs, threshold, labels, self.cases)),
             unlabelled=tuple(next_labels(runs, labels, threshold)),
@@ -392,7 +397,7 @@ class _Maker:
             ),
             calibration=tuple(kind.calibration() for kind in kinds),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
-            corrected=tuple(self._corrected(runs)),
+            corrected=corrected,
             confusion=None if labels is None else confusion(runs, threshold, labels),
         )
 

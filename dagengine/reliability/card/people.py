@@ -450,7 +450,31 @@ def _refusal(unknown: Unknown, random: bool) -> str:
             f"the labelled cases differ from the others in their {unknown.detail} by more than "
             f"chance, {NOT_RANDOM}"
         )
-    return "labels must be on a random sample of the cases; if they are, state --labels-random"
+    return _UNSTATED
+
+
+_UNSTATED = "labels must be on a random sample of the cases; if they are, state --labels-random"
+
+
+def sampled(
+    votes: Voted, labels: Labels, runs: Runs, corrected: Iterable[CorrectedFigure], random: bool
+) -> Voted:
+    """Agreement and kappa as the judge has them on all cases: no interval from other labels.
+
+    Labels on a part of the cases tell about all only if the part was drawn at random. That has to
+    be stated, and nothing that is known of the cases may speak against it.
+    """
+    if all(case in labels.by_case for case in runs.cases):
+        return votes
+    notes = (figure.estimate.note for figure in corrected if figure.estimate.value is None)
+    why = next((note for note in notes if NOT_RANDOM in note), "") if random else _UNSTATED
+    if not why:
+        return votes
+    agreement, kappa = (
+        measure if measure.value is None else replace(measure, low=None, high=None, note=why)
+        for measure in (votes.agreement, votes.kappa)
+    )
+    return replace(votes, agreement=agreement, kappa=kappa)
 
 
 def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: int) -> Outcomes:
@@ -496,6 +520,7 @@ def _against(
 
 MOST_VOTES = 7
 _NOT_LABELLED = "no labels"
+_NUMBERS = "labels are numbers, and not pass or fail"
 
 
 def voted(
@@ -519,7 +544,8 @@ def voted(
         rate = flips_of_votes(table, votes, groups=groups) if seen > 1 else None
         flips = shown("flip-rate", rate, level, "every case ran once; use --times 2 or more")
         if labels is None or read is None:
-            right = [Figure(name, None, note=_NOT_LABELLED) for name in ("accuracy", "kappa")]
+            why = _NOT_LABELLED if labels is None else _NUMBERS
+            right = [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
         else:
             judged = _judged(runs, labels.by_case, read, votes)
             right = [_agreement(judged, votes, level), _kappa(judged, labels.kinds, level)]

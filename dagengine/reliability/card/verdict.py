@@ -444,7 +444,17 @@ class _Table:
                 self._reason(place), self._label_step(place), place,
             )  # fmt: skip
         agreement = self.under.voted[place].agreement
-        more = labels_to_decide(agreement.value or 0.0, agreement.items, self.needs.agreement)
+        if agreement.value is None:
+            return self._made(
+                "open", "11", "Steady, but these labels do not say how often it is right",
+                self._reason(place), self._label_step(place), place,
+            )  # fmt: skip
+        if "random" in agreement.note:
+            return self._made(
+                "open", "11", "Not known: these labels do not say how right it is on all cases",
+                self._reason(place), self._label_step(place), place,
+            )  # fmt: skip
+        more = labels_to_decide(agreement.value, agreement.items, self.needs.agreement)
         headline = (
             "Too close to your line to tell"
             if more is None
@@ -458,7 +468,11 @@ class _Table:
         agreement = self.under.voted[place].agreement
         if agreement.value is None or not agreement.items:
             first = max(_LABELS, labels_within(0.8, 0.1))
-            return f"Label {counted(first, 'case')} drawn at random (±10 points)."
+            # Numbers of people are compared by rank; they do not say how often a result is right.
+            how = "as pass or fail, " if any(self.under.outcomes.labels) else ""
+            return f"Label {counted(first, 'case')} {how}drawn at random (±10 points)."
+        if "random" in agreement.note:
+            return f"Label {counted(_LABELS, 'case')} drawn at random, and state --labels-random."
         more = labels_to_decide(agreement.value, agreement.items, self.needs.agreement)
         if more is None:
             return (

@@ -382,6 +382,24 @@ def test_labels_of_the_first_cases_are_no_random_sample() -> None:
     assert known.estimate.value is not None
 
 
+def test_labels_on_a_part_decide_only_if_the_part_was_drawn() -> None:
+    table, truth = judged(180, 6, lambda random: 0.0)
+    first = {case: label for case, label in truth.items() if case < 60}
+    drawn = dict(Random(1).sample(sorted(truth.items()), 60))
+    unstated = said_of(card_of(table, drawn))
+    assert unstated.kind == "open"
+    assert "state --labels-random" in unstated.step
+    assert said_of(card_of(table, first, labels_random=True)).kind == "open"
+    assert said_of(card_of(table, drawn, labels_random=True)).kind == "use"
+
+
+def test_labels_that_are_numbers_are_not_called_missing() -> None:
+    table, truth = judged(40, 6, lambda random: 0.0)
+    made = said_of(card_of(table, {case: 1 + 3.5 * good for case, good in truth.items()}))
+    assert "labels are numbers" in made.why
+    assert "as pass or fail" in made.step
+
+
 def test_labels_for_a_width_and_to_decide() -> None:
     assert labels_within(0.5, 0.1) == 97
     assert labels_to_decide(0.94, 50, 0.85) in (20, 40, 80)

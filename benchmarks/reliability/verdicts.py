@@ -224,7 +224,7 @@ def judge(
         of = np.repeat(np.arange(cases), sizes)[:cases]
         size = sizes[of]
         harder = np.where(sizes > groups, 1.2, 0.7) if groups > 1 else 1.0
-        random = np.random.default_rng([own, random.integers(2**32)])
+        random = np.random.default_rng([own, int(random.integers(2**32))])
         wrong = (random.random(cases) < (1 - agreement) * harder)[of]
         unsure = random.random(cases) < hard[0]
         flipped = random.random((cases, runs)) < np.where(unsure, 0.3, noise)[:, None]

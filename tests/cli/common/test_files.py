@@ -114,6 +114,8 @@ def option(name: str) -> str:
     return {"assert_pass": "--assert"}.get(name, f"--{name.replace('_', '-')}")
 
 
+# Arguments that may also name something else than a file.
+NAMED = {"metrics", "path", "others", "judge", "rewriter", "app", "check", "compare"}
 PAIRS = [
     (command, read, written)
     for command, callback in commands().items()
@@ -121,7 +123,7 @@ PAIRS = [
     for written, mark in marked(callback, Writes)
     if mark == Writes() or mark == Writes(opened=True)
     if command not in ("synthesize", "watch")  # they take no --data
-    if not {read, written} & {"metrics", "path", "others", "judge", "app", "check", "compare"}
+    if not {read, written} & NAMED
 ]
 
 
@@ -132,7 +134,8 @@ def test_no_command_reads_and_writes_one_file(
     name = "cases.jsonl" if read == "data" else "words.json"
     (folder / "link.jsonl").symlink_to(folder / name)
     before = (folder / name).read_bytes()
-    files = {"data": "cases.jsonl", read: name, written: "./link.jsonl"}
+    needed = {"labels": "words.json"} if command == "improve" else {}
+    files = {"data": "cases.jsonl", **needed, read: name, written: "./link.jsonl"}
     options = [part for name, path in files.items() for part in (option(name), path)]
     says = refused(command, "m.py", *options)
     assert f"{option(read)} and {option(written)} are the same file" in says

@@ -42,7 +42,6 @@ from examined import (
     update,
 )
 from examined import metric as examined_metric
-from scipy.stats import binomtest
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.metrics import DAGMetric
@@ -53,6 +52,7 @@ from dagengine.reliability.card.values import JudgeCard, Needs
 from dagengine.reliability.card.verdict import Verdict, verdict
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.statistics.intervals import needs
 from dagengine.test_case import LLMTestCase
 
 Odds = Mapping[float, float]
@@ -400,7 +400,12 @@ def main(
                     bad = bad or false
                 wronged += bad
             unknown = sum(count for row, count in rows.items() if row.startswith("open"))
-            most = binomtest(wronged, seeds, alternative="less").proportion_ci(0.95).high
+            most = (
+                needs("scipy.stats")
+                .binomtest(wronged, seeds, alternative="less")
+                .proportion_ci(0.95)
+                .high
+            )
             print(
                 f"{name}, {size} cases x {runs} runs: {wronged} of {seeds} cards wrong "
                 f"(at most {100 * most:.1f} %) {dict(+wrong)}, {unknown} not known; {dict(rows)}",

@@ -217,9 +217,7 @@ async def a_attack(
         chosen(families, attacks), None if fields is None else tuple(fields), tuple(positions),
         sample, seed,
     )  # fmt: skip
-    checked_defences(defend)
-    if stray := [name for name in judges or () if f"{OTHER_JUDGE}{name}" not in defend]:
-        raise InputError(f"judges has {stray[0]!r}, but no defence is {OTHER_JUDGE}{stray[0]}")
+    checked_defences(defend, judges or ())
     targets = targets_of(metrics, cases, plan)
     asking = _Asking(repeats, show, on_row, settings)
     clean, clean_totals = await asking.runs(cases, metrics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,13 +34,16 @@ _MARKED = (
 )
 
 
-def checked_defences(names: Sequence[str]) -> None:
-    """Raise InputError for a defence that there is not."""
+def checked_defences(names: Sequence[str], judges: Iterable[str] = ()) -> None:
+    """Raise InputError for a defence that there is not, and for one of `judges` that none names."""
     for name in names:
         if name == OTHER_JUDGE:
             raise InputError(f"{name} needs the name of a judge, for instance judge:gpt-4o")
         if not name.startswith(OTHER_JUDGE) and name not in KINDS:
             raise InputError(f"there is no defence {name!r:.60}; use {', '.join(KINDS)}")
+    for judge in judges:
+        if f"{OTHER_JUDGE}{judge}" not in names:
+            raise InputError(f"judges has {judge!r}, but no defence is {OTHER_JUDGE}{judge}")
 
 
 def defended(

@@ -36,6 +36,9 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
     manifest = _merged([run.manifest for run in ordered])
     require_own(out)
     with sole_writer(out):
+        # A merge that is killed leaves a run that is not finished, never an old record beside new
+        # rows, and the same command merges into the folder again.
+        _write_record(out, manifest.model_copy(update={"ended": None, "exit": None}))
         # Columns of an earlier merge tell of rows that are about to go.
         for path in columns_in(out):
             path.unlink(missing_ok=True)
@@ -56,9 +59,12 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
             for start, line in zip(starts, merged, strict=True):
                 writer.add_line((*line[:START], start, *line[START + 1 :]))
             writer.close(files_of(out, manifest))
-        # The record is last: a new folder whose merge was killed before is not read as a run.
-        write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
+        _write_record(out, manifest)
     return manifest
+
+
+def _write_record(out: Path, manifest: Manifest) -> None:
+    write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
 def _shards(runs: Sequence[Run]) -> list[Run]:

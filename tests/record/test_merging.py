@@ -161,5 +161,21 @@ def test_a_row_that_is_missing_is_named(folder: Path) -> None:
     assert "row 8 is in the place of row 7" in " ".join(said.split())
 
 
+def test_a_merge_that_ended_early_leaves_a_run_that_is_not_finished_and_can_be_repeated(
+    folder: Path,
+) -> None:
+    one, two = shards(2)
+    typed("merge", one, two, "--out", "merged")
+    whole, rows = Path("merged", "results.jsonl").read_bytes(), Path(two, "results.jsonl")
+    lines = rows.read_bytes()
+    rows.write_bytes(lines[: lines.rindex(b"\n", 0, -1) + 1])
+    typed("merge", one, two, "--out", "merged", code=2)
+    assert not load_run("merged").finished
+    rows.write_bytes(lines)
+    typed("merge", one, two, "--out", "merged")
+    assert load_run("merged").finished
+    assert Path("merged", "results.jsonl").read_bytes() == whole
+
+
 def test_a_shard_is_no_part_of_a_cluster(folder: Path) -> None:
     assert "--shard" in typed(*command("out", "--shard", "1/2", "--cluster", "local"), code=2)

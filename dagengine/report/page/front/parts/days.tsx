@@ -145,7 +145,7 @@ function Drawing({ days, alarms, passes, pressed, choose }: DrawingProps) {
           );
         })}
       </svg>
-      <div class="soft sm bar0"><span>{first}</span><span>{first !== last && last}</span></div>
+      <div class="soft sm bar0" style={{ width: `${(100 * (8 + of * step)) / wide}%`, minWidth: "170px" }}><span>{first}</span><span>{first !== last && last}</span></div>
     </div>
   );
 }

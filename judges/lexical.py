@@ -114,7 +114,7 @@ class LexicalJudge:
                 raise InputError(
                     f"the meaning of {label!r} must be one of {allowed}, got {meaning!r}"
                 )
-        self._meanings = dict(meanings or {})
+        self._meanings: dict[str, Meaning] = dict(meanings or {})
         settings = (*self._needed.values(), doubt, stem, sorted(self._meanings.items()))
         self.identity = self.durable_identity = f"lexical 2 {settings!r}"
 

@@ -167,12 +167,13 @@ class Benchmark:
         """The card of one benchmark."""
         seed = random.randrange(2**32)
         seen: list[Observation] = []
-        for place, draw in enumerate(self.judges):
-            made = made_of(Kind("", draw, lambda _: {}), Random(seed), cases, runs)
-            named = f"judge {place}"
+        names = [f"judge {place}" for place in range(len(self.judges))]
+        drawn = [made_of(Kind("", draw, lambda _: {}), Random(seed), cases, runs)
+                 for draw in self.judges]  # fmt: skip
+        for named, made in zip(names, drawn, strict=True):
             seen += [replace(row, condition=replace(row.condition, judge=named))
                      for row in made.seen]  # fmt: skip
-        names = [f"judge {place}" for place in range(len(self.judges))]
+        made = drawn[-1]  # all judge the same cases
         return make_card(
             seen, [examined_metric("yes or no")], made.data, names, labels=made.labels,
             groups=made.groups, labels_random=self.called_random,

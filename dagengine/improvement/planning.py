@@ -46,7 +46,8 @@ def possible_rungs(
     exemplary = any(answers.get(each.title) and each.exemplary for each in nodes)
     if exemplary:
         rungs.append("examples")
-    rungs += ["criterion"] * (proposals if any(_has_criterion(each) for each in nodes) else 0)
+    if any(_has_criterion(each) for each in nodes):
+        rungs.extend("criterion" for _ in range(proposals))
     if exemplary and "criterion" in rungs:
         rungs.append("together")
     if passes and holistic(metric) is not None:

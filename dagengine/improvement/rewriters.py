@@ -55,6 +55,7 @@ class Rewriter(Protocol):
 
     async def rewrite(self, task: Task, settings: Mapping[str, Any]) -> tuple[str | None, Totals]:
         """The new criterion, None without one, and what it took to get it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,13 +177,14 @@ def _other_scores(
             labels = ended.get(leaf)
             if not labels or not isinstance(target, int) or isinstance(target, bool):
                 continue
-            good = statistics.fmean(labels) >= 0.5
+            passing = statistics.fmean(labels)
+            good = passing >= 0.5
             if good == (target / 10 >= threshold):
                 continue
             # The score that the labels give, on their side of the threshold.
             sides = [score for score in range(11) if (score / 10 >= threshold) == good]
             if sides:
-                near = min(sides, key=lambda score: abs(score - 10 * statistics.fmean(labels)))
+                near = min(sides, key=lambda score: abs(score - 10 * passing))
                 yield leaf, target, near
 
 

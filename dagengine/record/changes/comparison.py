@@ -11,9 +11,9 @@ same        the same question was put to the same judge, and got another answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from dagengine.record.changes.tree_changes import Trees
 from dagengine.results import MetricResult, OutcomeKind, Step
@@ -76,8 +76,8 @@ class CaseFields:
             return []
         if self.old is None or self.new is None:
             return list(paths)
-        read: Callable[[Any, str], Any] = read_field  # it reads mappings, too
-        return [path for path in paths if read(self.old, path) != read(self.new, path)]
+        old, new = cast(Any, self.old), cast(Any, self.new)  # mappings are read, too
+        return [path for path in paths if read_field(old, path) != read_field(new, path)]
 
 
 def answer_of(step: Step | None) -> Any:

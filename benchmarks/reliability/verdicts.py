@@ -1,7 +1,7 @@
 """How often verdicts of the judge card are wrong, on judges whose truth is known.
 
     python benchmarks/reliability/verdicts.py [--seeds 100] [--cases 40 --cases 120] [--named good]
-    python benchmarks/reliability/verdicts.py --drawn [--seeds 60] [--cases 60]
+    python benchmarks/reliability/verdicts.py --drawn [--seeds 60] [--cases 60] [--runs 6]
 
 Wrong is "use it" where a demand is truly missed with that many votes, votes that are sold where
 fewer truly meet all demands, "do not use" where some number of votes that was seen truly meets all

@@ -194,13 +194,9 @@ def change(values: Iterable[float | None]) -> Change:
     numbers = [value for value in values if value is not None]
     interval = mean_of(numbers)
     value = sum(numbers) / len(numbers) if numbers else None
-    has_interval = isinstance(interval, Interval)
-    return Change(
-        value,
-        interval.low if has_interval else None,  # type: ignore[union-attr]
-        interval.high if has_interval else None,  # type: ignore[union-attr]
-        len(numbers),
-    )
+    if isinstance(interval, Interval):
+        return Change(value, interval.low, interval.high, len(numbers))
+    return Change(value, None, None, len(numbers))
 
 
 def cells_of(

@@ -84,10 +84,11 @@ def next_step(card: AttackCard) -> str:
     if card.sign == "empty":
         return "Give cases that should fail: only a fail can be turned into a pass."
     if card.sign == "holds":
-        fewest = min(metric.attacked for metric in card.metrics)
+        least = min(card.metrics, key=lambda metric: metric.attacked)
+        of = f" of {_short(least.metric)}" if len(card.metrics) > 1 else ""
         return (
-            f"Attack more failing cases than {fewest} for narrower intervals, and again after "
-            "every change of criteria, prompts or judge."
+            f"Attack more failing cases than {least.attacked}{of} for narrower intervals, and "
+            "again after every change of criteria, prompts or judge."
         )
     best = card.offered[0] if card.offered else None
     if best is not None:
@@ -174,13 +175,19 @@ def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
     return made
 
 
+_METRICS = 4
+
+
 def _rest(card: AttackCard) -> str:
     bases = [
         f"{_short(m.metric)}: {m.failing} of {counted(m.cases, 'case')} fail when clean, "
         f"{m.attacked} attacked"
         + ("" if m.null is None else f", null answers pass in {per_cent(m.null)} of 100")
-        for m in card.metrics[:3]
+        for m in card.metrics[:_METRICS]
     ]
+    if len(card.metrics) > _METRICS:
+        more = counted(len(card.metrics) - _METRICS, "more metric")
+        bases.append(f"{more} on the page")
     cost = "" if not card.cost else f", ${card.cost:.2f}"
     notes = "; ".join([*bases, *(one_line(note, 150) for note in card.notes[:3])])
     return f"{notes}. {counted(card.calls, 'call')}{cost}."

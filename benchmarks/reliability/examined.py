@@ -310,7 +310,7 @@ def _moved(drawn: Drawn) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _of_two_nodes(drawn: Drawn) -> dict[str, float]:
+def of_two_nodes(drawn: Drawn) -> dict[str, float]:
     """Without the shock: flips with one vote and three, and Shapley effects of the two nodes."""
     first, second = drawn.odds
     passes = first * second
@@ -326,7 +326,7 @@ def _of_two_nodes(drawn: Drawn) -> dict[str, float]:
 
 
 def _updated_nodes(drawn: Drawn) -> dict[str, float]:
-    return {**_moved(drawn), **_of_two_nodes(drawn)}
+    return {**_moved(drawn), **of_two_nodes(drawn)}
 
 
 def _ceiling(drawn: Drawn) -> dict[str, float]:
@@ -344,7 +344,7 @@ KINDS = (
     Kind("one broken run", noisy(breakage), _flips, ((100, 5), (298, 10))),
     *(Kind(f"two nodes, {100 * share:.0f} % of one updated half-way", _updated_by(share),
            _updated_nodes, ((100, 8), (298, 8)), "tree") for share in (0.05, 0.25)),
-    *(Kind(f"two nodes, {100 * share:.0f} % of one run broken", _broken_by(share), _of_two_nodes,
+    *(Kind(f"two nodes, {100 * share:.0f} % of one run broken", _broken_by(share), of_two_nodes,
            ((100, 8), (298, 8)), "tree") for share in (0.1, 1.0)),
     Kind("five people", five_people, _ceiling, ((40, 3), (298, 3))),
     Kind("mix drifts, first third labelled", mix_drifts, _corrected, ((150, 1), (298, 1)),

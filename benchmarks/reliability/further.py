@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from examined import Draw, Drawn, Kind, trials_of
+from examined import Draw, Drawn, Kind, of_two_nodes, trials_of
 from rows import Trial
 
 
@@ -294,21 +294,6 @@ def _people(drawn: Drawn) -> dict[str, float]:
     }
 
 
-def _of_nodes(drawn: Drawn) -> dict[str, float]:
-    """Flips with one vote and three, and Shapley effects of the two nodes."""
-    first, second = drawn.odds
-    passes = first * second
-    most = passes**2 * (3 - 2 * passes)
-    whole = passes * (1 - passes)
-    alone = second**2 * first * (1 - first), first**2 * second * (1 - second)
-    return {
-        "flip-rate": float(2 * whole.mean()),
-        "flips with 3 votes": float(2 * (most * (1 - most)).mean()),
-        "share of first": float((alone[0] + whole - alone[1]).sum() / (2 * whole.sum())),
-        "share of good": float((alone[1] + whole - alone[0]).sum() / (2 * whole.sum())),
-    }
-
-
 KINDS = (
     Kind("labels wrong where long, a third labelled", wrong_where_long, _labelled,
          ((90, 3), (240, 3)), random=True),
@@ -333,7 +318,7 @@ KINDS = (
     Kind("a strict and a lenient person", strict_and_lenient, _people, ((50, 3), (200, 3))),
     Kind("few cases, twice", few_and_twice, _whole, ((20, 2), (60, 2))),
     Kind("nearly perfect", nearly_perfect, _whole, ((50, 3), (200, 3))),
-    Kind("two nodes with heavy tails", tailed_nodes, _of_nodes, ((60, 5), (100, 8)), "tree"),
+    Kind("two nodes with heavy tails", tailed_nodes, of_two_nodes, ((60, 5), (100, 8)), "tree"),
 )  # fmt: skip
 
 

@@ -276,6 +276,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "four judges: 78, 78, 77, 76 %": Benchmark(
         tuple(judge(share, own=own) for own, share in enumerate((0.78, 0.78, 0.77, 0.76)))
     ),
+    "eight judges: all 79.5 %": Benchmark(tuple(judge(0.795, own=own) for own in range(8))),
     "three judges: 95, 90, 76 %": Benchmark(
         tuple(judge(share, own=own) for own, share in enumerate((0.95, 0.9, 0.76)))
     ),

@@ -354,6 +354,8 @@ class _Maker:
         unlike = not_repeats(runs, threshold)
         kinds = list(stated(runs, threshold, labels))
         every = list(runs.every())
+        # A reader picks the best of the settings, so all of them have to hold together.
+        together = 1 - 0.05 / len(self.settings)
         quotes = beside_unsupported(runs, threshold, labels)
         corrected = tuple(self._corrected(runs))
         return SettingCard(
@@ -379,7 +381,7 @@ class _Maker:
             warnings=(*lost_together(runs, threshold), *filter(None, (unlike.shock,))),
             voted=tuple(
                 each if labels is None else sampled(each, labels, runs, corrected, self.random)
-                for each in voted(runs, threshold, labels, unlike)
+                for each in voted(runs, threshold, labels, unlike, together)
             ),
             segments=tuple(segments(runs, threshold, labels, self.cases)),
             disagreements=tuple(disagreements(runs, threshold, labels, self.cases)),

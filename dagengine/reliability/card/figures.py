@@ -24,6 +24,7 @@ def figure(
     note: str,
     groups: Sequence[Hashable] | None = None,
     level: str = "",
+    confidence: float = 0.95,
 ) -> Figure:
     """A statistic of items with its interval; `note` says why it may be undefined.
 
@@ -36,7 +37,7 @@ def figure(
     count = _adding(result, items, groups)
     if value is None:
         return Figure(name, None, level=level, note=note)
-    bounds = bootstrap(items, statistic, groups=groups)
+    bounds = bootstrap(items, statistic, groups=groups, level=confidence)
     if bounds is None:
         return Figure(name, value, items=count, level=level)
     return Figure(name, value, bounds.low, bounds.high, bounds.level, count, level)

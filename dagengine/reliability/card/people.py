@@ -263,15 +263,15 @@ def _verdicts(
         yield reaching(met[0], met[1:])
 
 
-def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
+def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str, confidence: float = 0.95) -> Figure:
     """Kappa, and the lower bound of a judge without an error on these cases."""
 
     def measured(pairs: Labelled) -> Figure:
-        kappa = kappa_interval(pairs, kinds=kinds, groups=judged.clusters)
+        kappa = kappa_interval(pairs, kinds=kinds, groups=judged.clusters, level=confidence)
         return shown("kappa", kappa, level, _why_constant(judged, kappa))
 
     perfect = [(label, label) for label, _ in judged.pairs]
-    ideal = kappa_interval(perfect, kinds=kinds, groups=judged.clusters)
+    ideal = kappa_interval(perfect, kinds=kinds, groups=judged.clusters, level=confidence)
     best = ideal.low if isinstance(ideal, Interval) else None
     return replace(judged.over(measured), best=best)
 
@@ -524,11 +524,12 @@ _NUMBERS = "labels are numbers, and not pass or fail"
 
 
 def voted(
-    runs: Runs, threshold: float | None, labels: Labels | None, unlike: Unlike
+    runs: Runs, threshold: float | None, labels: Labels | None, unlike: Unlike, confidence: float
 ) -> Iterator[Voted]:
     """The metric with one vote and with majorities of more, up to half of the runs.
 
     More than half was not seen. `unlike` says how runs are not repeats: no majority follows then.
+    `confidence` is that of every interval.
     """
     table = runs.table(outcome(threshold))
     # How many results most cases have at least.
@@ -541,24 +542,29 @@ def voted(
     most = 1 if unlike.first or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
     for votes in range(1, most + 1, 2):
         level = f"majorities of {votes}" if votes > 1 else "single runs"
-        rate = flips_of_votes(table, votes, groups=groups) if seen > 1 else None
+        rate = None
+        if seen > 1:
+            rate = flips_of_votes(table, votes, groups=groups, level=confidence)
         flips = shown("flip-rate", rate, level, "every case ran once; use --times 2 or more")
         if labels is None or read is None:
             why = _NOT_LABELLED if labels is None else _NUMBERS
             right = [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
         else:
             judged = _judged(runs, labels.by_case, read, votes)
-            right = [_agreement(judged, votes, level), _kappa(judged, labels.kinds, level)]
+            right = [
+                _agreement(judged, votes, level, confidence),
+                _kappa(judged, labels.kinds, level, confidence),
+            ]
         yield Voted(votes, unlike.without(flips), *right)
 
 
-def _agreement(judged: _Judged, votes: int, level: str) -> Figure:
+def _agreement(judged: _Judged, votes: int, level: str, confidence: float) -> Figure:
     """The share of single runs, or of majorities, that people agree with."""
     sides: Sequence[Sequence[Any]] = (judged.pairs, judged.wrong, judged.right)
     of: Any = accuracy.sums
     if votes == 1:
         sides, of = (judged.singly, *judged.ends), mean
-    answered, *bounds = [figure("accuracy", side, of, _NONE, judged.groups, level)
+    answered, *bounds = [figure("accuracy", side, of, _NONE, judged.groups, level, confidence)
                          for place, side in enumerate(sides) if side or not place]  # fmt: skip
     return reaching(answered, bounds)
 

@@ -27,6 +27,7 @@ from dagengine.reliability.card.verdict import (
 )
 from dagengine.reliability.card.words import (
     bounded_or_unknown,
+    compared_together,
     corrected_said,
     difference,
     disagreement,
@@ -76,6 +77,7 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
         out.print(_text(f"  next: {made.step}"))
     if len(unders) > 1:
         out.print(_compared(card))
+        out.print(_text(compared_together(card), style="dim"))
     else:
         metric, under = unders[0]
         made = verdict(card, metric, under)

@@ -230,6 +230,12 @@ def position_biases(metric: MetricCard) -> list[str]:
     ]  # fmt: skip
 
 
+def compared_together(card: JudgeCard) -> str:
+    """What the intervals of demands of several settings hold; empty for one."""
+    count = len(card.settings)
+    return f"All intervals hold for the {count} settings together (95 %)." if count > 1 else ""
+
+
 def what_n_is(card: JudgeCard, under: SettingCard) -> str:
     """What is counted, in a sentence or two."""
     runs = runs_of_cases(under)

@@ -37,11 +37,12 @@ class Mixture:
     """The odds of cases, from how often each case gave its rarer verdict.
 
     `cases` are (runs, runs with the rarer verdict), one per case, at least two. `weight` is
-    what a case counts for, below 1 where cases depend on each other.
+    what a case counts for, below 1 where cases depend on each other, `level` that of the limits.
     """
 
     cases: Sequence[tuple[int, int]]
     weight: float = 1.0
+    level: float = 0.95
 
     def flips(self, votes: int) -> float:
         """The probability, by the best fit, that two majorities of `votes` votes differ."""
@@ -57,9 +58,9 @@ class Mixture:
 
     @cached_property
     def _cut(self) -> float:
-        """Half the squared 95 % quantile of t, for the likelihood of dependent cases."""
+        """Half the squared quantile of t, for the likelihood of dependent cases."""
         size = max(len(self.cases) * self.weight, 2)
-        t = needs("scipy.special").stdtrit(size - 1, 0.975)
+        t = needs("scipy.special").stdtrit(size - 1, (1 + self.level) / 2)
         return float(t * t / 2 / self.weight)
 
     def limits(self, votes: int) -> tuple[float, float]:

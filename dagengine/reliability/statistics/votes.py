@@ -108,7 +108,7 @@ def steady_votes(
 
 
 def flips_of_votes(
-    table: Table, votes: int, *, groups: Sequence[Hashable] | None = None
+    table: Table, votes: int, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
 ) -> Interval | None:
     """How often two majorities of `votes` verdicts of one case differ, from 0 to 1.
 
@@ -121,7 +121,7 @@ def flips_of_votes(
     """
     if votes < 1 or votes % 2 == 0:
         raise InputError(f"votes={votes}: use an odd number, so that two verdicts cannot tie")
-    return _Curve(table, groups).interval(votes)
+    return _Curve(table, groups, level).interval(votes)
 
 
 def _kind(least: int, most: int | None) -> Kind:
@@ -135,7 +135,10 @@ def _kind(least: int, most: int | None) -> Kind:
 class _Curve:
     """The flip rate of majorities by their number of votes."""
 
-    def __init__(self, table: Table, groups: Sequence[Hashable] | None) -> None:
+    def __init__(
+        self, table: Table, groups: Sequence[Hashable] | None, level: float = 0.95
+    ) -> None:
+        self.level = level
         names = range(len(table)) if groups is None else groups
         if len(names) != len(table):
             raise InputError(f"{len(table)} rows need as many groups, got {len(names)}")
@@ -152,12 +155,13 @@ class _Curve:
         kept = [(row, name) for row, name in rows if len(row) >= 2 * votes]
         long, names = [row for row, _ in kept], [name for _, name in kept]
         sums = self._sums(long, votes)
-        bounds, value = bootstrap(long, lambda _: sums, groups=names), sums.value()
+        bounds = bootstrap(long, lambda _: sums, groups=names, level=self.level)
+        value = sums.value()
         if value is None or len(long) < 2 or self.verdicts > 2 or (bounds and votes == 1):
             return bounds
         low, high = self.mixture.limits(votes)  # of few groups as well; each is a case
         low, high = min(low, value), max(high, value)
-        return Interval(value, low, high, 0.95, "profile likelihood", len(set(names)))
+        return Interval(value, low, high, self.level, "profile likelihood", len(set(names)))
 
     def _sums(self, rows: Sequence[Sequence[Vote]], votes: int) -> Sums:
         """Flips of two outcomes are expected to be at most 1/2, of three 2/3, and so on."""
@@ -179,7 +183,7 @@ class _Curve:
         # Of too few groups each counts as one case.
         alone = len(set(self.groups)) / len(self.rows)
         weight = alone if isinstance(effect, Unknown) else 1 / effect
-        return Mixture([(len(row), _counts(row)[1]) for row in self.rows], weight)
+        return Mixture([(len(row), _counts(row)[1]) for row in self.rows], weight, self.level)
 
     def ends(self, target: float) -> tuple[int, int | None]:
         """The lowest number of votes that may be enough, and the lowest that surely is."""

@@ -1,6 +1,7 @@
 """Throughput and peak memory of whole runs of the command line, by length of the data set.
 
     python benchmarks/speed/rows/million.py [--counts 100000,1000000] [--how judged] [--form jsonl]
+    python benchmarks/speed/rows/million.py --counts 1000000 --how five --shards 8
 
 Every run is a process of its own: `dagengine run` over a generated file, `exact` with exact
 match (no judge), `judged` with one question per case to a judge that answers at once, `five` with
@@ -9,6 +10,9 @@ store, and then again with the store full. Every case must have
 its row, in order; the peak must not grow with the number of cases; and the run on the full
 store must ask nothing and leave the same bytes. The processor time tells what a case costs
 also where the processors are shared.
+
+With `--shards` the cases are judged by so many runs, two at a time, which are merged, looked at and
+compared with a second merge in which the judge of the last shard said something else.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +54,7 @@ node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10,
 metric = DAGMetric("Judged", DAG(node), model=judge)
 """
 FIVE = f"""
+import os
 import sys
 from functools import cache
 
@@ -67,7 +73,14 @@ def first(answer_type):
     schema = schema_of(answer_type)
     return instance(schema, schema)
 
-judge = ScriptedJudge(lambda question: first(question.answer_type), name="first")
+def answer(question):
+    reply = first(question.answer_type)
+    if "OTHERWISE" in os.environ and "verdict" in reply:
+        return {{**reply, "verdict": "no"}}
+    return reply
+
+judge = ScriptedJudge(answer, name="first")
+judge.durable_identity = "first, version 1"
 metrics = [
     kind(model=judge) for kind in (
         AnswerRelevancyMetric, ContextualPrecisionMetric, ContextualRecallMetric,
@@ -116,19 +129,52 @@ class Place:
     def run(self, name: str, *options: str, **environment: str) -> Figures:
         """Run the command line once; raises CalledProcessError when it fails."""
         out = self.folder / "out"
-        command = [sys.executable, "-c", RUN, "run", str(self.folder / "metrics.py")]
+        figures = self.command(
+            name, "run", str(self.folder / "metrics.py"), "--data", str(self.data),
+            "--out", str(out), *options, **environment,
+        )  # fmt: skip
+        return replace(figures, digest=digest_of(out / "results.jsonl", self.count))
+
+    def command(self, name: str, *arguments: str, **environment: str) -> Figures:
+        """Run one command; 1 says that a threshold failed, or that runs differ."""
         started = time.perf_counter()
         done = subprocess.run(
-            [*command, "--data", str(self.data), "--out", str(out), *options],
+            [sys.executable, "-c", RUN, *arguments],
             capture_output=True,
             text=True,
-            check=True,
             env={**os.environ, "COLUMNS": "120", **environment},
         )
         seconds = time.perf_counter() - started
+        if done.returncode not in (0, 1) or "Traceback" in done.stderr:
+            raise ValueError(f"{name} ended with {done.returncode}: {done.stderr[-2000:]}")
         peak, cpu = done.stdout.splitlines()[-1].split()
-        digest = digest_of(out / "results.jsonl", self.count)
-        return Figures(name, self.count, seconds, float(cpu), int(peak) / 1024, digest)
+        return Figures(name, self.count, seconds, float(cpu), int(peak) / 1024, "")
+
+    def in_shards(self, shards: int) -> Iterator[Figures]:
+        """Judge in shards, two at a time, merge, look, and compare with another last shard."""
+
+        def shard(number: int, out: str, **environment: str) -> Figures:
+            part = replace(self, count=len(range(number - 1, self.count, shards)))
+            return part.command(
+                f"shard {number}", "run", str(self.folder / "metrics.py"), "--data",
+                str(self.data), "--shard", f"{number}/{shards}", "--no-page",
+                "--out", str(self.folder / out), **environment,
+            )  # fmt: skip
+
+        parts = [str(self.folder / f"part-{number}") for number in range(1, shards + 1)]
+        with ThreadPoolExecutor(2) as both:
+            runs = [both.submit(shard, number, f"part-{number}")
+                    for number in range(1, shards + 1)]  # fmt: skip
+            runs.append(both.submit(shard, shards, "otherwise", OTHERWISE="1"))
+            for run in runs:
+                yield run.result()
+        merged, second = str(self.folder / "merged"), str(self.folder / "second")
+        yield self.command("merge", "merge", *parts, "--out", merged)
+        digest_of(self.folder / "merged" / "results.jsonl", self.count)
+        others = [*parts[:-1], str(self.folder / "otherwise")]
+        yield self.command("merge again", "merge", *others, "--out", second)
+        yield self.command("show --failed", "show", merged, "--failed", "--worst", "20")
+        yield self.command("diff", "diff", merged, second)
 
 
 def digest_of(results: Path, count: int) -> str:
@@ -163,11 +209,16 @@ def write_cases(path: Path, count: int, how: str) -> None:
             file.writelines(json.dumps(row) + "\n" for row in rows(count, how))
 
 
-def measure(folder: Path, count: int, how: str, form: str = "jsonl") -> Iterator[Figures]:
+def measure(
+    folder: Path, count: int, how: str, form: str = "jsonl", shards: int = 0
+) -> Iterator[Figures]:
     """The runs of one kind over one data set."""
     place = Place(folder, count, folder / f"cases.{form}")
     write_cases(place.data, count, how)
     (folder / "metrics.py").write_text(METRICS.get(how, JUDGED), encoding="utf-8")
+    if shards:
+        yield from place.in_shards(shards)
+        return
     if how != "stored":
         yield place.run(how)
         return
@@ -183,13 +234,14 @@ def main(
     counts: Annotated[str, typer.Option(help="Numbers of cases.")] = "100000,1000000",
     how: Annotated[str, typer.Option(help="exact, judged, five or stored, or several.")] = "judged",
     form: Annotated[str, typer.Option(help="jsonl or csv.")] = "jsonl",
+    shards: Annotated[int, typer.Option(help="Judge in so many runs, and merge them.")] = 0,
 ) -> None:
     """Print one line per run, as they come."""
     table = Table("cases", "run", "seconds", "cases/s", "cpu per case", "peak MB")
     with tempfile.TemporaryDirectory() as folder:
         for kind in how.split(","):
             for count in map(int, counts.split(",")):
-                for found in measure(Path(folder), count, kind, form):
+                for found in measure(Path(folder), count, kind, form, shards):
                     typer.echo(" ".join(found.cells()), err=True)
                     table.add_row(*found.cells())
     Console().print(table)

@@ -33,8 +33,11 @@ _INSIDE = {
 # What other tools call a limit.
 _LIMITS = {
     "concurrency": "max_in_flight",
+    "cost_limit": "budget",
+    "max_budget": "budget",
     "max_concurrency": "max_in_flight",
     "max_concurrent": "max_in_flight",
+    "max_cost": "budget",
     "max_workers": "max_in_flight",
     "max_retries": "attempts",
     "retries": "attempts",

@@ -112,6 +112,7 @@ def test_no_door_swallows_a_name_that_it_does_not_know(name: str) -> None:
         ("official", "there is no service"),
         *((field, rf"`{field}` belongs in `limits=Limits\({field}=…\)`")
           for field in ("max_calls", "max_in_flight", "budget", "prices")),
+        ("max_cost", r"`max_cost` belongs in `limits=Limits\(budget=…\)`"),
         ("concurrency", r"`concurrency` belongs in `limits=Limits\(max_in_flight=…\)`"),
         ("max_call", r"did you mean 'max_calls'\? It belongs in `limits=Limits\(…\)`"),
         ("base_url", r"`base_url` belongs in `model=OpenAIJudge\(…, base_url=…\)`"),

@@ -188,8 +188,9 @@ def test_a_module_with_the_name_of_a_function_can_still_be_imported(
 
 
 def test_words_for_several_judges_and_better_metrics_are_answered() -> None:
-    with pytest.raises(ImportError, match="judged_by"):
-        imported("dagengine.judges", "Jury")
+    for module in ("dagengine", "dagengine.judges", "dagengine.voting"):
+        with pytest.raises(ImportError, match="judged_by"):
+            imported(module, "Jury")
     with pytest.raises(ImportError, match="use improve"):
         imported("dagengine", "optimize")
 

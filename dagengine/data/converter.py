@@ -239,9 +239,9 @@ def _explain(
     if not columns:
         return "; ".join(reasons)
     # Each column that is no field, with the field of this meaning if it is written nearly so.
-    known = list(model.model_fields)
+    names = list(model.model_fields)
     described = [
-        f"{column!r:.{_NAME}}{_like(column, [field_like(column, known)])}" for column in columns
+        f"{column!r:.{_NAME}}{_like(column, [field_like(column, names)])}" for column in columns
     ]
     plural = "s" * (len(described) > 1)
     reasons.append(f"unknown field{plural} {few(described, _COLUMNS)}")

@@ -17,10 +17,15 @@ _RENAMED = {
     "llm": "model",
     "evaluation_model": "model",
     "cache": "store",
+    "cases": "test_cases",
+    "data": "test_cases",
+    "dataset": "test_cases",
+    "output_dir": "out",
     "trace": "tracer",
     "progress": "show",
     "print_results": "show",
     "show_indicator": "show",
+    "verbose": "show",
     "template_class": "evaluation_template",
     "num_goldens": "num_initial_goldens",
 }
@@ -30,11 +35,19 @@ _INSIDE = {
     "base_url": ("model", "OpenAIJudge(…, base_url=…)"),
     "replay": ("store", "Store(…, replay=True)"),
 }
+# What another call, or another setting, does.
+_INSTEAD = {
+    "repeat": "repeat(test_cases, metrics, times=…) of dagengine.reliability asks again",
+    "resume": "with store='answers.db' the same call goes on where it was interrupted",
+}
 # What other tools call a limit.
 _LIMITS = {
     "concurrency": "max_in_flight",
+    "cost_limit": "budget",
+    "max_budget": "budget",
     "max_concurrency": "max_in_flight",
     "max_concurrent": "max_in_flight",
+    "max_cost": "budget",
     "max_workers": "max_in_flight",
     "max_retries": "attempts",
     "retries": "attempts",
@@ -64,8 +77,9 @@ def _meant(name: str, names: list[str]) -> str:
     place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
     if place is not None and place[0] in names:
         return f"`{name}` belongs in `{place[0]}={place[1]}`. "
-    if name in ARGUMENTS:
-        return f"{ARGUMENTS[name]}. "
+    instead = ARGUMENTS.get(name) or ("store" in names and _INSTEAD.get(name))
+    if instead:
+        return f"{instead}. "
     near = did_you_mean(name, names)
     if not near and "limits" in names and (near := did_you_mean(name, limits)):
         near += " It belongs in `limits=Limits(…)`."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
@@ -10,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dagengine.elsewhere import ARGUMENTS
-from dagengine.errors import InputError, did_you_mean
+from dagengine.errors import InputError, nearest
 
 _SHOWN = 60  # characters of a wrong value
 _PLAIN: dict[Any, str] = {
@@ -22,6 +23,15 @@ _PLAIN: dict[Any, str] = {
     list: "a list",
 }
 _OF_TYPE = ("_type", "_parsing", "literal_error", "int_from_float")
+# Words in the names of fields elsewhere, and the field that they speak of; the first that fits
+# counts.
+_WORDS: Mapping[str, str] = {
+    "name": "id key name title case",
+    "expected_output": "expected reference gold golden ideal correct truth target",
+    "retrieval_context": "context contexts passage passages chunk chunks document documents",
+    "input": "input question prompt query user message request instruction",
+    "actual_output": "answer response output completion reply generation prediction summary",
+}
 Unknown = Callable[[str, type[BaseModel]], str]
 
 
@@ -89,8 +99,18 @@ def _message(item: Mapping[str, Any]) -> str:
     return str(raised) if isinstance(raised, Exception) else str(item["msg"])
 
 
+def field_like(name: str, fields: Sequence[str]) -> str:
+    """The one of these fields that a name elsewhere may stand for; empty for none."""
+    words = set(re.findall(r"[a-z]+", name.lower()))
+    for field, meant in _WORDS.items():
+        if field in fields and words & set(meant.split()):
+            return field
+    return nearest(name, fields)
+
+
 def _unknown(name: str, model: type[BaseModel]) -> str:
-    near = ARGUMENTS.get(name) or did_you_mean(name, model.model_fields)
+    field = field_like(name, list(model.model_fields))
+    near = ARGUMENTS.get(name) or (f"did you mean {field!r}?" if field else "")
     hint = near or f"it has: {', '.join(model.model_fields)}"
     return f"unknown field {name!r:.80} ({hint})"
 

@@ -1,7 +1,8 @@
 """Names of other libraries: where each is here, or what is done here in its place.
 
 This is the only table of them. Modules answer imports of such names from it (`absent_names`,
-`refuse_module`), and `dagengine migrate` rewrites programs by it.
+`refuse_module`), and `dagengine migrate` rewrites programs by it. A name of ours that is asked of
+the wrong module is answered with its own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import Any
 
 HOMES: Mapping[str, str] = {
@@ -340,6 +343,27 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 }
 """What is done here in the place of a name, by library."""
 
+_WORDS = {
+    "Jury": "several judges: judged_by(metric, [judge, …]) of dagengine.voting",
+    "optimize": "use improve: it changes one node so that the metric agrees with human labels",
+}
+# Where a name of ours is looked for that was asked of another module, in this order.
+_FACES = (
+    "dagengine",
+    "dagengine.metrics",
+    "dagengine.metrics.dag",
+    "dagengine.test_case",
+    "dagengine.dataset",
+    "dagengine.judges",
+    "dagengine.voting",
+    "dagengine.models",
+    "dagengine.synthesizer",
+    "dagengine.results",
+    "dagengine.record",
+    "dagengine.reliability",
+    "dagengine.errors",
+)
+
 ARGUMENTS: Mapping[str, str] = {
     "display": "cases that failed are in result.failed()",
     "goldens": "an application completes them: evaluate(goldens, metrics, app=…)",
@@ -398,7 +422,7 @@ def why_no_name(name: str, module: str = "") -> str | None:
 
 
 def absent_names(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module of ours that answers names of other libraries in words.
+    """The `__getattr__` of a module of ours that answers names that are elsewhere in words.
 
     What it raises for them is an ImportError: an AttributeError would reach no reader, since
     `from module import name` replaces it by its own.
@@ -414,13 +438,40 @@ def absent_names(module: str) -> Callable[[str], Any]:
 
 
 def refuse(module: str, name: str) -> None:
-    """Raise ImportError if `name` is one of other libraries; it says what is done here."""
-    why = why_no_name(name) or why_no_module(f"{_theirs(module)}.{name}")
+    """Raise ImportError if `name` is elsewhere: in another library, or another module of ours.
+
+    It says what is done here, or how the name is imported.
+    """
+    why = why_no_name(name) or why_no_module(f"{_theirs(module)}.{name}") or _WORDS.get(name)
     called = next((names[name] for names in RENAMED.values() if name in names), None)
     if called is not None:
         why = f"use {called}"
+    if why is None and (face := _face_with(name, module)):
+        why = f"write `from {face} import {name}`"
     if why:
         raise ImportError(f"{module} has no {name}: {why}", name=module)
+
+
+def _face_with(name: str, module: str) -> str | None:
+    """The module of ours that has the name; None if none has, or if it is a module's own name."""
+    if name.startswith("_"):
+        return None
+    places = getattr(sys.modules.get(module), "__path__", [])
+    # `from dagengine import estimate` asks for the name first, and imports the module after it.
+    if PathFinder.find_spec(f"{module}.{name}", places) is not None:
+        return None
+    for face in _FACES:
+        names = vars(import_module(face))
+        public = names.get("__all__")
+        if public is None:
+            public = [key for key, value in names.items() if _is_made_in(face, value)]
+        if name in public and face != module:
+            return face
+    return None
+
+
+def _is_made_in(module: str, value: Any) -> bool:
+    return getattr(value, "__module__", None) == module
 
 
 def _theirs(module: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dagengine.elsewhere import absent_names
+
 if TYPE_CHECKING:
     from dagengine.judges.batches.anthropic_batch import AnthropicBatchJudge as AnthropicBatchJudge
     from dagengine.judges.batches.file_batch import FileBatchJudge as FileBatchJudge
@@ -73,7 +75,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return absent_names(__name__)(name)
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 

@@ -101,8 +101,23 @@ def _judge_of(model: Any) -> Judge:
         return CustomJudge(model)
     raise InputError(
         f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
-        "`generate`, `a_generate`, `invoke` or `ainvoke`"
+        f"`generate`, `a_generate`, `invoke` or `ainvoke`{_meant_by(model)}"
     )
+
+
+def _meant_by(model: Any) -> str:
+    """How a judge is made of a function, or what several models become; empty for the rest."""
+    if callable(model):
+        return (
+            ". A function that takes the question and returns the verdict: ScriptedJudge(function) "
+            "of dagengine.judges. One that takes the prompt: a class with it as `generate`"
+        )
+    if isinstance(model, list | tuple):
+        return (
+            ". Several judges: judged_by(metric, [judge, …]) of dagengine.voting, which returns "
+            "the metric with them"
+        )
+    return ""
 
 
 def _require_model(name: str) -> None:

@@ -108,10 +108,12 @@ def test_no_door_swallows_a_name_that_it_does_not_know(name: str) -> None:
         ("stor", r"did you mean 'store'\?"),
         ("limit", r"did you mean 'limits'\?"),
         ("judge", "`judge` is called `model` here"),
+        ("resume", r"with store='answers\.db' the same call goes on"),
         ("classifiers", "a label is a verdict: NonBinaryJudgementNode"),
         ("official", "there is no service"),
         *((field, rf"`{field}` belongs in `limits=Limits\({field}=…\)`")
           for field in ("max_calls", "max_in_flight", "budget", "prices")),
+        ("max_cost", r"`max_cost` belongs in `limits=Limits\(budget=…\)`"),
         ("concurrency", r"`concurrency` belongs in `limits=Limits\(max_in_flight=…\)`"),
         ("max_call", r"did you mean 'max_calls'\? It belongs in `limits=Limits\(…\)`"),
         ("base_url", r"`base_url` belongs in `model=OpenAIJudge\(…, base_url=…\)`"),
@@ -120,6 +122,15 @@ def test_no_door_swallows_a_name_that_it_does_not_know(name: str) -> None:
 def test_every_run_says_what_was_meant(name: str, given: str, meant: str) -> None:
     with pytest.raises(TypeError, match=rf"has no argument '{given}'; {meant}"):
         call(DOORS[name], **{given: 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("dataset", "test_cases"), ("data", "test_cases"), ("verbose", "show"), ("output_dir", "out")],
+)
+def test_a_word_of_the_field_is_told_its_name_in_evaluate(given: str, name: str) -> None:
+    with pytest.raises(TypeError, match=f"'{given}'; `{given}` is called `{name}` here"):
+        call(evaluate, **{given: 1})
 
 
 @pytest.mark.parametrize(

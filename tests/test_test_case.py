@@ -138,6 +138,20 @@ def test_a_constructor_says_what_every_field_must_be() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("question", "input"),
+        ("response", "actual_output"),  # and not `spans`, which is written more alike
+        ("ground_truth", "expected_output"),
+        ("contexts", "retrieval_context"),
+    ],
+)
+def test_a_field_of_ragas_is_told_its_name_here(name: str, field: str) -> None:
+    with pytest.raises(CaseError, match=rf"unknown field '{name}' \(did you mean '{field}'\?\)"):
+        LLMTestCase(**{"input": "a", name: "b"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [
         (Turn, {"role": "robot", "content": "a"}, "'role' must be 'user' or 'assistant'"),

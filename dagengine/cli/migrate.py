@@ -376,7 +376,7 @@ def _installed() -> Version | None:
 
 
 def migrate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Python files."), Reads()],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Python files."), Reads()],
     write: Annotated[
         bool, typer.Option("--write", help="Change the files; without it, only show the changes.")
     ] = False,

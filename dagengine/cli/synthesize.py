@@ -58,7 +58,10 @@ class SynthesizeOptions:
 
     documents: Annotated[
         list[Path],
-        typer.Argument(help="Files or folders: text, Markdown, HTML, PDF, DOCX, PPTX, EPUB."),
+        typer.Argument(
+            metavar="DOCUMENT...",
+            help="Files or folders: text, Markdown, HTML, PDF, DOCX, PPTX, EPUB.",
+        ),
         Reads(),
     ]
     out: Annotated[Path, typer.Option(help="File for the goldens, JSON lines."), Writes()] = Path(

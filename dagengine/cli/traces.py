@@ -42,7 +42,9 @@ _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
 
 
 def send(
-    run: Annotated[Path, typer.Argument(help="The folder of a run over traces."), Reads()],
+    run: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a run over traces."), Reads()
+    ],
     to: Destinations,
 ) -> None:
     """Write the scores of a run to the spans that it judged. Makes no judge calls.
@@ -94,7 +96,7 @@ def watch(
     source: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FOLDER]",
+            metavar="FOLDER",
             help="A folder of OTLP files (.jsonl, .json) that grow and rotate. Or use --listen.",
         ),
         Reads(),
@@ -177,7 +179,7 @@ def watch(
     ] = None,
     price: PriceOf = None,
     store: StorePath = None,
-    to: Destinations | None = None,
+    to: Destinations = None,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when nothing comes and nothing is left to do.")
     ] = False,

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.case_errors import sentences
+from dagengine.case_errors import field_like, sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.presets import field_like, text_of
+from dagengine.data.presets import text_of
 from dagengine.data.records import Record
 from dagengine.data.strict_json import FlawError, python_list, read_json
 from dagengine.errors import InputError, did_you_mean
@@ -238,9 +238,10 @@ def _explain(
     ]
     if not columns:
         return "; ".join(reasons)
-    # Each column that is no field, with the field that is written nearly so.
+    # Each column that is no field, with the field of this meaning if it is written nearly so.
+    names = list(model.model_fields)
     described = [
-        f"{column!r:.{_NAME}}{_like(column, list(model.model_fields))}" for column in columns
+        f"{column!r:.{_NAME}}{_like(column, [field_like(column, names)])}" for column in columns
     ]
     plural = "s" * (len(described) > 1)
     reasons.append(f"unknown field{plural} {few(described, _COLUMNS)}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dagengine.errors import InputError, nearest
+from dagengine.errors import InputError
 
 _QUESTION, _REFERENCE = ("question", "input", "prompt", "query"), ("ideal", "ground_truth")
 _OF_ITEM = {
@@ -132,25 +132,6 @@ PRESETS: Mapping[str, Preset] = {
     ),
 }
 """By tool; of these columns a file may have any."""
-
-
-# Words in the names of columns, and the field that they speak of; the first that fits counts.
-_WORDS: Mapping[str, str] = {
-    "name": "id key name title case",
-    "expected_output": "expected reference gold golden ideal correct truth target",
-    "retrieval_context": "context contexts passage passages chunk chunks document documents",
-    "input": "input question prompt query user message request instruction",
-    "actual_output": "answer response output completion reply generation prediction summary",
-}
-
-
-def field_like(column: str, fields: Sequence[str]) -> str:
-    """The one of these fields that a column may be, going by its name; empty for none."""
-    words = set(re.findall(r"[a-z]+", column.lower()))
-    for field, meant in _WORDS.items():
-        if field in fields and words & set(meant.split()):
-            return field
-    return nearest(column, fields)
 
 
 def text_of(messages: list[Any]) -> Any:

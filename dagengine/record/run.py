@@ -125,7 +125,9 @@ def load_run(folder: str | Path) -> Run:
     path = Path(folder) / MANIFEST
     if not is_there(path):
         what = "is not a folder" if not Path(folder).is_dir() else f"has no {MANIFEST}"
-        raise InputError(f"{folder} is not the folder of a run: it {what}")
+        parent = Path(folder).parent
+        hint = f"; write {parent}" if is_there(parent / MANIFEST) else ""
+        raise InputError(f"{folder} is not the folder of a run: it {what}{hint}")
     text = read_whole(path)
     try:
         # Python also reads NaN, Infinity and 1e999, with which sums and comparisons say nothing.

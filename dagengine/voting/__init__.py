@@ -1,5 +1,8 @@
 """More answers where they can change a score: votes, juries, escalation, other judges."""
 
+from typing import TYPE_CHECKING
+
+from dagengine.elsewhere import absent_names
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
 from dagengine.voting.wrappers import (
     answered_by,
@@ -24,3 +27,6 @@ __all__ = [
     "reworded",
     "voted",
 ]
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -44,7 +44,10 @@ class Folder:
     def __init__(self, path: Path) -> None:
         """Raises InputError for what is no folder."""
         if not path.is_dir():
-            raise InputError(f"{path} is not a folder: watch takes the folder of the files")
+            raise InputError(
+                f"{path} is not a folder: watch takes the folder in which files of traces grow, "
+                "or receives spans (--listen PORT)"
+            )
         self.path = path
         self.flaws = Counter[str]()
         self.first: dict[str, str] = {}

@@ -402,6 +402,17 @@ BAD: dict[str, Bad] = {
         ("no command 'evaluate'", "dagengine run"), arguments=("evaluate", *RUN[1:])
     ),
     "a command with a slip": Bad(("did you mean 'run'?",), arguments=("rnu", *RUN[1:])),
+    "an option of other tools": Bad(
+        ("no option '--output'", "write --out. Output folder"), arguments=(*RUN, "--output", "a")
+    ),
+    "data without its option": Bad(
+        ("Missing option '--data'. Write --data cases.jsonl",),
+        arguments=("run", "metrics.py", "cases.jsonl"),
+    ),
+    "data without its option where it may be left out": Bad(
+        ("(cases.jsonl): write --data cases.jsonl",),
+        arguments=("benchmark", "metrics.py", "cases.jsonl"),
+    ),
     "a swapped mapping": Bad(
         ("'question' is not a field", "--map question=input"),
         {"cases.jsonl": '{"question": "a", "actual_output": "b"}'},

@@ -36,6 +36,13 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     assert "is not the folder of a run: it has no run.json" in str(found.exception)
 
 
+def test_a_file_of_a_run_is_answered_with_its_folder(tmp_path: Path) -> None:
+    folder = record(tmp_path / "run")
+    failure = CliRunner().invoke(app, ["view", str(folder / "results.jsonl")]).exception
+    assert isinstance(failure, InputError)
+    assert f"it is not a folder; write {folder}" in str(failure)
+
+
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     folder = record(tmp_path / "run")
     with socket.create_server(("127.0.0.1", 0)) as taken:

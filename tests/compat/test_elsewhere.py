@@ -160,6 +160,41 @@ def test_a_program_that_knows_the_package_by_another_name_is_answered_too(
         importlib.import_module("theirs.simulator")
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "home"),
+    [
+        ("dagengine", "DAGMetric", "dagengine.metrics"),
+        ("dagengine", "LLMTestCase", "dagengine.test_case"),
+        ("dagengine", "InputError", "dagengine.errors"),
+        ("dagengine.judges", "judged_by", "dagengine.voting"),
+        ("dagengine.test_case", "evaluate", "dagengine"),
+        ("dagengine.metrics", "ScriptedJudge", "dagengine.judges"),
+    ],
+)
+def test_a_name_of_ours_is_answered_with_its_module(module: str, name: str, home: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        imported(module, name)
+    assert str(caught.value) == f"{module} has no {name}: write `from {home} import {name}`"
+    imported(home, name)
+
+
+def test_a_module_with_the_name_of_a_function_can_still_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(elsewhere, "_FACES", ("dagengine.estimate",))
+    monkeypatch.delattr(dagengine, "estimate", raising=False)
+    assert not hasattr(dagengine, "estimate")  # there is a function of the name, and no refusal
+    imported("dagengine", "estimate")
+
+
+def test_words_for_several_judges_and_better_metrics_are_answered() -> None:
+    for module in ("dagengine", "dagengine.judges", "dagengine.voting"):
+        with pytest.raises(ImportError, match="judged_by"):
+            imported(module, "Jury")
+    with pytest.raises(ImportError, match="use improve"):
+        imported("dagengine", "optimize")
+
+
 def test_other_imports_are_as_they_were() -> None:
     assert importlib.util.find_spec("dagengine.nonsense") is None
     assert importlib.util.find_spec("nonsense_of_nobody") is None

@@ -630,6 +630,13 @@ def test_what_is_no_judge_is_refused_by_name(garbage: Any) -> None:
         as_judge(garbage)
 
 
+def test_a_function_and_several_models_are_told_what_makes_judges_of_them() -> None:
+    with pytest.raises(InputError, match=r"ScriptedJudge\(function\).*as `generate`"):
+        as_judge(lambda prompt: ANSWER)
+    with pytest.raises(InputError, match=r"judged_by\(metric, \[judge, …\]\)"):
+        as_judge(["gpt-4o", "gpt-4.1"])
+
+
 @pytest.mark.parametrize("kind", [SyncOnly, AsSeeds, OpenAIJudge, Derived])
 def test_a_class_in_place_of_an_object_is_refused(kind: type[Any]) -> None:
     with pytest.raises(InputError, match="not a judge"):

@@ -72,7 +72,7 @@ def test_what_is_no_export_is_counted_and_left_out(tmp_path: Path) -> None:
 
 def test_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "spans.jsonl").write_text("")
-    with pytest.raises(InputError, match=r"spans\.jsonl is not a folder"):
+    with pytest.raises(InputError, match=r"spans\.jsonl is not a folder.*--listen PORT"):
         Folder(tmp_path / "spans.jsonl")
 
 

@@ -16,15 +16,15 @@ from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 from dagengine.cli.common.files import Reads, Writes, guard
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
 from dagengine.cli.common.streams import shown
-from dagengine.errors import did_you_mean
+from dagengine.errors import did_you_mean, nearest
 
 # What other tools, and people, call commands.
 _MEANT = {
-    "run": "evaluate eval evaluation score judge-all start execute",
+    "run": "evaluate eval evaluation score judge-all start execute resume continue",
     "check": "validate lint verify",
-    "render": "draw graph plot picture",
+    "render": "draw graph plot picture diagram visualize visualise",
     "diff": "compare regression",
-    "view": "serve ui web open report label annotate",
+    "view": "serve ui web open report inspect dashboard label annotate",
     "plan": "estimate cost price dry-run",
     "synthesize": "generate goldens",
     "recommend": "init new",
@@ -35,9 +35,28 @@ _MEANT = {
     "benchmark": "bench calibrate",
     "improve": "optimize optimise align tune",
     "attack": "redteam red-team injection inject",
-    "show": "list ls results",
+    "show": "list ls results failures",
+    "watch": "monitor tail stream",
+    "sql": "query",
     "migrate": "convert port",
     "merge": "join",
+}
+# What other tools call options, where a command has the one that is meant.
+_MEANT_OPTIONS = {
+    "--out": "output output-dir output-path output-folder o",
+    "--data": "dataset cases test-cases input inputs file",
+    "--judge": "model llm evaluator m",
+    "--base-url": "api-base url endpoint",
+    "--map": "format columns column-map",
+    "--store": "cache cache-dir resume continue checkpoint",
+    "--budget": "max-cost cost-limit max-budget",
+    "--max-in-flight": "concurrency max-concurrency max-concurrent max-connections parallel jobs j",
+    "--call-timeout": "timeout",
+    "--times": "repeat repeats repetitions runs epochs n",
+    "--fail-if": "threshold fail-under min-score",
+    "--worst": "limit top head n",
+    "--count": "num number size n",
+    "--plan": "dry-run",
 }
 EXIT_USAGE = 2
 # What Typer says of wrong options and values; it exports only one kind of it.
@@ -52,6 +71,41 @@ class _PlainCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_help(self, ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As Typer's; an option of another name, and data without one, are told what to write."""
+        words = list(args)  # the parser empties its list
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            usage: Any = error
+            if hasattr(usage, "possibilities"):  # there is no such option
+                self._name_option(ctx, usage)
+            elif hasattr(usage, "param_type") or type(usage) is _UsageError:  # missing, or extra
+                self._place_data(ctx, usage, words)
+            raise
+
+    def _name_option(self, ctx: Any, usage: Any) -> None:
+        options = self._options(ctx)
+        word = usage.option_name.lstrip("-").lower()
+        meant = [name for name in options if word in _MEANT_OPTIONS.get(name, "").split()]
+        hint = f": write {meant[0]}. {options[meant[0]].help}" if meant else ""
+        # Without the dashes, which make any two options alike.
+        long = [name.removeprefix("--") for name in options if name.startswith("--")]
+        if not hint and (near := nearest(word, long)):
+            hint = f"; did you mean '--{near}'?"
+        usage.message = f"there is no option {usage.option_name!r:.80}{hint}"
+        usage.possibilities = None
+
+    def _place_data(self, ctx: Any, usage: Any, words: list[str]) -> None:
+        """Say that test cases need --data, if it is not there and a word is left for it."""
+        values, rest, _ = self.make_parser(ctx).parse_args(args=words)
+        if rest and "--data" in self._options(ctx) and values.get("data") is None:
+            begin = f"{usage.message}: write" if usage.message else "Write"
+            usage.message = f"{begin} --data {rest[0]}"
+
+    def _options(self, ctx: Any) -> dict[str, Any]:
+        return {name: param for param in self.get_params(ctx) for name in param.opts}
 
 
 class _PlainGroup(TyperGroup):
@@ -75,7 +129,8 @@ class _PlainGroup(TyperGroup):
             usage: Any = error
             word, names = args[0], [name for name in self.list_commands(ctx) if name]
             meant = [name for name in names if word.lower() in _MEANT.get(name, "").split()]
-            near = did_you_mean(word, names) or f"there are {', '.join(names)}"
+            listed = [name for name in names if not self.commands[name].hidden]
+            near = did_you_mean(word, names) or f"there are {', '.join(listed)}"
             hint = f": write `{ctx.command_path} {meant[0]}`" if meant else f"; {near}"
             usage.message = f"there is no command {word!r:.80}{hint}"
             raise

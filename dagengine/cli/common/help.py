@@ -24,9 +24,8 @@ _OPTIONS = {
         "times", "proposals", "orders", "temperatures", "seeds", "paraphrases", "swap",
         "second_answers",
     ),
-    "Attack": (
-        "families", "attacks", "fields", "position", "sample", "repeats", "defend", "line", "seed",
-    ),
+    "Attack": ("families", "attacks", "fields", "position", "repeats", "defend", "line"),
+    "Sampling": ("sample", "seed"),
     "Limits": (
         "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
         "tokens_per_minute", "call_timeout", "case_timeout",
@@ -156,7 +155,7 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
         if part.param_type_name == "argument":
             arguments.append((label.partition(" <")[0], text))
         else:
-            options[str(part.name)] = (label.replace("<int range>", "<int>"), text)
+            options[str(part.name)] = (label.replace(" range>", ">"), text)
     _write_rows(formatter, "Arguments", arguments)
     _write_groups(formatter, _OPTIONS if len(options) > _MANY else {}, options, "Options")
     title, *lines = (command.epilog or "").split("\n\n")

@@ -67,7 +67,7 @@ Delimiters = Annotated[
     ),
 ]
 Destinations = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--to",
         metavar="KIND[=URL]",

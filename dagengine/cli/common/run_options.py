@@ -175,7 +175,7 @@ class RunOptions:
     trace: Annotated[
         bool, typer.Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
     ] = False
-    to: Destinations | None = None
+    to: Destinations = None
     shard: Annotated[
         str | None,
         typer.Option(

@@ -18,7 +18,10 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(help="The folders of all shards, in any order.")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="The folders of all shards, in any order."),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the whole run."), Writes(_files_in)],
 ) -> None:
     """Combine the folders of all shards (`run --shard I/N`) into one run.

@@ -14,7 +14,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
-from dagengine.cli.common import help
+from dagengine.cli.common import command, help
 from dagengine.cli.common.collector import collector_at_rest, collector_at_work
 
 ROOT: Any = typer.main.get_command(app)
@@ -67,6 +67,56 @@ def test_long_help_is_in_groups_and_every_name_of_a_group_is_one() -> None:
         for param in functools.reduce(lambda group, word: group.commands[word], words, ROOT).params
     }
     assert {name for names in help._OPTIONS.values() for name in names} <= params
+
+
+@pytest.mark.parametrize("words", list(commands(ROOT)), ids=" ".join)
+def test_every_option_has_a_text_and_the_line_of_usage_no_braces(words: tuple[str, ...]) -> None:
+    command = functools.reduce(lambda group, word: group.commands[word], words, ROOT)
+    assert [param.name for param in command.params if not (param.help or param.hidden)] == []
+    usage = CliRunner().invoke(app, [*words, "--help"]).output.splitlines()[0]
+    assert not re.search(r"[{}]|\[\[(?!METRICS)|\.{4,}", usage)
+
+
+def test_only_an_attack_has_options_of_attacks() -> None:
+    for words in commands(ROOT):
+        shown = CliRunner().invoke(app, [*words, "--help"]).output
+        assert ("\nAttack:\n" in shown) == (words == ("attack",))
+
+
+def test_every_option_that_other_names_stand_for_is_one() -> None:
+    params = [
+        functools.reduce(lambda group, word: group.commands[word], words, ROOT).params
+        for words in commands(ROOT)
+    ]
+    names = {name for some in params for param in some for name in param.opts}
+    assert set(command._MEANT_OPTIONS) <= names
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("run", "--model", "gpt-4o"), "'--model': write --judge. The judge: an OpenAI model"),
+        (("run", "--resume"), "'--resume': write --store. A file that keeps every answer."),
+        (("run", "--max-cost", "2"), "'--max-cost': write --budget."),
+        (("run", "-o", "out"), "'-o': write --out."),
+        (("benchmark", "--repeat", "3"), "'--repeat': write --times."),
+        (("run", "--jugde", "gpt-4o"), "'--jugde'; did you mean '--judge'?"),
+        # Nothing is like it but the dashes.
+        (("diff", "--model", "gpt-4o"), "there is no option '--model' "),
+    ],
+)
+def test_an_option_of_another_name_is_told_what_to_write(
+    words: tuple[str, ...], meant: str
+) -> None:
+    done = CliRunner().invoke(app, [*words], env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert meant in done.output
+
+
+def test_what_is_not_listed_is_not_proposed() -> None:
+    done = CliRunner().invoke(app, ["xyzzy"], env={"COLUMNS": "400"})
+    assert "there are run, " in done.output
+    assert "unset-ollama" not in done.output
 
 
 def test_a_long_example_can_be_pasted() -> None:

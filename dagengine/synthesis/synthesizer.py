@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -421,4 +422,6 @@ class Synthesizer:
             self.on_golden(golden)
 
         await made.run(self._settings, keep, show=self.show, at_once=self.async_mode, out=self.out)
+        if not made.goldens:  # an empty list by itself would say nothing
+            warnings.warn("; ".join(["no golden was made", *made.report.lines()]), stacklevel=2)
         return Goldens(made.goldens, made.report)

@@ -254,9 +254,10 @@ def test_another_judge_answers_blind_and_has_to_agree(tmp_path: Path) -> None:
         return "1 francs"
 
     judge = ScriptedJudge(contrary, name="contrary")
-    made = synthesizer(second_model=judge).generate_goldens_from_docs(
-        corpus(tmp_path)[:1], max_goldens_per_document=1
-    )
+    with pytest.warns(UserWarning, match="no golden was made; 0 of 1 goldens from"):
+        made = synthesizer(second_model=judge).generate_goldens_from_docs(
+            corpus(tmp_path)[:1], max_goldens_per_document=1
+        )
     assert made == []
     assert made.report.fell.keys() >= {"Blind answer agrees"}
 
@@ -286,9 +287,10 @@ def test_a_judge_that_refuses_is_counted_by_node(tmp_path: Path) -> None:
         return Writer().answer(question)
 
     judge = ScriptedJudge(refusing, name="refusing")
-    made = Synthesizer(
-        model=judge, evolution_config=NO_EVOLUTION, show=False
-    ).generate_goldens_from_docs(corpus(tmp_path)[:1], max_goldens_per_document=1)
+    with pytest.warns(UserWarning, match="judge_refused at Rewrite"):
+        made = Synthesizer(
+            model=judge, evolution_config=NO_EVOLUTION, show=False
+        ).generate_goldens_from_docs(corpus(tmp_path)[:1], max_goldens_per_document=1)
     assert made == []
     assert made.report.failed == {"judge_refused at Rewrite": made.report.tried}
     assert f"{made.report.tried} of {made.report.tried} got no answer" in made.report.lines()[-1]

@@ -55,6 +55,7 @@ _MEANT_OPTIONS = {
     "--times": "repeat repeats repetitions runs epochs n",
     "--fail-if": "threshold fail-under min-score",
     "--worst": "limit top head n",
+    "--shard": "limit first head subset part",
     "--count": "num number size n",
     "--plan": "dry-run",
 }

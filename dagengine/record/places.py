@@ -104,7 +104,7 @@ class RunFiles:
             )
             if place < len(lines) and lines.value(place)["index"] != wanted:
                 return None
-        return lines.value(place) if place < len(lines) else None
+        return lines.value(place) if lines.has(place) else None
 
 
 class Lines:
@@ -113,15 +113,30 @@ class Lines:
     def __init__(self, path: Path, file: BinaryIO | None, starts: array[int] | None = None) -> None:
         """Without a `file` there is none; `path` is for messages.
 
-        `starts` are where lines begin, and where the last one ends, if that is known.
+        `starts` are where lines begin, and where the last one ends, if that is known. Else they are
+        looked for as far as lines are asked for: who wants the first ones reads no long file.
         """
         self._path = path
         self._starts = array("q", [0]) if starts is None else starts
+        self._all = starts is not None or file is None
         self._file = file
         self._early: list[bytes] = []
-        for line in (file or ()) if starts is None else ():
+
+    def _find(self, number: int | None = None) -> None:
+        """Find where lines begin and end, up to that with a number, or all."""
+        if self._all or self._file is None or (number is not None and number < self._known):
+            return
+        self._file.seek(self._starts[-1])
+        for line in self._file:
             if line.endswith(b"\n"):
                 self._starts.append(self._starts[-1] + len(line))
+            if number is not None and number < self._known:
+                return
+        self._all = True
+
+    @property
+    def _known(self) -> int:
+        return len(self._starts) - 1
 
     def take_early(self) -> None:
         """Take in what waits beside the file for an earlier line."""
@@ -134,7 +149,13 @@ class Lines:
             self._file.close()
 
     def __len__(self) -> int:
-        return len(self._starts) - 1 + len(self._early)
+        self._find()
+        return self._known + len(self._early)
+
+    def has(self, number: int) -> bool:
+        """Whether there is a line with a number."""
+        self._find(number)
+        return number < self._known + len(self._early)
 
     def named(self, number: int) -> str:
         """What messages call a line."""
@@ -151,8 +172,9 @@ class Lines:
         return value
 
     def _line(self, number: int) -> bytes:
-        if self._file is None or number >= len(self._starts) - 1:
-            return self._early[number - len(self._starts) + 1]
+        self._find(number)
+        if self._file is None or number >= self._known:
+            return self._early[number - self._known]
         self._file.seek(self._starts[number])
         return self._file.read(self._starts[number + 1] - self._starts[number])
 

@@ -14,10 +14,10 @@ from dagengine.data.early_rows import early_lines, index_of
 from dagengine.data.json_lines import line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
-from dagengine.record.columns import Columns
+from dagengine.record.columns import Columns, ColumnsWriter
 from dagengine.record.run import Run, case_of
 from dagengine.record.times import timed
-from dagengine.record.writer import CASES, TIMES
+from dagengine.record.writer import CASES, TIMES, files_of, sole_writer
 from dagengine.regular_files import is_there, open_to_read
 from dagengine.results import CaseResult
 
@@ -77,6 +77,10 @@ class RunFiles:
     def _times(self) -> Lines:
         """The times, which only some readers want."""
         return _lines(self._run.folder / TIMES, self._run)
+
+    def start(self, place: int) -> int:
+        """Where the line of a row begins, in bytes; for results that are lines."""
+        return self._rows.start(place)
 
     def row(self, place: int) -> CaseResult:
         """The row at a place; raises InputError for a damaged line."""
@@ -157,6 +161,11 @@ class Lines:
         self._find(number)
         return number < self._known + len(self._early)
 
+    def start(self, number: int) -> int:
+        """Where a line begins, in bytes."""
+        self._find(number)
+        return self._starts[number]
+
     def named(self, number: int) -> str:
         """What messages call a line."""
         return f"{self._path} line {number + 1}"
@@ -177,6 +186,28 @@ class Lines:
             return self._early[number - self._known]
         self._file.seek(self._starts[number])
         return self._file.read(self._starts[number + 1] - self._starts[number])
+
+
+def make_columns(run: Run) -> bool:
+    """Make the columns of a run from its lines; false if it can have none.
+
+    A run has none that is not finished, has its rows in another format, or has a text that columns
+    cannot hold. Raises InputError for a damaged line, and where the folder cannot be written.
+    """
+    if not run.finished or run.results.suffix != ".jsonl":
+        return False
+    try:
+        with sole_writer(run.folder), RunFiles(run) as files:
+            writer = ColumnsWriter(run.folder, run.manifest)
+            try:
+                for place, (row, case) in enumerate(run.with_cases()):
+                    writer.add(row, case or {}, files.start(place))
+                return writer.close(files_of(run.folder, run.manifest))
+            except BaseException:
+                writer.give_up()
+                raise
+    except OSError as error:
+        raise InputError(f"cannot write {run.folder}: {error.strerror or error}") from error
 
 
 def _lines(path: Path, run: Run, columns: Columns | None = None) -> Lines:

@@ -74,11 +74,11 @@ class BlockBuilder:
         """Whether columns tell all results of a row."""
         return [result.metric for result in row.metrics] == self._names
 
-    def line(self, row: CaseResult, case: Mapping[str, Any], start: int) -> Line:
-        """A row with the line of its case; `start` is where its own line begins."""
+    def line(self, row: CaseResult, case: Mapping[str, Any] | None, start: int) -> Line:
+        """A row with the line of its case (None: without words); its own begins at `start`."""
         trace = None if row.trace is None else _JSON.encode(row.trace)
         line: list[Any] = [row.index, row.case, row.hash, trace, start]
-        line.append("\n".join(dict.fromkeys(_words(row, case))))
+        line.append("" if case is None else "\n".join(dict.fromkeys(_words(row, case))))
         results = {result.metric: result for result in row.metrics}
         for name in self._names:
             result = results.get(name)

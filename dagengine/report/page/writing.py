@@ -111,7 +111,7 @@ def _parts(
         prompts = PromptBlocks(stored)
         for place, (row, case) in enumerate(run.with_cases()):
             tally.add(row)
-            builder.add(builder.line(row, case or {}, -1))
+            builder.add(builder.line(row, None, -1))
             if builder.full:
                 columns.extend(builder.take())
             if said := people.of(row.hash):

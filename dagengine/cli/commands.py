@@ -28,6 +28,7 @@ from dagengine.cli.common.options import (
 from dagengine.cli.common.streams import flushed, open_streams, say
 from dagengine.cli.explain import explain
 from dagengine.cli.looking.diff import diff
+from dagengine.cli.looking.index import index
 from dagengine.cli.looking.merge import merge
 from dagengine.cli.looking.show import show
 from dagengine.cli.looking.sql import sql
@@ -75,6 +76,7 @@ app.command()(attack)
 app.command()(diff)
 app.command()(explain)
 app.command()(improve)
+app.command()(index)
 app.command()(send)
 app.command()(show)
 app.command()(sql)

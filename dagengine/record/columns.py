@@ -74,11 +74,11 @@ class BlockBuilder:
         """Whether columns tell all results of a row."""
         return [result.metric for result in row.metrics] == self._names
 
-    def line(self, row: CaseResult, case: Mapping[str, Any], start: int) -> Line:
-        """A row with the line of its case; `start` is where its own line begins."""
+    def line(self, row: CaseResult, case: Mapping[str, Any] | None, start: int) -> Line:
+        """A row with the line of its case (None: without words); its own begins at `start`."""
         trace = None if row.trace is None else _JSON.encode(row.trace)
         line: list[Any] = [row.index, row.case, row.hash, trace, start]
-        line.append("\n".join(dict.fromkeys(_words(row, case))))
+        line.append("" if case is None else "\n".join(dict.fromkeys(_words(row, case))))
         results = {result.metric: result for result in row.metrics}
         for name in self._names:
             result = results.get(name)
@@ -204,14 +204,14 @@ class ColumnsWriter:
         self._builder = BlockBuilder(manifest)
         self._writer: Any = None
         # Without pyarrow, and after a row that columns cannot tell, there is no file.
-        self._wanted = _has_arrow()
+        self._wanted = has_arrow()
 
     def add(self, row: CaseResult, case: Mapping[str, Any], start: int) -> None:
         """Take a row as it was written; raises OSError."""
         if self._wanted and self._builder.holds(row):
             self.add_line(self._builder.line(row, case, start))
         elif self._wanted:
-            self._give_up()
+            self.give_up()
 
     def add_line(self, line: Line) -> None:
         """Take a row that is in columns already; raises OSError."""
@@ -234,28 +234,30 @@ class ColumnsWriter:
         try:
             self._writer.write_batch(arrow.RecordBatch.from_pydict(self._builder.take(), schema))
         except (UnicodeEncodeError, OverflowError):  # a lone surrogate
-            self._give_up()
+            self.give_up()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """Leave no file; raises OSError."""
         self._wanted = False
         if self._writer is not None:
             self._writer.close()
             self._writer = None
             self._new.unlink()
 
-    def close(self, files: Sequence[Path]) -> None:
-        """Finish the file, which tells of these; raises OSError."""
+    def close(self, files: Sequence[Path]) -> bool:
+        """Finish the file, which tells of these; false without one. Raises OSError."""
         if self._wanted and len(self._builder):
             self._write()
         if not self._wanted or self._writer is None:
-            self._give_up()
-            return
+            self.give_up()
+            return False
         # Sizes and times are compared first, since that is quick. Hashes are for a folder that was
         # copied: its bytes are the same, its times are not.
         mark = {**_mark(files, self._manifest), "sha256": _hashes(files)}
         self._writer.add_key_value_metadata({_MARK.decode(): json.dumps(mark)})
         self._writer.close()
         self._new.replace(self.path)
+        return True
 
 
 def columns_in(folder: Path) -> tuple[Path, Path]:
@@ -263,7 +265,8 @@ def columns_in(folder: Path) -> tuple[Path, Path]:
     return folder / COLUMNS, folder / f"{COLUMNS}.new"
 
 
-def _has_arrow() -> bool:
+def has_arrow() -> bool:
+    """Whether columns can be written and read here."""
     try:
         import_module("pyarrow.parquet")
     except ModuleNotFoundError:
@@ -329,12 +332,7 @@ def read_columns(folder: Path, files: Sequence[Path], manifest: Manifest) -> Col
     path, metrics = folder / COLUMNS, range(len(manifest.metrics))
     # A run without an end may still write. Early rows wait beside its lines until their turn
     # comes, and columns do not have them.
-    if (
-        not manifest.finished
-        or not is_there(path)
-        or is_there(beside(files[0]))
-        or not _has_arrow()
-    ):
+    if not manifest.finished or not is_there(path) or is_there(beside(files[0])) or not has_arrow():
         return None
     require_regular(path)
     # A stranger's file can be anything: then there are no columns, and the lines are read.

@@ -14,10 +14,10 @@ from dagengine.data.early_rows import early_lines, index_of
 from dagengine.data.json_lines import line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
-from dagengine.record.columns import Columns
+from dagengine.record.columns import Columns, ColumnsWriter
 from dagengine.record.run import Run, case_of
 from dagengine.record.times import timed
-from dagengine.record.writer import CASES, TIMES
+from dagengine.record.writer import CASES, TIMES, files_of, sole_writer
 from dagengine.regular_files import is_there, open_to_read
 from dagengine.results import CaseResult
 
@@ -78,6 +78,10 @@ class RunFiles:
         """The times, which only some readers want."""
         return _lines(self._run.folder / TIMES, self._run)
 
+    def start(self, place: int) -> int:
+        """Where the line of a row begins, in bytes; for results that are lines."""
+        return self._rows.start(place)
+
     def row(self, place: int) -> CaseResult:
         """The row at a place; raises InputError for a damaged line."""
         return row_of(self._rows.value(place), self._rows.named(place))
@@ -104,7 +108,7 @@ class RunFiles:
             )
             if place < len(lines) and lines.value(place)["index"] != wanted:
                 return None
-        return lines.value(place) if place < len(lines) else None
+        return lines.value(place) if lines.has(place) else None
 
 
 class Lines:
@@ -113,15 +117,30 @@ class Lines:
     def __init__(self, path: Path, file: BinaryIO | None, starts: array[int] | None = None) -> None:
         """Without a `file` there is none; `path` is for messages.
 
-        `starts` are where lines begin, and where the last one ends, if that is known.
+        `starts` are where lines begin, and where the last one ends, if that is known. Else they are
+        looked for as far as lines are asked for: who wants the first ones reads no long file.
         """
         self._path = path
         self._starts = array("q", [0]) if starts is None else starts
+        self._all = starts is not None or file is None
         self._file = file
         self._early: list[bytes] = []
-        for line in (file or ()) if starts is None else ():
+
+    def _find(self, number: int | None = None) -> None:
+        """Find where lines begin and end, up to that with a number, or all."""
+        if self._all or self._file is None or (number is not None and number < self._known):
+            return
+        self._file.seek(self._starts[-1])
+        for line in self._file:
             if line.endswith(b"\n"):
                 self._starts.append(self._starts[-1] + len(line))
+            if number is not None and number < self._known:
+                return
+        self._all = True
+
+    @property
+    def _known(self) -> int:
+        return len(self._starts) - 1
 
     def take_early(self) -> None:
         """Take in what waits beside the file for an earlier line."""
@@ -134,7 +153,18 @@ class Lines:
             self._file.close()
 
     def __len__(self) -> int:
-        return len(self._starts) - 1 + len(self._early)
+        self._find()
+        return self._known + len(self._early)
+
+    def has(self, number: int) -> bool:
+        """Whether there is a line with a number."""
+        self._find(number)
+        return number < self._known + len(self._early)
+
+    def start(self, number: int) -> int:
+        """Where a line begins, in bytes."""
+        self._find(number)
+        return self._starts[number]
 
     def named(self, number: int) -> str:
         """What messages call a line."""
@@ -151,10 +181,33 @@ class Lines:
         return value
 
     def _line(self, number: int) -> bytes:
-        if self._file is None or number >= len(self._starts) - 1:
-            return self._early[number - len(self._starts) + 1]
+        self._find(number)
+        if self._file is None or number >= self._known:
+            return self._early[number - self._known]
         self._file.seek(self._starts[number])
         return self._file.read(self._starts[number + 1] - self._starts[number])
+
+
+def make_columns(run: Run) -> bool:
+    """Make the columns of a run from its lines; false if it can have none.
+
+    A run has none that is not finished, has its rows in another format, or has a text that columns
+    cannot hold. Raises InputError for a damaged line, and where the folder cannot be written.
+    """
+    if not run.finished or run.results.suffix != ".jsonl":
+        return False
+    try:
+        with sole_writer(run.folder), RunFiles(run) as files:
+            writer = ColumnsWriter(run.folder, run.manifest)
+            try:
+                for place, (row, case) in enumerate(run.with_cases()):
+                    writer.add(row, case or {}, files.start(place))
+                return writer.close(files_of(run.folder, run.manifest))
+            except BaseException:
+                writer.give_up()
+                raise
+    except OSError as error:
+        raise InputError(f"cannot write {run.folder}: {error.strerror or error}") from error
 
 
 def _lines(path: Path, run: Run, columns: Columns | None = None) -> Lines:

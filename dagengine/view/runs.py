@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ from dagengine.record.run import load_run
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.changes.report import change_report
 from dagengine.report.page.about import judge_name
-from dagengine.view.cases import first_text
 from dagengine.view.opened import OpenRun
 
 _KEPT = 64  # comparisons that stay in memory
 _FIRST = 2_000  # changes of a metric whose first line is read
 _LINE = 160  # characters of it
+_UNTOLD = frozenset({"name", "tags", "comments", "type", "role"})  # they say nothing of the text
 
 
 def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ class Comparisons:
             for metric in report["metrics"]:
                 for change in metric["changes"][:_FIRST]:
                     fields = new.fields(new.place_of(change["index"][1]))
-                    text = None if fields is None else first_text(fields)
+                    text = None if fields is None else _first_text(fields)
                     change["first"] = text and text.lstrip().split("\n", 1)[0][:_LINE]
         self._kept[key] = report
         for oldest in list(self._kept)[:-_KEPT]:
@@ -121,3 +121,18 @@ def walks(
         more = {"case": row.case, "fields": run.fields(place), "questions": questions}
         shown.append({**result.as_dict(), **more})
     return shown
+
+
+def _first_text(value: Any) -> str | None:
+    """The text that tells a case apart at a glance: its input, or the first of its texts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        parts: Iterable[Any] = value
+    elif isinstance(value, Mapping):
+        shown = {name: part for name, part in value.items() if name not in _UNTOLD}
+        main = next((shown[name] for name in ("input", "scenario") if name in shown), None)
+        parts = shown.values() if main is None else (main,)
+    else:
+        return None
+    return next((text for text in map(_first_text, parts) if text is not None), None)

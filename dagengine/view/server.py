@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -28,8 +28,8 @@ from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.report.page.writing import ROWS
 from dagengine.view.access import Access
-from dagengine.view.asked import Asked, LargeRun
 from dagengine.view.labelling import At, Labelling, MovedError
+from dagengine.view.large import IndexedRun, LargeRun
 from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue
 from dagengine.view.runs import Comparisons, history, walks
@@ -37,6 +37,7 @@ from dagengine.view.runs import Comparisons, history, walks
 _Form = TypeVar("_Form", bound=BaseModel)
 _DIGITS = 12  # of a whole number in an address
 _LONGEST = 64_000  # bytes of what a page may send
+_SEARCHED = 1000  # characters of a search
 _WHOLE = 2**53  # whole numbers from here on a page cannot tell apart
 # What code raises that meets what it does not expect. Requests are checked before: it is in files.
 _BROKEN = (
@@ -83,9 +84,12 @@ class Served:
             return self._indexed.get(number)
 
     def places(self, number: int, metric: str, kind: Queue) -> Sequence[int] | None:
-        """Where cases to label are in a run (see `LargeRun`); None if no index knows."""
+        """Where cases to label are in a run (see `IndexedRun`); None if no index knows."""
         large = self.large(number)
-        return None if large is None else large.places(metric, kind)
+        if large is None:
+            return None
+        with large.reading() as indexed:
+            return indexed.places(metric, kind)
 
     def close(self) -> None:
         """Close all files."""
@@ -114,6 +118,13 @@ def _without_nan(value: Any) -> Any:
     return [_without_nan(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+class _Places(BaseModel):
+    """Rows of which a page without data wants the texts."""
+
+    model_config = ConfigDict(extra="forbid")
+    places: list[Annotated[int, Field(ge=0, lt=_WHOLE)]] = Field(max_length=1000)
+
+
 class _Answer(BaseModel):
     """What a page sends to label: an answer, or (without a choice) what to take back."""
 
@@ -137,7 +148,10 @@ def application(served: Served, token: str, hosts: Sequence[str]) -> Access:
         Route("/run/{run}/", pages.page),
         Route("/run/{run}/api/status", pages.status),
         Route("/run/{run}/api/prompts", pages.prompts),
-        Route("/run/{run}/api/source", pages.source, methods=["POST"]),
+        Route("/run/{run}/api/column", pages.column),
+        Route("/run/{run}/api/search", pages.search),
+        Route("/run/{run}/api/texts", pages.texts, methods=["POST"]),
+        Route("/run/{run}/api/fields", pages.fields, methods=["POST"]),
         Route("/run/{run}/api/label/queue", pages.queue),
         Route("/run/{run}/api/label/position", pages.position),
         Route("/run/{run}/api/label/answer", pages.answer, methods=["POST"]),
@@ -190,19 +204,46 @@ class _Pages:
         run = self._served.runs[number]
         await run_in_threadpool(run.refresh)
         large = await run_in_threadpool(self._served.large, number)
-        if large is not None:
-            await run_in_threadpool(large.refresh)
         head = {"run": number, "who": self._served.who}
-        page = await run_in_threadpool(run.page if large is None else large.page, head)
+        if large is None:
+            page = await run_in_threadpool(run.page, head)
+        else:
+            await run_in_threadpool(large.refresh)
+            page = await self._read(request, lambda indexed: indexed.page(head))
         return Response(page.encode(errors="replace"), media_type="text/html")
 
-    async def source(self, request: Request) -> Response:
+    async def column(self, request: Request) -> Response:
+        name, part = request.query_params.get("name", ""), _whole(request.query_params, "part")
+        data = await self._read(request, lambda large: large.chunk(name, part))
+        return Response(data, media_type="application/octet-stream")
+
+    async def search(self, request: Request) -> Response:
+        text = request.query_params.get("text", "")
+        if len(text) > _SEARCHED:
+            raise InputError(f"a search has at most {_SEARCHED:,} characters, not {len(text):,}")
+        data = await self._read(request, lambda large: large.search(text))
+        return Response(data, media_type="application/octet-stream")
+
+    async def texts(self, request: Request) -> Response:
+        places = (await _sent(request, _Places)).places
+        return _Json(await self._read(request, lambda large: large.texts(places)))
+
+    async def fields(self, request: Request) -> Response:
+        places = (await _sent(request, _Places)).places
+        return _Json(await self._read(request, lambda large: large.fields(places)))
+
+    async def _read(self, request: Request, read: Callable[[IndexedRun], Any]) -> Any:
+        """What a page without data asks for."""
         number = self._number(_whole(request.path_params, "run"))
         large = await run_in_threadpool(self._served.large, number)
         if large is None:
             raise InputError(f"the page of run {number} holds its data itself")
-        asked = await _sent(request, Asked)
-        return _Json(await run_in_threadpool(large.answer, asked))
+
+        def locked() -> Any:
+            with large.reading() as indexed:
+                return read(indexed)
+
+        return await run_in_threadpool(locked)
 
     async def status(self, request: Request) -> Response:
         number = self._number(_whole(request.path_params, "run"))

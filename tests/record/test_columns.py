@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from dagengine import evaluate
-from dagengine.errors import JudgeError
+from dagengine.cli import app
+from dagengine.errors import InputError, JudgeError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
@@ -26,6 +28,7 @@ from dagengine.metrics.dag import (
 from dagengine.question import Question
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.columns import COLUMNS, BlockBuilder
+from dagengine.record.places import make_columns
 from dagengine.record.run import Run, load_run
 from dagengine.report.selection import Selected, Selection
 from dagengine.test_case import LLMTestCase
@@ -118,6 +121,32 @@ def test_a_run_makes_the_columns_that_its_lines_make(runs: tuple[Path, Path]) ->
         data = run.results.read_bytes()
         numbers = [data[start:].partition(b",")[0] for start in columns.starts()]
         assert numbers == [b'{"index": %d' % number for number in range(len(CASES))]
+
+
+def test_columns_that_are_gone_are_made_again(
+    runs: tuple[Path, Path], bare: tuple[Path, Path]
+) -> None:
+    for whole, folder in zip(runs, bare, strict=True):
+        for said in ("columns made", "its columns are there"):
+            done = CliRunner().invoke(app, ["index", str(folder)], catch_exceptions=False)
+            assert said in done.stdout
+        made, written = load_run(folder).columns(), load_run(whole).columns()
+        assert made is not None
+        assert written is not None
+        assert list(made.lines()) == list(written.lines())
+        assert not list(folder.glob("*.new"))
+
+
+def test_no_columns_are_made_of_a_run_that_goes_on_or_is_damaged(bare: tuple[Path, Path]) -> None:
+    goes_on, damaged = bare
+    unfinished(goes_on)
+    done = CliRunner().invoke(app, ["index", str(goes_on)], catch_exceptions=False)
+    assert "no columns, it is not finished" in done.stdout
+    rows = damaged / "results.jsonl"
+    rows.write_bytes(rows.read_bytes() + b"{\n")
+    with pytest.raises(InputError, match="line 31"):
+        make_columns(load_run(damaged))
+    assert not [*goes_on.glob(f"{COLUMNS}*"), *damaged.glob(f"{COLUMNS}*")]
 
 
 def test_a_comparison_says_the_same_with_columns_and_without(

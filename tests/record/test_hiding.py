@@ -45,7 +45,7 @@ def written(folder: Path) -> str:
     files = "\n".join(path.read_text() for path in folder.iterdir() if path.suffix not in binary)
     blocks = re.findall(r'<script type="text/plain" id="[^"]*">(.*?)</script>', files, re.DOTALL)
     assert len(blocks) >= 2  # the index and the texts
-    opened = [gzip.decompress(base64.b64decode(block)).decode() for block in blocks]
+    opened = [gzip.decompress(base64.b64decode(block)).decode(errors="replace") for block in blocks]
     columns = load_run(folder).columns()
     assert columns is not None
     return "\n".join([files, *opened, *map(repr, columns.lines())]).casefold()

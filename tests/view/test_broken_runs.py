@@ -177,7 +177,6 @@ def damaged(folder: Path, what: str) -> None:
     path.write_bytes(change(path.read_bytes() if path.exists() else b""))
 
 
-ASKED = {"ask": "rows", "filter": {"metric": 0}, "stop": 9}
 PATHS = (
     "", "run/0/api/status", "api/runs", "api/changes?old=0&new=0",
     f"api/walks?old=0&new=0&metric={METRIC}&old_index=1&new_index=1",
@@ -220,11 +219,11 @@ def replies(folder: Path, rows: int) -> list[int]:
         server = application(served, "t", ["testserver"])
         found = [asked_of(server, path) for path in PATHS]
         if rows == 1:
-            source = "run/0/api/source"
             found += [
-                asked_of(server, source, {**ASKED, "ask": ask})
-                for ask in ("rows", "counts", "ends", "many", "lines")
+                asked_of(server, f"run/0/api/{what}", {"places": [0, 1, 2]})
+                for what in ("texts", "fields")
             ]
+            found.append(asked_of(server, "run/0/api/search?text=answer"))
         refusals = [reply["error"] for status, reply in found if status == 400]
         assert not any("holds what cannot be shown" in text for text in refusals)
         return [200 if status == 307 else status for status, _ in found]

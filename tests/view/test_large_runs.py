@@ -1,4 +1,4 @@
-"""A large run is answered from an index, and looks as one that is handed out whole."""
+"""The page of a large run reads what it shows, and looks as one that is handed out whole."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from folders.days import days
@@ -20,13 +21,14 @@ from programs.browser import chromium, needs_chromium
 from programs.viewing import Viewing, viewing
 
 from dagengine import Limits, evaluate
+from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, CodeNode, RatingNode
+from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.test_case import LLMTestCase
-from dagengine.view.asked import Asked, Chosen, LargeRun
+from dagengine.view import index
 from dagengine.view.index import open_index
+from dagengine.view.large import LargeRun
 
 SAID = but(("Kind", "question 1", "other"), ("Tone", "answer 1", "rude"), ("Tone", "answer 7", 5),
            ("Next step", "answer 3", False), ("Kind", "question 8", "?"))  # fmt: skip
@@ -63,7 +65,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def servers(folders: list[Path]) -> Iterator[tuple[Viewing, Viewing]]:
-    with viewing(*folders) as whole, viewing(*folders, rows=1) as indexed:
+    with viewing(*folders) as whole, viewing(*folders, rows=1, chunk=5) as indexed:
         yield whole, indexed
 
 
@@ -174,7 +176,7 @@ def test_an_index_is_made_anew_when_the_run_is_another(
     with closing(open_index(load_run(folder), made.append)) as db:
         assert made == [14, 14, 14]
         with pytest.raises(sqlite3.OperationalError):
-            db.execute("DELETE FROM cases")
+            db.execute("DELETE FROM chunks")
     assert {path.name for path in folder.iterdir()} == {path.name for path in folders[0].iterdir()}
 
 
@@ -206,71 +208,61 @@ def test_indexes_of_runs_that_are_gone_are_removed(
     assert len(list((tmp_path / "cache" / "dagengine").iterdir())) == 1
 
 
-def test_a_run_of_more_metrics_than_a_number_of_sqlite_has_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    metrics = [
-        DAGMetric(
-            f"M{number}",
-            DAG(CodeNode(lambda text: len(text) > 4, evaluation_params=["input"],
-                         then={True: 10, False: 0}, name="long")),
-        )
-        for number in range(70)
-    ]  # fmt: skip
-    some = [LLMTestCase(input=text) for text in ("short", "long", "longer")]
-    evaluate(some, metrics, out=tmp_path / "run", show=False, page=False)
-    with closing(LargeRun(tmp_path / "run")) as run:
-        many = run.answer(Asked(ask="many"))
-        assert many["together"] == [{"metrics": list(range(70)), "cases": 1}]
-        assert (many["any"], many["missing"], many["passed"]) == (1, 0, 2)
-        named = [
-            [row["name"] for row in run.answer(Asked(ask="rows", chosen=chosen, stop=9))["rows"]]
-            for chosen in get_args(Chosen)[-3:]
-        ]
-    assert named == [["case 1"], [], ["case 0", "case 2"]]
-
-
-SOURCE: dict[str, Any] = {"ask": "rows", "filter": {"metric": 0}, "stop": 5}
-
-
-def filtered(**more: Any) -> dict[str, Any]:
-    return {**SOURCE, "filter": {"metric": 0, **more}}
-
-
-def part(kind: str, key: str) -> dict[str, Any]:
-    return filtered(parts=[{"kind": kind, "key": key, "not": False}])
-
-
 @pytest.mark.parametrize(
-    "asked",
+    ("path", "body"),
     [
-        {**SOURCE, "start": 2**70},
-        {**SOURCE, "stop": 2**63},
-        {**SOURCE, "ask": "one", "index": 2**70},
-        {**SOURCE, "ask": "one", "index": -1},
-        {**SOURCE, "order": {"by": "score" + "9" * 5000}},
-        part("b", "x"),
-        part("b", "nan"),
-        part("b", "1e400"),
-        filtered(parts=[{"kind": "n", "key": "Kind", "not": False}] * 500),
-        filtered(text=" ".join("abcdefghij" * 4)),
-        filtered(metric=-1),
+        ("column?name=score.0&part=9", None),
+        ("column?name=score.9&part=0", None),
+        ("column?name=%ED%A0%80&part=0", None),
+        ("column?name=score.0&part=-1", None),
+        ("texts", {"places": [12]}),
+        ("texts", {"places": [-1]}),
+        ("fields", {"places": [2**70]}),
+        ("fields", {"places": ["x"]}),
+        ("fields", {"places": [0] * 1001}),
+        ("search?text=" + "+".join("abcdefghij" * 4), None),
+        ("search?text=" + "x" * 1001, None),
     ],
 )
-def test_the_index_is_asked_nothing_that_makes_no_sense(
-    servers: tuple[Viewing, Viewing], asked: dict[str, Any]
+def test_nothing_is_read_that_is_not_there(
+    servers: tuple[Viewing, Viewing], path: str, body: Any
 ) -> None:
-    reply = servers[1].ask("run/1/api/source", asked)
+    reply = servers[1].ask(f"run/1/api/{path}", body)
     assert (reply.status, bool(reply.json["error"])) == (400, True)
 
 
-@pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800", '"', "answer\0 \ud800"])
-@pytest.mark.parametrize("ask", ["rows", "find"])
-def test_odd_texts_are_searched_for(servers: tuple[Viewing, Viewing], ask: str, text: str) -> None:
-    asked = {**filtered(text=text), "ask": ask, "name": text}
-    reply = servers[1].ask("run/1/api/source", asked)
-    assert reply.status == (400 if "\ud800" in text else 200)  # JSON has no such text
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("\0", range(12)), ('"', range(12)), ("answer\0", range(12)), ("answer 7", [7]),
+        ("a\0b", []), ("\ud800", []), ("answer OR 7", []),
+    ],
+)  # fmt: skip
+def test_a_search_gives_the_places_of_rows(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch, text: str, places: Sequence[int]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folders[0].parent / "cache"))
+    with closing(LargeRun(folders[1])) as run, run.reading() as indexed:
+        found = array("I", indexed.search(text))
+    assert sorted(found) == list(places)
+
+
+def test_parts_of_a_column_are_the_column(
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    for size, parts in ((5, 3), (99, 1)):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(size)))
+        monkeypatch.setattr(index, "CHUNK", size)
+        with closing(LargeRun(folders[1])) as run, run.reading() as indexed:
+            names = ("kind.0", "score.1", "number", "group", "tokens.0", "seconds.1")
+            read.append(
+                [b"".join(indexed.chunk(name, part) for part in range(parts)) for name in names]
+            )
+            with pytest.raises(InputError, match="no column"):
+                indexed.chunk("kind.0", parts)
+    assert read[0] == read[1]
+    assert array("d", read[0][2]).tolist() == list(range(12))
 
 
 @pytest.mark.parametrize("rows", [1, 6])
@@ -293,13 +285,13 @@ def test_the_index_takes_in_what_a_run_that_goes_on_adds(
 
     so_far(5)
     with viewing(folder, rows=rows) as server:
-        ask = {"ask": "rows", "filter": {"metric": 0, "parts": [], "text": ""}, "stop": 50}
         assert server.ask("run/0/api/status").json == {"rows": 5, "finished": False}
         so_far(9)
         assert server.ask("run/0/api/status").json == {"rows": 9, "finished": False}
         assert '"cases": 9' in server.ask("run/0/").text
-        found = server.ask("run/0/api/source", ask).json
-        assert (found["total"], len(found["rows"])) == (9, 9)
+        ((_, results, *_), _), _ = server.ask("run/0/api/texts", {"places": [8, 0]}).json
+        assert len(results) == 1
+        assert "the run has 9" in server.ask("run/0/api/texts", {"places": [9]}).json["error"]
         so_far(14)
         (folder / "run.json").write_text(json.dumps(manifest))
         assert '"cases": 14' in server.ask("run/0/").text

@@ -10,7 +10,7 @@ from typing import Any
 
 _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff", "sql", "explain", "send"),
+    "Look at results": ("show", "view", "diff", "sql", "index", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
     "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "store"),
 }
@@ -87,6 +87,7 @@ _EXAMPLES = {
         "dagengine show out --case 7",
         "dagengine show out --failed --as-cases failed.jsonl",
     ),
+    "dagengine index": ("dagengine index out/*",),
     "dagengine sql": ('dagengine sql "select path, avg(score) from runs group by 1" out/*',),
     "dagengine synthesize": ("dagengine synthesize docs/ --judge gpt-4o --out goldens.jsonl",),
     "dagengine view": ("dagengine view out", "dagengine view out/old out/new"),

@@ -85,7 +85,8 @@ class _Side:
             courses = [block[name] for name in self._names]
             for hashes, column in zip(self._hashes, courses, strict=True):
                 hashes.extend(map(hash, column))
-            keys = map(_key, block["hash"], block["index"], block["case"])
+            cases = zip(block["hash"], block["index"], block["case"], strict=True)
+            keys = [content or (index, case) for content, index, case in cases]  # as `_key`
             yield from zip(keys, zip(*courses, strict=True), strict=True)
 
     def hashes(self, place: Place) -> list[int]:
@@ -121,21 +122,24 @@ class _Reader:
     def read(self, advance: Callable[[], None]) -> None:
         nothing: tuple[Hashable, tuple[str, ...]] = (None, ())
         cases = zip_longest(*(side.cases() for side in self._readers), fillvalue=nothing)
+        alike, by_course = self._alike, self._by_course
         for place, latest in enumerate(cases):
             (old, before), (new, after) = latest
             if old == new and self._alignment.idle:
-                if before == after and self._by_course:
-                    self._add_alike(after)
+                if before == after and by_course:
+                    alike[after] += 1
                 else:
                     self._take((place, place), before, after)
             else:
                 for side, (key, courses) in zip(_SIDES, latest, strict=True):
                     pair = None if key is None else self._alignment.offer(side, place, key)
                     if pair is not None:
-                        if self._by_course and self._alike_at(*pair):
-                            self._add_alike(courses)
+                        if by_course and self._alike_at(*pair):
+                            alike[courses] += 1
                         else:
                             self._take(pair)
+            if len(alike) > _COURSES:
+                self._count_alike()
             advance()
         self._count_alike()
         self._leftovers()
@@ -143,15 +147,10 @@ class _Reader:
     def _alike_at(self, old: Place, new: Place) -> bool:
         return self._readers[0].hashes(old) == self._readers[1].hashes(new)
 
-    def _add_alike(self, courses: tuple[str, ...]) -> None:
-        """Count a case that went alike in both runs."""
-        self._comparison.same_cases += 1
-        self._alike[courses] += 1
-        if len(self._alike) > _COURSES:
-            self._count_alike()
-
     def _count_alike(self) -> None:
+        """Count the cases that went alike in both runs."""
         for courses, cases in self._alike.items():
+            self._comparison.same_cases += cases
             for metric, course in zip(self._comparison.metrics, courses, strict=True):
                 metric.add_same(self._outline(metric.name, course), cases)
         self._alike.clear()

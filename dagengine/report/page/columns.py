@@ -1,69 +1,64 @@
-"""Rows of a run as columns: what filters, counts and sorts without a text."""
+"""Rows of a run as columns: what filters, counts and sorts without a text.
+
+A page reads them as bytes: numbers in the order of little-endian machines, and texts as their
+count, where each ends, and their UTF-8. A file has every column whole, a server hands out chunks.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from array import array
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-from dagengine.record.costs import StepCosts, used_by
-from dagengine.report.page.days import Groups
-from dagengine.report.page.people import People
+from dagengine.record.columns import Block, outline_of
+from dagengine.record.costs import Used
+from dagengine.record.values import MetricRecord
+from dagengine.report.page.days import Group, group_of
+from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
-from dagengine.results import CaseResult, MetricResult
+from dagengine.results import MetricResult
 from dagengine.results.verdict import LETTERS
 
+CHUNK = 131_072
+"""Rows of a column that a server hands out at once."""
 _DIGITS = 8  # of a content's hash
+_KEPT = 10_000  # groups of traces that are kept: all rows without a trace have the same
+_CASE = {"number": "d", "group": "I"}
+# Of every metric, with its number behind a dot. What is only shown and sorted by has seven digits.
+_METRIC = {"kind": "I", "score": "d", "tokens": "f", "questions": "f", "cost": "f", "seconds": "f"}
 
 
-class Course(NamedTuple):
-    """A result as columns have it: its state, score and way, answers with split votes, items."""
+class Kind(NamedTuple):
+    """How a result went, but for its score: results of one kind share what the picture counts.
 
+    The answers taken and the nodes that ran; the node and the answer that it ended at; the kind of
+    failure with its node; the state as a letter; answers with split votes; items by answer.
+    """
+
+    answers: tuple[int, ...]
+    nodes: tuple[int, ...]
+    end: tuple[int | None, int | None]
+    failure: tuple[str, int | None, str] | None
     state: str
-    score: float | None
-    way: int
     split: tuple[int, ...]
     items: tuple[tuple[int, int], ...]
 
 
-@dataclass(slots=True)
-class MetricColumns:
-    """The columns of one metric. A *way* is what rows share that went alike through the graph."""
+class MetricKinds:
+    """The kinds of one metric, numbered in the order of their first results."""
 
-    graph: MetricGraph
-    costs: StepCosts
-    ways: dict[Any, int] = field(default_factory=dict)
-    way: array[int] = field(default_factory=lambda: array("l"))
-    score: list[float | None] = field(default_factory=list)
-    state: list[str] = field(default_factory=list)
-    tokens: array[int] = field(default_factory=lambda: array("l"))
-    questions: array[int] = field(default_factory=lambda: array("l"))
-    cost: list[float | None] = field(default_factory=list)
-    seconds: list[float | None] = field(default_factory=list)
-    split: dict[int, list[int]] = field(default_factory=dict)
-    items: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    def __init__(self, metric: MetricRecord) -> None:
+        self.graph = MetricGraph.of(metric)
+        self.cases = Counter[int]()
+        self._numbers: dict[Kind, int] = {}
 
-    def add(self, result: MetricResult | None) -> str:
-        """Add one row's result (None: the row has none of this metric); returns its state."""
-        outcome = result or MetricResult(self.graph.metric.name, None, None, None)
-        course, used = self.course(outcome), used_by(outcome, self.costs)
-        row = len(self.state)
-        self.state.append(course.state)
-        self.score.append(course.score)
-        self.way.append(course.way)
-        for answer in course.split:
-            self.split.setdefault(answer, []).append(row)
-        for answer, count in course.items:
-            self.items.setdefault(answer, []).append((row, count))
-        self.tokens.append(used.input_tokens + used.output_tokens)
-        self.questions.append(used.questions)
-        self.cost.append(shown_cost(used.cost))
-        self.seconds.append(None if used.seconds is None else round(used.seconds, 3))
-        return course.state
-
-    def course(self, result: MetricResult) -> Course:
-        """What the columns say of a result, but for what it used; its way gets a number."""
+    def number(self, result: MetricResult) -> int:
+        """The number of the kind of a result."""
         answers: list[int] = []
         nodes: list[int] = []
         split: list[int] = []
@@ -85,13 +80,17 @@ class MetricColumns:
                 contest = self._contest(node, vote, split, items)
                 answers.append(contest)
         failure = result.failure
-        broken = failure and (str(failure.kind), self.graph.node(failure.node), failure.node)
+        broken = None
+        if failure is not None:
+            broken = str(failure.kind), self.graph.node(failure.node), failure.node
         end = self._end(result)
         if contest is not None:
             end = (end[0], contest)
-        way = self.ways.setdefault((tuple(answers), tuple(nodes), end, broken), len(self.ways))
-        score = None if result.score is None else round(result.score, 6)
-        return Course(LETTERS[result.state], score, way, tuple(split), tuple(items))
+        kind = Kind(
+            tuple(answers), tuple(nodes), end, broken, LETTERS[result.state], tuple(split),
+            tuple(sorted(items)),
+        )  # fmt: skip
+        return self._numbers.setdefault(kind, len(self._numbers))
 
     def _contest(
         self, node: int, contest: Contest, split: list[int], items: list[tuple[int, int]]
@@ -123,81 +122,109 @@ class MetricColumns:
             return node, None
         return node, self.graph.answer(node, verdict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        return {
-            "ways": [
-                {"answers": answers, "nodes": nodes, "end": end, "failure": failure}
-                for answers, nodes, end, failure in self.ways
-            ],
-            "way": list(self.way),
-            "score": self.score,
-            "state": "".join(self.state),
-            "tokens": list(self.tokens),
-            "questions": list(self.questions),
-            "cost": self.cost if any(self.cost) else None,
-            "seconds": self.seconds if any(self.seconds) else None,
-            "split": self.split,
-            "items": self.items,
-        }
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """The kinds, JSON-ready."""
+        return [kind._asdict() for kind in self._numbers]
 
-    def counted(self) -> list[tuple[Any, int, int]]:
-        """Every way with its cases, and those of them that failed."""
-        cases: Counter[int] = Counter(self.way)
-        failed: Counter[int] = Counter(
-            way for way, state in zip(self.way, self.state, strict=True) if state == "f"
-        )
-        return [(way, cases[number], failed[number]) for way, number in self.ways.items()]
+    def drawn(self) -> dict[str, Any]:
+        """The metric with its drawings, JSON-ready."""
+        counted = [
+            (kind, self.cases[number], self.cases[number] * (kind.state == "f"))
+            for kind, number in self._numbers.items()
+        ]
+        drawings, nested = layouts(self.graph, counted, self.cases.total())
+        return {**self.graph.as_dict(), "layouts": drawings, "nested": nested}
 
 
-def shown_cost(cost: float | None) -> float | None:
-    """US dollars of a result as pages have them; None if not known, or nothing."""
-    return float(f"{cost:.4g}") or None if cost else None
-
-
-@dataclass(slots=True)
 class Columns:
-    """All columns of a run."""
+    """Takes the rows of a run block by block, and gives their columns as bytes."""
 
-    metrics: list[MetricColumns]
-    name: list[str] = field(default_factory=list)
-    hash: list[str] = field(default_factory=list)
-    number: array[int] = field(default_factory=lambda: array("l"))
-    tags: dict[str, int] = field(default_factory=dict)
-    tagged: list[list[int]] = field(default_factory=list)
-    groups: Groups = field(default_factory=Groups)
-    people: People = field(default_factory=People)
-    human_answers: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    def __init__(self, metrics: Sequence[MetricRecord]) -> None:
+        self.kinds = [MetricKinds(metric) for metric in metrics]
+        self.placed = True
+        """Whether the number of every case is its place."""
+        self._groups: dict[Group, int] = {}
+        self._group = lru_cache(_KEPT)(self._number_of_group)
+        self.taken = 0
+        self._texts: dict[str, list[bytes]] = {"name": [], "hash": []}
+        codes = {f"{name}.{n}": _METRIC[name] for n in range(len(metrics)) for name in _METRIC}
+        self._numbers = {name: array(code) for name, code in {**_CASE, **codes}.items()}
 
-    def add(self, row: CaseResult, hash_: str | None, tags: list[str]) -> list[str]:
-        """Add one row; returns its states, one per metric."""
-        answers = self.people.of(hash_)
-        if answers:
-            self.human_answers[len(self.name)] = answers
-        self.name.append(row.case)
-        self.hash.append((hash_ or "")[:_DIGITS])
-        self.number.append(row.index)
-        self.groups.add(row)
-        self.tagged.append([self.tags.setdefault(tag, len(self.tags)) for tag in tags])
-        results = {result.metric: result for result in row.metrics}
-        return [metric.add(results.get(metric.graph.metric.name)) for metric in self.metrics]
+    @property
+    def waiting(self) -> int:
+        """Rows that were not taken yet."""
+        return len(self._texts["name"])
 
-    def day_of(self, number: int) -> str | None:
-        """The day of the case with a number; None without one."""
-        place = number if self.number[number : number + 1] == array("l", [number]) else -1
-        return self.groups.day(place) if place >= 0 else None
+    def extend(self, block: Block) -> None:
+        """Add the rows of a block."""
+        start = self.taken + self.waiting
+        self.placed = self.placed and block["index"] == [*range(start, start + len(block["index"]))]
+        self._texts["name"] += (name.encode(errors="replace") for name in block["case"])
+        hashes = ((hash_ or "")[:_DIGITS] for hash_ in block["hash"])
+        self._texts["hash"] += (digits.encode(errors="replace") for digits in hashes)
+        self._numbers["number"].extend(block["index"])
+        self._numbers["group"].extend(map(self._group, block["trace"]))
+        for metric, kinds in enumerate(self.kinds):
+            self._add_results(metric, kinds, block)
 
-    def as_dict(self, slot: list[int]) -> dict[str, Any]:
-        """JSON-ready form; `slot` is the place of every row among the texts."""
-        placed = all(number == place for place, number in enumerate(self.number))
+    def _add_results(self, metric: int, kinds: MetricKinds, block: Block) -> None:
+        name, courses = kinds.graph.metric.name, dict[str | None, tuple[int, float]]()
+        for text in dict.fromkeys(block[f"course.{metric}"]):
+            # None: the row has no result of this metric.
+            empty = MetricResult(name, None, None, None)
+            result = empty if text is None else outline_of(name, text)
+            score = math.nan if result.score is None else round(result.score, 6)
+            courses[text] = kinds.number(result), score
+        results = [courses[text] for text in block[f"course.{metric}"]]
+        numbers = [number for number, _ in results]
+        kinds.cases.update(numbers)
+        read, written, questions, costs, seconds = (
+            block[f"{name}.{metric}"] for name in Used._fields
+        )
+        columns: dict[str, list[Any]] = {
+            "kind": numbers,
+            "score": [score for _, score in results],
+            "tokens": [(a or 0) + (b or 0) for a, b in zip(read, written, strict=True)],
+            "questions": [count or 0 for count in questions],
+            # A cost of nothing is one without a price.
+            "cost": [float(f"{cost:.4g}") or math.nan if cost else math.nan for cost in costs],
+            "seconds": [math.nan if took is None else round(took, 3) for took in seconds],
+        }
+        for column, values in columns.items():
+            self._numbers[f"{column}.{metric}"].extend(values)
+
+    def _number_of_group(self, trace: str | None) -> int:
+        group = group_of({} if trace is None else json.loads(trace))
+        return self._groups.setdefault(group, len(self._groups))
+
+    def take(self, rows: int) -> dict[str, bytes]:
+        """The bytes of the next rows, by column."""
+        taken = dict[str, bytes]()
+        for name, texts in self._texts.items():
+            ends = array("I", [len(texts[:rows]), *accumulate(map(len, texts[:rows]))])
+            taken[name] = ends.tobytes() + b"".join(texts[:rows])
+            del texts[:rows]
+        for name, numbers in self._numbers.items():
+            taken[name] = numbers[:rows].tobytes()
+            del numbers[:rows]
+        self.taken += rows
+        return taken
+
+    @property
+    def days(self) -> list[str | None]:
+        """The day of every group."""
+        return [day for day, *_ in self._groups]
+
+    def day_of(self, case: int) -> str | None:
+        """The day of the case with a number, as long as its row waits; None without one."""
+        numbers = self._numbers["number"]
+        place = case if numbers[case : case + 1] == array("d", [case]) else -1
+        return self.days[self._numbers["group"][place]] if place >= 0 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What tells of the numbers in the columns, JSON-ready."""
         return {
-            "name": self.name,
-            "hash": self.hash,
-            "number": None if placed else list(self.number),
-            "tags": list(self.tags),
-            "tagged": self.tagged if self.tags else None,
-            "said": self.human_answers,
-            "slot": slot,
-            "groups": self.groups.as_dict(),
-            "metrics": [metric.as_dict() for metric in self.metrics],
+            "placed": self.placed,
+            "groups": list(self._groups),
+            "kinds": [kinds.as_dicts() for kinds in self.kinds],
         }

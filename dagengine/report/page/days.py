@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -14,7 +12,6 @@ from dagengine.data.json_lines import complete_lines
 from dagengine.errors import InputError
 from dagengine.record.run import Run
 from dagengine.regular_files import is_there
-from dagengine.results import CaseResult
 from dagengine.results.rows import STARTED, WATCHED
 
 ALERTS = "alerts.jsonl"
@@ -23,12 +20,11 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 Group = tuple[str | None, str | None, float]
 
 
-def group_of(row: CaseResult) -> Group:
-    """The day of a row (UTC, YYYY-MM-DD), its stratum, and the probability that it was judged.
+def group_of(ids: Mapping[str, Any]) -> Group:
+    """The day of a trace (UTC, YYYY-MM-DD), its stratum, and the probability that it was judged.
 
-    Both are None for a case that is of no trace, or was not sampled.
+    `ids` are those of its row. Both are None for a case that is of no trace, or was not sampled.
     """
-    ids = row.trace or {}
     day = _DAY.match(ids.get(STARTED, ""))
     stratum, probability, _ = map(ids.get, WATCHED)
     try:
@@ -36,31 +32,6 @@ def group_of(row: CaseResult) -> Group:
     except ValueError:  # a field that is hidden
         share = 1.0
     return None if day is None else day[0], stratum, share if 0 < share <= 1 else 1.0
-
-
-@dataclass(slots=True)
-class Groups:
-    """The rows of a run by day, stratum and probability."""
-
-    _numbers: dict[Group, int] = field(default_factory=dict)
-    _of: array[int] = field(default_factory=lambda: array("l"))
-
-    def add(self, row: CaseResult) -> None:
-        """Add the next row."""
-        self._of.append(self._numbers.setdefault(group_of(row), len(self._numbers)))
-
-    @property
-    def days(self) -> int:
-        """How many days there are."""
-        return len({day for day, *_ in self._numbers} - {None})
-
-    def day(self, place: int) -> str | None:
-        """The day of the row at a place."""
-        return list(self._numbers)[self._of[place]][0]
-
-    def as_dict(self) -> dict[str, Any] | None:
-        """JSON-ready form: the groups, and the number of that of every row; None without days."""
-        return {"all": list(self._numbers), "of": list(self._of)} if self.days else None
 
 
 class AlarmRecord(BaseModel):

@@ -27,7 +27,7 @@ class PromptBlocks:
         `slots` are those of the rows among the texts. The first of them have their prompts. The
         line of a slot lists prompts by metric and step.
         """
-        filled = Blocks()
+        filled = Blocks(room)
         asked = any(key for row in self._keys for steps in row for key in steps)
         if self._prompts is None or not asked:
             return [], []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -28,16 +28,21 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def packed(value: Any) -> str:
-    """JSON text, compressed with gzip, as base64: equal for equal data."""
-    text = value if isinstance(value, str) else _JSON.encode(value)
-    data = gzip.compress(text.encode(errors="backslashreplace"), 6, mtime=0)
-    return base64.b64encode(data).decode("ascii")
+    """Bytes or JSON text, compressed with gzip, as base64: equal for equal data."""
+    if not isinstance(value, bytes):
+        text = value if isinstance(value, str) else _JSON.encode(value)
+        value = text.encode(errors="backslashreplace")
+    return base64.b64encode(gzip.compress(value, 6, mtime=0)).decode("ascii")
 
 
 @dataclass(slots=True)
 class Blocks:
-    """Lines of JSON, compressed a block at a time; `size` is that of all blocks so far."""
+    """Lines of JSON, compressed a block at a time; `size` is that of all blocks so far.
 
+    What comes when they take more than `room` characters already is not kept.
+    """
+
+    room: int
     size: int = 0
     _blocks: list[str] = field(default_factory=list)
     _counts: list[int] = field(default_factory=list)
@@ -46,6 +51,8 @@ class Blocks:
 
     def add(self, value: Any) -> None:
         """Add a line."""
+        if self.size > self.room:
+            return
         line = _JSON.encode(value)
         self._lines.append(line)
         self._length += len(line)
@@ -88,20 +95,17 @@ class Texts:
         self._graphs, self._costs = graphs, costs
         self._room, self._rows = room, rows
         self._count = 0
-        self._first, self._rest = Blocks(), Blocks()
+        self._first, self._rest = Blocks(room), Blocks(room)
         self._rows_of: tuple[list[int], list[int]] = ([], [])
 
-    def add(self, row: CaseResult, fields: dict[str, Any] | None, states: Sequence[str]) -> None:
+    def add(self, row: CaseResult, fields: Mapping[str, Any] | None) -> None:
         """Add the next row with the fields of its case."""
-        first = "f" in states or "n" in states
+        states = [result.state for result in row.metrics]
+        first = "failed" in states or "no_score" in states or len(states) < len(self._graphs)
         if first or self._count < self._rows:
-            by_metric = {result.metric: result for result in row.metrics}
-            results = [
-                self._metric(graph, by_metric.get(graph.metric.name)) for graph in self._graphs
-            ]
-            took = three_digits(row.seconds)
-            line = [fields, results] if took is None else [fields, results, took]
-            (self._first if first else self._rest).add(line)
+            (self._first if first else self._rest).add(
+                packed_row(self._graphs, self._costs, row, fields)
+            )
             self._rows_of[not first].append(self._count)
         self._count += 1
 
@@ -118,29 +122,40 @@ class Texts:
             slots[row] = slot
         return blocks, starts_of(counts), slots
 
-    def _metric(self, graph: MetricGraph, result: MetricResult | None) -> list[Any]:
-        if result is None:
-            return [None, None, []]
-        failure: Failure | None = result.failure
-        steps = [_step(graph, step, self._costs.of(result.metric, step)) for step in result.steps]
-        reason = True if result.reason == _composed(result) else result.reason
-        odds = [] if result.odds is None else [result_odds(result.odds)]
-        return [reason, failure.as_dict() if failure else None, steps, *odds]
+
+def packed_row(
+    graphs: Sequence[MetricGraph], costs: StepCosts, row: CaseResult, fields: Any
+) -> list[Any]:
+    """The texts of a row with the fields of its case (None: not there); see `packed.ts`."""
+    by_metric = {result.metric: result for result in row.metrics}
+    results = [_packed_result(graph, costs, by_metric.get(graph.metric.name)) for graph in graphs]
+    took = _three_digits(row.seconds)
+    return [fields, results] if took is None else [fields, results, took]
 
 
-def three_digits(seconds: float | None) -> float | None:
+def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | None) -> list[Any]:
+    if result is None:
+        return [None, None, []]
+    failure: Failure | None = result.failure
+    steps = [_step(graph, step, costs.of(result.metric, step)) for step in result.steps]
+    reason = True if result.reason == _composed(result) else result.reason
+    odds = [] if result.odds is None else [_result_odds(result.odds)]
+    return [reason, failure.as_dict() if failure else None, steps, *odds]
+
+
+def _three_digits(seconds: float | None) -> float | None:
     """A time as exactly as the page shows it."""
     return None if seconds is None else float(f"{seconds:.3g}")
 
 
-def odds_of(step: Step) -> list[tuple[str, float]] | None:
+def _odds_of(step: Step) -> list[tuple[str, float]] | None:
     """What a step might have answered, in the words of the page; None without odds."""
     if step.odds is None:
         return None
     return [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
 
 
-def calls_of(step: Step) -> tuple[dict[str, Any] | None, int | None]:
+def _calls_of(step: Step) -> tuple[dict[str, Any] | None, int | None]:
     """What happened on the way to the answers of a step, and its tokens from caches.
 
     None of what there is nothing of.
@@ -151,7 +166,7 @@ def calls_of(step: Step) -> tuple[dict[str, Any] | None, int | None]:
     return on_the_way, step.usage.cached_tokens or None
 
 
-def result_odds(odds: ResultOdds) -> dict[str, tuple[float, float]]:
+def _result_odds(odds: ResultOdds) -> dict[str, tuple[float, float]]:
     """What the odds of all paths come to."""
     return {"expected": odds.expected_bounds, "pass": odds.pass_bounds}
 
@@ -175,10 +190,10 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
         *(step.reason, step.score, step.mode, step.confidence),
         *(list(step.votes) or None, tokens or None, None if step.kind == usual else step.kind),
         float(f"{cost:.4g}") if cost else None,
-        three_digits(step.seconds),
-        odds_of(step),
-        *calls_of(step),
-        quotes_of(step) or None,
+        _three_digits(step.seconds),
+        _odds_of(step),
+        *_calls_of(step),
+        _quotes_of(step) or None,
         list(step.spans) or None,
     ]
     while values[-1] is None:
@@ -186,7 +201,7 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
     return values
 
 
-def quotes_of(step: Step) -> list[dict[str, Any]]:
+def _quotes_of(step: Step) -> list[dict[str, Any]]:
     """What the verdicts of a step stand on; those of its items with the item's number from 1 on."""
     items = [(0, step.quotes), *enumerate(step.item_quotes, 1)]
     return [

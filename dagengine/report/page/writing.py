@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from functools import cache
@@ -14,23 +15,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dagengine.record.columns import BlockBuilder
 from dagengine.record.costs import StepCosts
 from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
 from dagengine.regular_files import require_regular
 from dagengine.report.page.about import run_record
-from dagengine.report.page.columns import Columns, MetricColumns
+from dagengine.report.page.columns import Columns
 from dagengine.report.page.days import alarms_of
 from dagengine.report.page.drafts import drafts_of, kept_of
-from dagengine.report.page.layouts import layouts
 from dagengine.report.page.lines import headline, plain_lines
 from dagengine.report.page.people import People
 from dagengine.report.page.prompts import PromptBlocks
 from dagengine.report.page.texts import Texts, packed
-from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.report.tally import Tally
 
-FORMAT = 1
+FORMAT = 2
 """The format of the packed data; the front end of the same version reads it."""
 ROWS = 30_000
 """A run of more rows keeps only the texts of cases that failed or have no score."""
@@ -88,6 +88,11 @@ def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Ite
     yield f"<script>{script}</script>\n</body></html>\n"
 
 
+def head_of(record: Mapping[str, Any], server: Mapping[str, Any] | None, **placed: Any) -> str:
+    """The head of a page: its run, its server, and where its data is (see `Head` in the page)."""
+    return json.dumps({"format": FORMAT, "run": record, "server": server, **placed})
+
+
 def served_page(run: Run, server: Mapping[str, Any], *, rows: int = ROWS, room: int = ROOM) -> str:
     """The page of a run as a server hands it out; `server` is what it tells the page of itself."""
     return "".join(_parts(run, rows, room, server))
@@ -96,37 +101,39 @@ def served_page(run: Run, server: Mapping[str, Any], *, rows: int = ROWS, room: 
 def _parts(
     run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
-    graphs = [MetricGraph.of(metric) for metric in run.manifest.metrics]
-    names = [metric.name for metric in run.manifest.metrics]
-    costs = StepCosts(run.manifest)
-    columns = Columns([MetricColumns(graph, costs) for graph in graphs], people=People.of_run(run))
-    texts, tally = Texts(graphs, costs, room, rows), Tally()
+    metrics = run.manifest.metrics
+    builder, columns, tally = BlockBuilder(run.manifest), Columns(metrics), Tally()
+    graphs = [kinds.graph for kinds in columns.kinds]
+    texts = Texts(graphs, StepCosts(run.manifest), room, rows)
+    people, labels = People.of_run(run), dict[int, list[dict[str, Any]]]()
     # A server reads the prompts of a case when somebody looks at them.
     with open_prompts(run) if server is None else nullcontext() as stored:
         prompts = PromptBlocks(stored)
-        for row, case in run.with_cases():
+        for place, (row, case) in enumerate(run.with_cases()):
             tally.add(row)
-            fields = None if case is None else _fields(case)
-            states = columns.add(row, row.hash, (case or {}).get("tags") or [])
-            texts.add(row, fields, states)
-            prompts.add(keys_of(row, names))
+            builder.add(builder.line(row, None, -1))
+            if builder.full:
+                columns.extend(builder.take())
+            if said := people.of(row.hash):
+                labels[place] = said
+            texts.add(row, None if case is None else _fields(case))
+            prompts.add(keys_of(row, [metric.name for metric in metrics]))
+        columns.extend(builder.take())
         blocks, starts, slots = texts.close()
         asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
     record = run_record(run, tally.rows, kept=sum(slot >= 0 for slot in slots))
-    record["days"] = columns.groups.days
+    record["days"] = len({*columns.days} - {None})
     record["alarms"] = alarms_of(run, columns.day_of)
-    record["metrics"] = []
-    for metric in columns.metrics:
-        drawn, nested = layouts(metric.graph, metric.counted(), tally.rows)
-        record["metrics"].append({**metric.graph.as_dict(), "layouts": drawn, "nested": nested})
+    record["metrics"] = [kinds.drawn() for kinds in columns.kinds]
     if (drafts := drafts_of(run)) is not None:
         record["drafts"] = [draft.model_dump(exclude_none=True) for draft in drafts]
-    placed = {"blocks": starts, "prompts": asked_starts}
-    head = json.dumps({"format": FORMAT, "run": record, **placed, "server": server})
+    head = head_of(record, server, chunk=max(1, tally.rows), blocks=starts, prompts=asked_starts)
     lines = plain_lines(run, tally)
     first = headline(run, tally) if drafts is None else kept_of(drafts)
-    index = [("index", packed(columns.as_dict(slots)))]
-    data = chain(index, _named("texts", blocks), _named("prompts", asked))
+    index = [("index", packed({**columns.as_dict(), "said": labels}))]
+    arrays = {"slot": array("i", slots).tobytes(), **columns.take(tally.rows)}
+    packed_arrays = ((f"column-{name}", packed(data)) for name, data in arrays.items())
+    data = chain(index, packed_arrays, _named("texts", blocks), _named("prompts", asked))
     body = _noscript(first, lines) + "".join(
         f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data
     )

@@ -48,13 +48,17 @@ def run_with(folder: Path, **more: Any) -> Run:
 
 
 def unpacked(file: Path) -> dict[str, str]:
-    """Every data block of a page, by id."""
+    """Every data block of a page but its columns, by id."""
     text = file.read_text(encoding="utf-8")
     found = dict(re.findall(r'<script type="[^"]*" id="([^"]*)">(.*?)</script>', text, re.DOTALL))
     head = found.pop("head")
     return {
         "head": head,
-        **{k: gzip.decompress(base64.b64decode(v)).decode() for k, v in found.items()},
+        **{
+            name: gzip.decompress(base64.b64decode(data)).decode()
+            for name, data in found.items()
+            if not name.startswith("column-")
+        },
     }
 
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import shlex
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,10 @@ def _unpacked(block: str) -> str:
     return gzip.decompress(base64.b64decode(block)).decode()
 
 
+def _column(file: Path, name: str, code: str) -> list[int]:
+    return array(code, gzip.decompress(base64.b64decode(_parts(file)[f"column-{name}"]))).tolist()
+
+
 def _head(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(_parts(file)["head"])
     return found
@@ -60,14 +65,16 @@ def test_columns_count_what_the_tally_counts(support: Run, tmp_path: Path) -> No
     file = write_page(support, tmp_path / "report.html")
     tallied = Tally(support.rows())
     (tally,), (summary,) = tallied.metrics.values(), tallied.summing.result()
-    (metric,) = _index(file)["metrics"]
+    (kinds,) = _index(file)["kinds"]
+    rows = [kinds[kind] for kind in _column(file, "kind.0", "I")]
+    states = [kind["state"] for kind in rows]
     (graph,) = _head(file)["run"]["metrics"]
-    assert metric["state"].count("f") == summary.failed
-    assert metric["state"].count("n") == summary.no_score
-    assert metric["state"].count("p") == summary.passed
+    assert states.count("f") == summary.failed
+    assert states.count("n") == summary.no_score
+    assert states.count("p") == summary.passed
     taken: dict[tuple[str, str], int] = {}
-    for way in metric["way"]:
-        for answer in metric["ways"][way]["answers"]:
+    for kind in rows:
+        for answer in kind["answers"]:
             found = graph["answers"][answer]
             key = (graph["nodes"][found["node"]]["name"], found["verdict"])
             taken[key] = taken.get(key, 0) + 1
@@ -111,12 +118,12 @@ def test_above_the_limit_scores_stay_and_texts_of_passed_cases_go(
     support: Run, tmp_path: Path
 ) -> None:
     file = write_page(support, tmp_path / "report.html", rows=59)
-    index, run = _index(file), _head(file)["run"]
-    (metric,) = index["metrics"]
-    assert len(metric["state"]) == run["cases"] == 60
+    (kinds,), run = _index(file)["kinds"], _head(file)["run"]
+    states = [kinds[kind]["state"] for kind in _column(file, "kind.0", "I")]
+    assert len(states) == run["cases"] == 60
     assert run["texts"] == "some"
-    kept = [slot >= 0 for slot in index["slot"]]
-    assert kept == [state != "p" for state in metric["state"]]
+    kept = [slot >= 0 for slot in _column(file, "slot", "i")]
+    assert kept == [state != "p" for state in states]
     assert run["kept"] == sum(kept)
     text = "".join(_unpacked(part) for name, part in _parts(file).items() if "texts" in name)
     assert len(text.split("\n")) == sum(kept)
@@ -126,7 +133,7 @@ def test_a_file_without_room_for_texts_says_so(support: Run, tmp_path: Path) -> 
     file = write_page(support, tmp_path / "report.html", room=10)
     assert _head(file)["run"]["texts"] == "some"
     assert _head(file)["blocks"] == []
-    assert set(_index(file)["slot"]) == {-1}
+    assert set(_column(file, "slot", "i")) == {-1}
 
 
 def test_a_run_without_texts_keeps_the_reasons(tmp_path: Path) -> None:
@@ -240,8 +247,8 @@ def test_a_case_ended_where_its_score_was_given(tmp_path: Path, combine: Any, en
     case = LLMTestCase(input="question", actual_output="answer")
     (row,) = evaluate([case], [metric], model=judge, show=False, out=tmp_path / "run")
     file = write_page(load_run(tmp_path / "run"), tmp_path / "report.html")
-    (graph,), (columns,) = _head(file)["run"]["metrics"], _index(file)["metrics"]
-    ((node, answer),) = (way["end"] for way in columns["ways"])
+    (graph,), (kinds,) = _head(file)["run"]["metrics"], _index(file)["kinds"]
+    ((node, answer),) = (kind["end"] for kind in kinds)
     assert (graph["nodes"][node]["name"], graph["answers"][answer]["verdict"]) == ended
     for read in (row, *load_run(tmp_path / "run").rows()):  # as the terminal and JUnit have it
         assert (read.metrics[0].end.node, read.metrics[0].end.answer) == ended

@@ -62,17 +62,19 @@ class Viewing:
 SERVE = """
 import sys
 from pathlib import Path
-from dagengine.view import open_runs, serve
-served = open_runs([Path(path) for path in sys.argv[2:]], "Ana", rows=int(sys.argv[1]))
+from dagengine.view import index, open_runs, serve
+index.CHUNK = int(sys.argv[2])
+served = open_runs([Path(path) for path in sys.argv[3:]], "Ana", rows=int(sys.argv[1]))
 serve(served, 0, lambda address: print(address, flush=True))
 """
 
 
 @contextmanager
-def viewing(*folders: Path, rows: int | None = None) -> Iterator[Viewing]:
+def viewing(*folders: Path, rows: int | None = None, chunk: int = 1000) -> Iterator[Viewing]:
     """Serve some runs to Ana for as long as the block runs.
 
-    Runs of more than `rows` rows are answered from an index; by default as the command does it.
+    Runs of more than `rows` rows are read from an index, `chunk` rows of a column at once; by
+    default as the command does it.
     """
     # Indexes are made beside the runs, and not in the cache of who runs the tests.
     environment = {**os.environ, "XDG_CACHE_HOME": str(folders[0].resolve().parent / "cache")}
@@ -80,7 +82,7 @@ def viewing(*folders: Path, rows: int | None = None) -> Iterator[Viewing]:
     if rows is None:
         process = start_command(Path.cwd(), "view", *names, "--as", "Ana", environment=environment)
     else:
-        process = start_program(SERVE, str(rows), *names, environment=environment)
+        process = start_program(SERVE, str(rows), str(chunk), *names, environment=environment)
     try:
         while not (address := re.search(r"http://\S+(?=\s)", process.printed)):
             assert process.poll() is None, process.ended().stderr

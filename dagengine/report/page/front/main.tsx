@@ -1,9 +1,7 @@
 // Opens the source of this page and shows the screen that the address names.
 
 import { Component, render, type ComponentChildren } from "preact";
-import { Embedded } from "./data/embedded.ts";
-import { Remote } from "./data/remote.ts";
-import type { Source } from "./data/source.ts";
+import { Source } from "./data/engine.ts";
 import { PageContext, useAddress } from "./parts/state.ts";
 import { drawTogether } from "./trees/drawing.ts";
 import { Frame } from "./screens/frame.tsx";
@@ -40,7 +38,7 @@ function Broken({ problem }: { problem: string }) {
 async function start(): Promise<void> {
   const root = document.getElementById("page")!;
   try {
-    const source = Remote.open() ?? (await Embedded.open());
+    const source = await Source.open();
     root.replaceChildren();
     render(<Guard><App source={source} /></Guard>, root);
   } catch (error) {

@@ -1,73 +1,85 @@
-// The packed columns of one metric as sets of cases.
+// Columns of all rows as typed arrays: a part of one is read when a row in it is first wanted.
 
-import { Bits } from "./bits.ts";
-import type { MetricColumns } from "./packed.ts";
-import type { Metric, State } from "./source.ts";
-import { endName } from "./names.ts";
+import { text } from "./packed.ts";
 
-const STATES: Record<string, State> = { f: "fail", n: "none", p: "pass", "-": "plain" };
+export type Numbers = Uint32Array | Int32Array | Float32Array | Float64Array;
+type Part = Uint8Array<ArrayBuffer>;
 
-export class Columns {
-  readonly states: Record<State, Bits>;
-  readonly answers: Bits[];
-  readonly nodes: Bits[];
-  readonly bins: Bits[];
-  readonly unsure: Bits;
-  readonly split: Bits[];
-  /** Cases that failed, or have no score, by where they ended. */
-  readonly ends = new Map<string, { bits: Bits; way: number; state: "fail" | "none" }>();
+const ARRAYS: Record<string, typeof Uint32Array | typeof Float64Array | typeof Float32Array> = {
+  number: Float64Array, group: Uint32Array, kind: Uint32Array, score: Float64Array,
+};
 
-  constructor(
-    readonly metric: Metric,
-    readonly packed: MetricColumns,
-    readonly size: number,
-  ) {
-    const empty = () => new Bits(size);
-    this.states = { fail: empty(), none: empty(), pass: empty(), plain: empty() };
-    this.answers = metric.answers.map(empty);
-    this.nodes = metric.nodes.map(empty);
-    this.split = metric.answers.map(empty);
-    this.bins = Array.from({ length: 11 }, empty);
-    this.unsure = empty();
-    for (let row = 0; row < size; row++) this.add(row);
-    for (const [answer, rows] of Object.entries(packed.items)) {
-      for (const [row] of rows) this.answers[Number(answer)]!.add(row);
-    }
-    for (const [answer, rows] of Object.entries(packed.split)) {
-      for (const row of rows) {
-        this.split[Number(answer)]!.add(row);
-        this.unsure.add(row);
-      }
-    }
+/** Texts as bytes: how many, where each ends, and their UTF-8. */
+class Texts {
+  private readonly ends: Uint32Array;
+  private readonly bytes: Uint8Array;
+
+  constructor(part: Part) {
+    const [count] = new Uint32Array(part.buffer, 0, 1);
+    this.ends = new Uint32Array(part.buffer, 4, count!);
+    this.bytes = part.subarray(4 + 4 * count!);
   }
 
-  /** The scores of a set of cases that have one. */
-  scores(of: Bits): Float64Array {
-    return Float64Array.from(of.places(), (row) => this.packed.score[row] ?? NaN).filter((score) => score >= 0);
+  at(place: number): string {
+    return text(this.bytes.subarray(this.ends[place - 1] ?? 0, this.ends[place]));
   }
 
-  state(row: number): State {
-    return STATES[this.packed.state[row] ?? "n"]!;
-  }
-
-  private add(row: number): void {
-    const state = this.state(row);
-    this.states[state].add(row);
-    const score = this.packed.score[row];
-    if (score != null) this.bins[bin(score)]!.add(row);
-    const number = this.packed.way[row]!;
-    const way = this.packed.ways[number]!;
-    for (const answer of way.answers) this.answers[answer]!.add(row);
-    for (const node of way.nodes) this.nodes[node]!.add(row);
-    if (state !== "fail" && state !== "none") return;
-    const key = endName(this.metric, way, state);
-    const end = this.ends.get(key) ?? { bits: new Bits(this.size), way: number, state };
-    end.bits.add(row);
-    this.ends.set(key, end);
+  find(wanted: Uint8Array): number {
+    return this.ends.findIndex((end, place) => {
+      const start = this.ends[place - 1] ?? 0;
+      return end - start === wanted.length && wanted.every((byte, at) => this.bytes[start + at] === byte);
+    });
   }
 }
 
-/** The bin of a score: 0, 0.1 … 1, rounded to the nearest. */
-function bin(score: number): number {
-  return Math.round(score * 10);
+export class Columns {
+  private readonly arrays = new Map<string, Numbers>();
+  private readonly read = new Map<string, Promise<unknown>>();
+
+  /** `chunk` rows are in a part, which `part` reads by its number. */
+  constructor(
+    readonly rows: number,
+    private readonly chunk: number,
+    private readonly part: (column: string, part: number) => Promise<Part>,
+  ) {}
+
+  /** A column of numbers; only where some rows are, if they are named. */
+  async numbers(name: string, rows?: number[]): Promise<Numbers> {
+    const type = ARRAYS[name.split(".")[0]!] ?? Float32Array;
+    const array = this.arrays.get(name) ?? new type(this.rows);
+    this.arrays.set(name, array);
+    const put = (part: Part, start: number) => array.set(new type(part.buffer).subarray(0, this.rows - start), start);
+    await Promise.all(this.parts(rows).map((part) => this.once(name, part, (bytes) => put(bytes, part * this.chunk))));
+    return array;
+  }
+
+  /** The texts of some rows, or of all. */
+  async texts(name: string, rows: number[] = [...Array(this.rows).keys()]): Promise<string[]> {
+    const parts = this.parts(rows);
+    const texts = await Promise.all(parts.map((part) => this.once(name, part, (bytes) => new Texts(bytes))));
+    const byPart = new Map(parts.map((part, place) => [part, texts[place]!]));
+    return rows.map((row) => byPart.get(Math.floor(row / this.chunk))!.at(row % this.chunk));
+  }
+
+  /** The first row with a text; -1 without one. */
+  async find(name: string, wanted: string): Promise<number> {
+    const bytes = new TextEncoder().encode(wanted);
+    for (const part of this.parts()) {
+      const place = (await this.once(name, part, (read) => new Texts(read))).find(bytes);
+      if (place >= 0) return part * this.chunk + place;
+    }
+    return -1;
+  }
+
+  private parts(rows?: number[]): number[] {
+    if (rows) return [...new Set(rows.map((row) => Math.floor(row / this.chunk)))];
+    return [...Array(Math.ceil(this.rows / this.chunk)).keys()];
+  }
+
+  private once<T>(name: string, part: number, made: (bytes: Part) => T): Promise<T> {
+    const key = `${name} ${part}`;
+    const read = this.read.get(key) ?? this.part(name, part).then(made);
+    this.read.set(key, read);
+    return read as Promise<T>;
+  }
 }

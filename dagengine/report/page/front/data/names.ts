@@ -1,6 +1,6 @@
 // What the parts of a graph are called, here and on the command line.
 
-import type { Way } from "./packed.ts";
+import type { Kind } from "./packed.ts";
 import type { Metric, State } from "./source.ts";
 
 /** `Tone → rude`: the name of an edge. */
@@ -16,28 +16,28 @@ export function answerKey(metric: Metric, answer: number): string {
 }
 
 /** Where cases ended, as a group: a last decision, a leaf below the threshold, a failure. */
-export function endName(metric: Metric, way: Way, state: State): string {
-  if (state === "none" && way.failure) {
-    const [kind, , name] = way.failure;
-    return `${name}: ${words(kind)}`;
+export function endName(metric: Metric, kind: Kind, state: State): string {
+  if (state === "none" && kind.failure) {
+    const [failure, , name] = kind.failure;
+    return `${name}: ${words(failure)}`;
   }
-  const [node, answer] = way.end;
+  const [node, answer] = kind.end;
   if (answer != null) return answerName(metric, answer);
-  const leaf = leafName(metric, way, node);
+  const leaf = leafName(metric, kind, node);
   return state === "fail" ? `${leaf} below ${limit(metric)}` : leaf;
 }
 
 /** Where one case ended: a leaf with the score it gave. */
-export function ended(metric: Metric, way: Way, state: State, score: number | null): string {
-  const [node, answer] = way.end;
-  if (state === "none" || answer != null || score == null) return endName(metric, way, state);
-  const leaf = leafName(metric, way, node);
+export function ended(metric: Metric, kind: Kind, state: State, score: number | null): string {
+  const [node, answer] = kind.end;
+  if (state === "none" || answer != null || score == null) return endName(metric, kind, state);
+  const leaf = leafName(metric, kind, node);
   return `${leaf} → ${score.toFixed(2)}`;
 }
 
 /** A leaf behind decisions has its own name; a graph without decisions is its metric. */
-function leafName(metric: Metric, way: Way, node: number | null): string {
-  return node == null || !way.answers.length ? metric.name : metric.nodes[node]!.name;
+function leafName(metric: Metric, kind: Kind, node: number | null): string {
+  return node == null || !kind.answers.length ? metric.name : metric.nodes[node]!.name;
 }
 
 function limit(metric: Metric): string {

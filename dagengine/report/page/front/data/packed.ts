@@ -1,11 +1,11 @@
 // The form in which data lies in the page: columns by row, and compressed blocks of texts.
-// `dagengine/report/page/packing.py` writes it.
+// `dagengine/report/page/columns.py` and `texts.py` beside it write it.
 
 import type { ServerHead } from "./server.ts";
 import type { Calls, Odds, Quote, Run, Said } from "./source.ts";
 
-/** One kind of way through a metric's graph: rows that went alike share one. */
-export interface Way {
+/** How a result went, but for its score: results that went alike share one. */
+export interface Kind {
   /** Answers taken, nodes that ran. */
   answers: number[];
   nodes: number[];
@@ -13,52 +13,34 @@ export interface Way {
   end: [node: number | null, answer: number | null];
   /** The kind of failure, and its node, where there is no score. */
   failure: [kind: string, node: number | null, name: string] | null;
-}
-
-export interface MetricColumns {
-  ways: Way[];
-  way: number[];
-  /** Scores from 0 to 1; null without one. */
-  score: (number | null)[];
-  /** f, n, p or - for each row. */
+  /** f, n, p or -. */
   state: string;
-  tokens: number[];
-  questions: number[];
-  /** US dollars, null without a known price; null as a whole where nothing has a price. */
-  cost: (number | null)[] | null;
-  /** What nodes took, added up; null as a whole where it was not written down. */
-  seconds: (number | null)[] | null;
-  /** Answers whose votes were split, by row: only rows with some. */
-  split: Record<string, number[]>;
-  /** Items by answer, by row: only rows whose items got it. */
-  items: Record<string, [row: number, count: number][]>;
+  /** Answers whose votes were split. */
+  split: number[];
+  items: [answer: number, count: number][];
 }
 
+/** What tells of the numbers in the columns. */
 export interface Index {
-  name: string[];
-  /** Eight hexadecimal digits of the content's hash, or "". */
-  hash: string[];
-  /** Numbers of the cases in their data set where they differ from their places. */
-  number: number[] | null;
-  tags: string[];
-  tagged: number[][] | null;
-  /** The place of a row among the texts; -1 where its texts are not in the file. */
-  slot: number[];
-  /** Days, strata and probabilities, and the number of the group of every row; null without days. */
-  groups: { all: [day: string | null, stratum: string | null, probability: number][]; of: number[] } | null;
+  /** Whether the number of every case is its place. */
+  placed: boolean;
+  groups: [day: string | null, stratum: string | null, probability: number][];
+  /** By metric. */
+  kinds: Kind[][];
   /** What people said, by row: only rows with some. */
-  said: Record<string, Said[]>;
-  metrics: MetricColumns[];
+  said?: Record<string, Said[]>;
 }
 
 /** What stands in the file uncompressed. */
 export interface Head {
   format: number;
   run: Run;
-  /** Slots that each block of texts starts at. */
-  blocks: number[];
+  /** Rows of a part of a column. */
+  chunk: number;
+  /** Slots that each block of texts starts at; none where the server has the texts. */
+  blocks?: number[];
   /** The same for blocks of prompts; slots from the end of the last on have none. */
-  prompts: number[];
+  prompts?: number[];
   /** The server that handed the page out; null for a file. */
   server: ServerHead | null;
 }
@@ -85,7 +67,7 @@ export type PackedMetric = [
 export type PackedRow = [fields: Record<string, unknown> | null, metrics: PackedMetric[], seconds?: number];
 
 /** The bytes in base64 text that were compressed with gzip. */
-export async function unpacked(base64: string): Promise<Uint8Array> {
+export async function unpacked(base64: string): Promise<Uint8Array<ArrayBuffer>> {
   const stream = new DecompressionStream("gzip");
   const writer = stream.writable.getWriter();
   const written = Promise.all([writer.write(decoded(base64)), writer.close()]);

@@ -1,4 +1,7 @@
-// What only a server behind the page can do: other runs, what changed, labels.
+// What only a server behind the page can do: other runs, what changed, labels, the data of a large run.
+
+import type { PackedRow } from "./packed.ts";
+import type { Said } from "./source.ts";
 
 /** A question as it was sent to the judge. */
 export type Prompt = { role: string; content: string }[];
@@ -176,7 +179,7 @@ interface Who {
 export interface ServerHead {
   run: number;
   who: string;
-  /** Whether the page holds no data, and asks for what it shows. */
+  /** Whether the page holds no data, and reads it from the server. */
   asks?: boolean;
 }
 
@@ -214,9 +217,23 @@ export class Server {
     return this.post("api/label/undo", { ...at, node });
   }
 
-  /** What a page without data shows; see `remote.ts`. */
-  source<T>(ask: string, more: Record<string, unknown>): Promise<T> {
-    return this.post("api/source", { ask, ...more });
+  /** A part of a column. */
+  async part(column: string, part: number): Promise<Uint8Array<ArrayBuffer>> {
+    return new Uint8Array(await this.bytes("api/column", { name: column, part }));
+  }
+
+  /** The rows in whose texts the words are, or words that begin so. */
+  async search(text: string): Promise<Uint32Array> {
+    return new Uint32Array(await this.bytes("api/search", { text }));
+  }
+
+  /** The texts of some rows, each with what people said. */
+  texts(rows: number[]): Promise<[PackedRow, Said[]][]> {
+    return this.post("api/texts", { places: rows });
+  }
+
+  fields(rows: number[]): Promise<(PackedRow[0])[]> {
+    return this.post("api/fields", { places: rows });
   }
 
   /** What was asked in a case, by metric and step. */
@@ -229,21 +246,29 @@ export class Server {
     return this.get("api/status", {});
   }
 
-  private get<T>(path: string, query: Record<string, string | number>): Promise<T> {
-    const words = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]));
-    return asked(fetch(`${path}?${words}`));
+  private async get<T>(path: string, query: Record<string, string | number>): Promise<T> {
+    return (await (await asked(fetch(addressed(path, query)))).json()) as T;
   }
 
-  private post<T>(path: string, body: unknown): Promise<T> {
-    return asked(fetch(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }));
+  private async bytes(path: string, query: Record<string, string | number>): Promise<ArrayBuffer> {
+    return await (await asked(fetch(addressed(path, query)))).arrayBuffer();
+  }
+
+  private async post<T>(path: string, body: unknown): Promise<T> {
+    const request = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+    return (await (await asked(fetch(path, request))).json()) as T;
   }
 }
 
-async function asked<T>(request: Promise<Response>): Promise<T> {
+function addressed(path: string, query: Record<string, string | number>): string {
+  return `${path}?${new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]))}`;
+}
+
+async function asked(request: Promise<Response>): Promise<Response> {
   const response = await request.catch(() => {
     throw new Error("dagengine view does not answer: start it again, and open the address that it prints");
   });
-  const found = (await response.json()) as T & { error?: string };
-  if (!response.ok) throw new Error(found.error ?? `the server answers ${response.status}`);
-  return found;
+  if (response.ok) return response;
+  const { error } = (await response.json()) as { error?: string };
+  throw new Error(error ?? `the server answers ${response.status}`);
 }

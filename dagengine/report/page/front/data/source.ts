@@ -1,7 +1,4 @@
-// What every screen may ask, and the plain data that it gets. No screen knows who answers: the
-// data packed into the file (`embedded.ts`), or a server.
-
-import type { Prompt, Server } from "./server.ts";
+// The plain data that every screen gets from the source (`engine.ts`).
 
 /** How a case ended under one metric: `plain` has a score and no threshold to compare with. */
 export type State = "fail" | "none" | "pass" | "plain";
@@ -402,33 +399,4 @@ export interface Case {
   said: Said[];
   /** From its first node to its results. */
   seconds: number | null;
-}
-
-/** What the screens talk to. */
-export interface Source {
-  readonly run: Run;
-  /** What a server behind the page can do besides: other runs, labels; null without one. */
-  readonly server: Server | null;
-  /** Whether a search goes by words and their beginnings, and not by any part of a text. */
-  readonly byWords?: boolean;
-  counts(filter: Filter): Promise<Counts>;
-  ends(filter: Filter): Promise<End[]>;
-  /** Reads the reasons of ends; only of a source whose ends come without, since that takes time. */
-  whys?(ends: End[], metric: number): Promise<End[]>;
-  many(filter: Filter): Promise<Many>;
-  days(filter: Filter): Promise<DayGroup[]>;
-  rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window>;
-  /** Reads the texts that a table shows of rows; only of a source whose rows come without. */
-  previews?(rows: Row[]): Promise<Row[]>;
-  /** Makes ready for a search that is about to come. */
-  prepare?(): Promise<void>;
-  /** The place of a case in an order, -1 when it is not among those chosen. */
-  place(filter: Filter, chosen: Chosen, order: Order, index: number): Promise<number>;
-  one(index: number): Promise<Case | null>;
-  /** What was asked in a case, by metric and step; null where that is not in reach. */
-  prompts(index: number): Promise<Prompt[][][] | null>;
-  /** The number of a case by its name or its number as text; null without one. */
-  find(name: string): Promise<number | null>;
-  /** The cases chosen as lines of a data set; null where the texts are not in reach. */
-  lines(filter: Filter, chosen: Chosen): Promise<string | null>;
 }

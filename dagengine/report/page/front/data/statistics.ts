@@ -2,11 +2,11 @@
 
 import type { Scores } from "./source.ts";
 
-/** Mean, median, spread and least of scores; null without scores. */
+/** Mean, median, spread and least of scores, which are put in order; null without scores. */
 export function scoresOf(scores: Float64Array): Scores | null {
   const count = scores.length;
   if (!count) return null;
-  const sorted = scores.slice().sort();
+  const sorted = scores.sort();
   const mean = sorted.reduce((sum, score) => sum + score, 0) / count;
   const squares = sorted.reduce((sum, score) => sum + (score - mean) ** 2, 0);
   const middle = count >> 1;

@@ -23,7 +23,7 @@ export function useEnds(of?: Filter): End[] {
   const key = JSON.stringify(of ?? shown);
   const filter = useMemo(() => of ?? shown, [key]);
   const ends = useAnswer(() => source.ends(filter), [source, filter]);
-  const told = useAnswer(async () => (ends && source.whys ? { ends, whole: await source.whys(ends, filter.metric) } : null), [source, ends]);
+  const told = useAnswer(async () => (ends ? { ends, whole: await source.whys(ends, filter.metric) } : null), [source, ends]);
   return (told?.ends === ends ? told?.whole : undefined) ?? ends ?? [];
 }
 

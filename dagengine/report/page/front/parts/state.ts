@@ -2,7 +2,8 @@
 
 import { createContext } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Chosen, Filter, Metric, Order, Part, Source } from "../data/source.ts";
+import type { Source } from "../data/engine.ts";
+import type { Chosen, Filter, Metric, Order, Part } from "../data/source.ts";
 import { arenaOf } from "../data/contest.ts";
 import { clicked, read, write, type Place } from "./address.ts";
 

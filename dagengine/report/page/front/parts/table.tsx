@@ -57,7 +57,7 @@ function Table({ chosen, order, total, shown }: Props) {
   );
   // What is counted shows at once, texts as soon as they are unpacked.
   const told = useAnswer(
-    async () => (window && source.previews ? { window, rows: await source.previews(window.rows) } : null),
+    async () => (window ? { window, rows: await source.previews(window.rows) } : null),
     [source, window],
   );
   const rows = (told?.window === window ? told?.rows : undefined) ?? window?.rows ?? [];

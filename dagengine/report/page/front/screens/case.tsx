@@ -2,8 +2,9 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { contestOf, TIE, type Contest } from "../data/contest.ts";
+import type { Source } from "../data/engine.ts";
 import { words } from "../data/names.ts";
-import type { Case, CaseMetric, Draft, Metric, Part, Quote, Said, Source } from "../data/source.ts";
+import type { Case, CaseMetric, Draft, Metric, Part, Quote, Said } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
 import { Marked, marksOf, spanOf, type Mark } from "../parts/marks.tsx";
 import { useTitle } from "../parts/screen.tsx";

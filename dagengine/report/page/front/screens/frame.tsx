@@ -147,7 +147,7 @@ function Search() {
         <path d="M10.5 10.5 14.5 14.5" />
       </svg>
       <input ref={field} type="search" aria-label={what} placeholder={what} title={source.byWords ? `${BY_WORDS}.` : undefined}
-        value={text} onFocus={() => void source.prepare?.()} onInput={(event) => setText(event.currentTarget.value)} />
+        value={text} onFocus={() => void source.prepare()} onInput={(event) => setText(event.currentTarget.value)} />
       <kbd aria-hidden="true">/</kbd>
     </search>
   );

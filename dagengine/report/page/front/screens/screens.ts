@@ -1,7 +1,7 @@
 // The screens by the name that the address has for them. See README.md on how to add one.
 
 import type { ComponentType } from "preact";
-import type { Source } from "../data/source.ts";
+import type { Source } from "../data/engine.ts";
 import { CaseScreen } from "./case.tsx";
 import { Cases } from "./cases.tsx";
 import { Compare } from "./compare.tsx";

@@ -1,0 +1,48 @@
+"""`dagengine index`: make by what large runs are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.streams import say
+from dagengine.errors import MissingExtraError
+from dagengine.terminal import counted
+
+
+def index(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs."), Reads()
+    ],
+) -> None:
+    """Make again what large runs are read by. Makes no judge calls.
+
+    The columns in the folder (columns.parquet, with the extra `parquet`), where there are none of
+    its lines, and the index of `view` for a run of more than 30,000 cases. All commands say the
+    same without them, and take longer.
+    """
+    from dagengine.record.columns import has_arrow
+    from dagengine.record.places import make_columns
+    from dagengine.record.run import load_run
+    from dagengine.report.page.writing import ROWS
+    from dagengine.view.index import open_index
+
+    if not has_arrow():
+        raise MissingExtraError('columns need pyarrow: pip install "dagengine[parquet]"')
+    for run in map(load_run, folders):
+        columns = run.columns()
+        if columns is not None:
+            columns.close()
+            say(f"{run.folder}: its columns are there")
+        elif make_columns(run):
+            say(f"{run.folder}: columns made")
+        else:
+            why = "it is not finished" if not run.finished else "see `columns.parquet` in the docs"
+            say(f"{run.folder}: no columns, {why}")
+        counts = run.manifest.counts
+        if counts is not None and counts.cases > ROWS:
+            open_index(run).close()
+            say(f"{run.folder}: {counted(counts.cases, 'case')} in the index of view")

@@ -1,0 +1,173 @@
+"""A run that is too large to send whole: a page without data, and what it reads from the server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.record.costs import StepCosts
+from dagengine.record.run import Run, load_run
+from dagengine.report.page.about import run_record
+from dagengine.report.page.days import alarms_of
+from dagengine.report.page.texts import packed, packed_row
+from dagengine.report.page.writing import head_of, page_of
+from dagengine.report.pictures.graphs import MetricGraph
+from dagengine.view.index import open_index, utf8
+from dagengine.view.opened import OpenRun
+from dagengine.view.queues import Queue
+
+_GROWN = 1.1  # an index is made again for so many times the rows: it takes seconds to minutes
+_WORDS = 30  # of a search: every one is looked up in the index of all texts
+
+
+class LargeRun:
+    """A run folder and its index. All methods are safe to call from several threads."""
+
+    def __init__(self, folder: Path, announce: Callable[[int], None] | None = None) -> None:
+        """Makes the index when there is none; `announce` is called with the number of rows."""
+        self._growing, self._asking = threading.Lock(), threading.Lock()
+        self._state = IndexedRun(load_run(folder), announce)
+
+    @property
+    def rows(self) -> int:
+        """The rows that the index knows."""
+        return self._state.rows
+
+    @property
+    def finished(self) -> bool:
+        """Whether the index knows all rows that there will be."""
+        return self._state.record.finished
+
+    def refresh(self) -> None:
+        """Take in what was added when it is a tenth more, or the last; else nothing.
+
+        Meanwhile the old rows are read. Returns at once while another thread does it.
+        """
+        if self.finished or not self._growing.acquire(blocking=False):
+            return
+        try:
+            now, state = load_run(self._state.record.folder), self._state
+            if now.finished or _size(now) >= _GROWN * state.size:
+                more = IndexedRun(now)
+                with self._asking:
+                    self._state = more
+                    state.close()
+        finally:
+            self._growing.release()
+
+    def close(self) -> None:
+        """Close the index, and the files of the run."""
+        self._state.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[IndexedRun]:
+        """The run as its index knows it now; for one thread at a time."""
+        with self._asking:
+            yield self._state
+
+
+class IndexedRun:
+    """A run and its index as they stood at one time."""
+
+    def __init__(self, record: Run, announce: Callable[[int], None] | None = None) -> None:
+        self.record = record
+        self.size = _size(record)
+        self._run = OpenRun(record.folder)
+        try:
+            self._db = open_index(record, announce)
+        except BaseException:
+            self._run.close()
+            raise
+        self._meta: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM meta"))
+        self.rows: int = self._meta["rows"]
+        self._chunk: int = self._meta["chunk"]
+        facts = json.loads(self._meta["index"])
+        self._kinds: list[list[dict[str, Any]]] = facts["kinds"]
+        self._days: list[str | None] = [day for day, *_ in facts["groups"]]
+        self._graphs = [MetricGraph.of(metric) for metric in record.manifest.metrics]
+        self._costs = StepCosts(record.manifest)
+
+    def close(self) -> None:
+        """Close the index and the files."""
+        self._db.close()
+        self._run.close()
+
+    def page(self, server: Mapping[str, Any]) -> str:
+        """The page without data; `server` is what the server tells it of itself."""
+        record = run_record(self.record, self.rows, kept=self.rows, served=True)
+        record["metrics"] = json.loads(self._meta["metrics"])
+        record["days"] = len({*self._days} - {None})
+        record["alarms"] = alarms_of(self.record, self._day_of)
+        head = head_of(record, {**server, "asks": True}, chunk=self._chunk)
+        index = f'<script type="text/plain" id="index">{packed(self._meta["index"])}</script>\n'
+        return "".join(page_of(head, index, title=self._run.name, connect="'self'"))
+
+    def _day_of(self, case: int) -> str | None:
+        with suppress(InputError):
+            place = self._run.place_of(case)
+            groups = array("I", self.chunk("group", place // self._chunk))
+            return self._days[groups[place % self._chunk]]
+        return None
+
+    def chunk(self, column: str, number: int) -> bytes:
+        """A chunk of a column; raises InputError where there is none."""
+        sql = "SELECT bytes FROM chunks WHERE name = ? AND number = ?"
+        for (data,) in self._db.execute(sql, (utf8(column), number)):
+            return bytes(data)
+        raise InputError(f"the run has no column {column!r:.80} with a part {number}")
+
+    def search(self, text: str) -> bytes:
+        """The places of the rows in whose texts the words, or their beginnings, are."""
+        # Quotes would end the word and let a search be a query of its own.
+        words = utf8(text.replace('"', " ").replace("\0", " ")).split()
+        if len(words) > _WORDS:
+            raise InputError(f"a search has at most {_WORDS} words, and this one has {len(words)}")
+        match = " ".join(f'"{word}"*' for word in words)
+        sql = "SELECT rowid FROM texts WHERE texts MATCH ?"
+        hits = self._db.execute(sql, (match,)) if match else zip(range(self.rows), strict=True)
+        return array("I", (place for (place,) in hits)).tobytes()
+
+    def texts(self, places: Sequence[int]) -> list[Any]:
+        """The texts of some rows, each with what people said; raises InputError for no row."""
+        self._require(places)
+        people, texts = self._run.people(), list[Any]()
+        for place in places:
+            row = self._run.row(place)
+            line = packed_row(self._graphs, self._costs, row, self._run.fields(place))
+            texts.append([line, people.of(row.hash)])
+        return texts
+
+    def fields(self, places: Sequence[int]) -> list[Mapping[str, Any] | None]:
+        """The fields of some cases; None for one without texts. Raises InputError for no row."""
+        self._require(places)
+        return list(map(self._run.fields, places))
+
+    def _require(self, places: Sequence[int]) -> None:
+        for place in places:
+            if place >= len(self._run):
+                raise InputError(f"there is no row {place}: the run has {len(self._run)}")
+
+    def places(self, metric: str, kind: Queue) -> Sequence[int]:
+        """The places of the cases that failed or have no score, or are unsure."""
+        names = [record.name for record in self.record.manifest.metrics]
+        number = names.index(metric)
+        wanted = [
+            kind_of["state"] in "fn" if kind == "failed" else bool(kind_of["split"])
+            for kind_of in self._kinds[number]
+        ]
+        kinds = array("I")
+        sql = "SELECT bytes FROM chunks WHERE name = ? ORDER BY number"
+        for (data,) in self._db.execute(sql, (f"kind.{number}",)):
+            kinds.frombytes(data)
+        return array("q", (place for place, kind_of in enumerate(kinds) if wanted[kind_of]))
+
+
+def _size(run: Run) -> int:
+    """The bytes of the rows so far."""
+    return run.results.stat().st_size if run.results.exists() else 0

@@ -36,10 +36,8 @@ def judge() -> ScriptedJudge:
 
 
 def searched(metric: DAGMetric, *, sources: bool = False, **settings: Any) -> Improvement:
-    return improve(
-        misread.cases(COUNT), metric, misread.labels(COUNT, sources=sources),
-        **{"model": judge(), "times": 1, **settings},
-    )  # fmt: skip
+    chosen: dict[str, Any] = {"model": judge(), "times": 1, **settings}
+    return improve(misread.cases(COUNT), metric, misread.labels(COUNT, sources=sources), **chosen)
 
 
 def test_a_misread_criterion_is_named_reworded_and_proved() -> None:
@@ -131,8 +129,10 @@ def test_the_calls_are_those_of_the_plan() -> None:
     )
     sealed = len(search.split.sealed) * 2
     retried = 1  # a rewriter may be asked twice
+    # This one words no second criterion, however often it is asked.
+    halved = next(step.most or 0 for step in plan.steps if step.what == "split in two") - 2
     assert plan.most is not None
-    assert asked == plan.most - spared + sealed - retried
+    assert asked == plan.most - spared + sealed - retried - halved
     assert asked >= plan.least
 
 

@@ -6,8 +6,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from improved import POPULATIONS
-from improved import search as simulated
 
 from dagengine import evaluate
 from dagengine.graph.few_shot import Example
@@ -153,22 +151,3 @@ def test_what_cannot_be_split_is_left_alone() -> None:
     assert not can_split(chain(examples=[Example("It is.", True)]), "C")
     assert halves("Is it? AND Is it not? OR what?") is None
     assert halves("Is it AND?") is None
-
-
-@pytest.mark.parametrize(
-    ("planted", "rung"), [("two in one node", "split"), ("two apart", "merge")]
-)
-def test_a_question_of_the_wrong_size_is_found_and_proved(planted: str, rung: str) -> None:
-    result, _ = simulated(POPULATIONS[planted], 1)
-    assert result.blame is not None
-    assert result.blame.by == "labels of nodes"
-    (change,) = result.accepted
-    assert change.rung == rung
-    assert result.proved
-
-
-@pytest.mark.parametrize("planted", ["two in one, chance", "two apart, chance"])
-def test_labels_by_chance_reshape_nothing(planted: str) -> None:
-    result, _ = simulated(POPULATIONS[planted], 2)
-    assert {"merge", "split"} & {each.rung for each in result.candidates if not each.skipped}
-    assert not result.accepted

@@ -3,8 +3,9 @@
 python docs/make_gallery.py
 
 A folder holds metrics.py (its docstring is the page's title and text), cases.jsonl (with what a
-person expects of each case) and judge.py (a stand-in for a model). What a page shows is what the
-commands printed on it leave.
+person expects of each case) and judge.py (a stand-in for a model). One with labelled.jsonl has a
+fault that `dagengine improve` finds by these labels. What a page shows is what the commands printed
+on it leave.
 """
 
 from __future__ import annotations
@@ -36,14 +37,23 @@ BENCHMARK = """\
 dagengine benchmark {home}/metrics.py --data {home}/cases.jsonl \\
     --judge {home}/judge.py:judge --labels additional_metadata.passes --out out/{name}-card
 """
+IMPROVE = """\
+dagengine improve {home}/metrics.py --data {home}/labelled.jsonl \\
+    --judge {home}/judge.py:judge --labels additional_metadata.passes --times 1 \\
+    --out out/{name}-better
+"""
 
 
 def run(folder: Path, out: Path) -> None:
     """Follow the commands on the page of an example; what they leave comes to `out`, not `out/`."""
     reader = Reader(HERE.parent, {"out/": f"{out.as_posix()}/"})
-    for commands in (RUN, BENCHMARK):
+    for commands in (RUN, BENCHMARK, *([IMPROVE] if _has_labels(folder) else [])):
         reader.follow(Block("console", "", _named(commands, folder), 0))
         assert reader.code == 0, reader.printed
+
+
+def _has_labels(folder: Path) -> bool:
+    return (folder / "labelled.jsonl").exists()
 
 
 def _named(text: str, folder: Path) -> str:
@@ -120,6 +130,39 @@ This asks every question twenty times. The judge card answers four questions:
 {_answers(out / f"{name}-card" / "card.md")}
 
 `out/{name}-card/card.html` is [the judge card](../benchmark.md).
+{_better(folder, out) if _has_labels(folder) else ""}"""
+
+
+def _better(folder: Path, out: Path) -> str:
+    """What the search left that made an example better."""
+    left = out / f"{folder.name}-better"
+    search = json.loads((left / "improve.json").read_text(encoding="utf-8"))
+    (change,) = (row for row in search["candidates"] if not row["refused"])
+    labelled = len(search["split"]["sealed"]) + sum(map(len, search["split"]["folds"]))
+    old, new = change["detail"]["before"], change["detail"]["criterion"]
+    tries = "\n".join(
+        f"| {row['what']} | {row['where']} | {row['refused'] or 'accepted'} |"
+        for row in search["candidates"]
+    )
+    return f"""
+## Make it better
+
+`labelled.jsonl` has {labelled} more cases with what people say of them:
+
+```console
+{_named(IMPROVE, folder).strip()}
+```
+
+**{search["headline"]}**
+
+| tried | where | what came of it |
+|---|---|---|
+{tries}
+
+The criterion was "{old}" and is "{new}" The stand-in words it so; a model finds its own words.
+`out/{folder.name}-better/metrics.patch` is the change.
+
+`out/{folder.name}-better/improve.html` is [the page of the search](../improve.md).
 """
 
 

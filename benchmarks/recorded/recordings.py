@@ -130,6 +130,15 @@ def likeliest(probabilities: Mapping[str, float], text: str | None = None) -> Re
     return first_token(written, token, {name: _log(p) for name, p in probabilities.items()})
 
 
+def rating(probabilities: Mapping[str, float]) -> Recording:
+    """A rating as JSON, known by the probabilities of its token."""
+    stated = max(probabilities, key=probabilities.__getitem__)
+    before, after = '{"reason": "recorded", "score": ', "}"
+    odds = tuple((name, _log(p)) for name, p in probabilities.items())
+    tokens = (TokenChoice(before, ()), TokenChoice(stated, odds), TokenChoice(after, ()))
+    return Recording(f"{before}{stated}{after}", tokens)
+
+
 def _log(share: float) -> float:
     return math.log(share) if share > 0 else -math.inf
 

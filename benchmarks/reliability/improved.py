@@ -3,8 +3,9 @@
     python benchmarks/reliability/improved.py [SEEDS] [POPULATION…]
 
 A tree of three questions judges answers whose truth is known. For each population: in how many
-seeds the planted node is named, a change is accepted, and the sealed part proves it; the true gain
-of what was accepted; and how often the interval on the sealed part holds the true gain.
+seeds the planted node is named, a change is accepted (and which), and the sealed part proves it;
+the true gain of what was accepted; and how often the interval on the sealed part holds the true
+gain.
 
 Answers are drawn without the engine (`Drawn`): what is measured are the decisions, and a search
 of 200 cases then takes a second. `search` with `engine=True` goes the whole way, as tests do.
@@ -16,16 +17,17 @@ import asyncio
 import re
 import statistics
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 from dagengine.graph.graph import Graph, Metric
 from dagengine.improvement import Improvement, improve
 from dagengine.improvement.judged import Asking, Judged
-from dagengine.improvement.rewriters import Task
+from dagengine.improvement.rewriters import ONE, Task
 from dagengine.improvement.search import Search
 from dagengine.judges import Noise, SimulatedJudge
 from dagengine.metrics import DAGMetric
@@ -40,14 +42,15 @@ from dagengine.reliability.statistics.intervals import Interval
 from dagengine.results import MetricResult, OutcomeKind, Step, Totals
 from dagengine.test_case import LLMTestCase, read_field
 
-_POPULATION = 1500
+_POPULATION = 6000
 RULE = "quoted words of a customer do not count"
 CRITERIA = {
     "Complete": "Is every question answered?",
+    "Full": "Is each answer given in full?",
     "Tone": "Is the answer polite?",
     "Sources": "Does the answer name its sources?",
 }
-ODD = {"Complete": "two", "Tone": "quoted", "Sources": "linked"}
+ODD = {"Complete": "two", "Full": "short", "Tone": "quoted", "Sources": "linked"}
 """What a case has where the judge misreads a criterion that does not say the rule."""
 
 
@@ -57,7 +60,11 @@ class Population:
 
     `odd` is the share of cases that the nodes in `bad` misread, until the rule stands in the
     criterion. `noise` is the flip rate of every answer, `drift` that per repetition. `edit` is what
-    a rewriter writes. `cut` is a threshold that is wrong, `blind` labels know nothing of the text.
+    a rewriter writes. `blind` labels know nothing of the text. With `full` answers are to be full,
+    too. That is asked "together" with completeness in one node, and the judge overlooks it in odd
+    cases (in one question for all, too), or "apart", and the judge misreads it in odd cases unless
+    it is asked with completeness. Such mistakes mostly let cases pass, and then final labels do not
+    tell which node made them. So people walk the tree there.
     """
 
     bad: tuple[str, ...] = ("Tone",)
@@ -69,6 +76,7 @@ class Population:
     threshold: float = 0.5
     people: float = 0.03
     labels: int = 200
+    full: Literal["", "together", "apart"] = ""
 
 
 POPULATIONS: dict[str, Population] = {
@@ -80,11 +88,17 @@ POPULATIONS: dict[str, Population] = {
     "bad threshold": Population(bad=(), threshold=0.9),
     "two that compensate": Population(bad=("Tone", "Sources")),
     "drifting judge": Population(drift=0.05),
+    "two in one node": Population(
+        ("Complete",), 1.0, edit="think well", labels=400, full="together"
+    ),
+    "two in one, chance": Population(("Complete",), 1.0, blind=True, labels=400, full="together"),
+    "two apart": Population(("Full",), 0.5, edit="think well", full="apart"),
+    "two apart, chance": Population(("Full",), 0.5, blind=True, full="apart"),
 }
 
 
-def tree(threshold: float) -> DAGMetric:
-    """The tree: complete, then the tone in three grades, then sources."""
+def tree(population: Population) -> DAGMetric:
+    """The tree: complete (and full), then the tone in three grades, then sources."""
     sources = BinaryJudgementNode(
         CRITERIA["Sources"], evaluation_params=["actual_output"], then={True: 10, False: 3},
         name="Sources",
@@ -93,21 +107,29 @@ def tree(threshold: float) -> DAGMetric:
         CRITERIA["Tone"], evaluation_params=["actual_output"],
         then={"good": sources, "fair": 8, "bad": 0}, name="Tone",
     )  # fmt: skip
-    complete = BinaryJudgementNode(
-        CRITERIA["Complete"], evaluation_params=["actual_output"], then={True: tone, False: 0},
-        name="Complete",
+    full = BinaryJudgementNode(
+        CRITERIA["Full"], evaluation_params=["actual_output"], then={True: tone, False: 0},
+        name="Full",
     )  # fmt: skip
-    return DAGMetric("Quality", DAG(complete), threshold=threshold)
+    asked = ("Complete", "Full") if population.full == "together" else ("Complete",)
+    complete = BinaryJudgementNode(
+        " ".join(CRITERIA[name] for name in asked), evaluation_params=["actual_output"],
+        then={True: full if population.full == "apart" else tone, False: 0}, name="Complete",
+    )  # fmt: skip
+    return DAGMetric("Quality", DAG(complete), threshold=population.threshold)
 
 
-def text_of(random: Random, number: int, odd: float) -> str:
+def text_of(random: Random, number: int, population: Population) -> str:
     """An answer in which its truth stands."""
     parts = [
         f"complete={random.random() < 0.85}",
         f"tone={random.choices(('good', 'fair', 'bad'), (0.6, 0.1, 0.3))[0]}",
         f"sources={random.random() < 0.75}",
     ]
-    parts += [word for word in ODD.values() if random.random() < odd]
+    if population.full:
+        parts.append(f"full={random.random() < 0.6}")
+    odd = {ODD[name]: None for name in CRITERIA if name != "Full" or population.full}
+    parts += [word for word in odd if random.random() < population.odd]
     return f"answer {number}: {' '.join(parts)}"
 
 
@@ -120,7 +142,7 @@ def truth(text: str, node: str) -> Any:
 
 def passes(text: str) -> bool:
     """What a careful reader says of the whole."""
-    if not truth(text, "Complete") or truth(text, "Tone") == "bad":
+    if "full=False" in text or not truth(text, "Complete") or truth(text, "Tone") == "bad":
         return False
     return truth(text, "Tone") == "fair" or bool(truth(text, "Sources"))
 
@@ -130,13 +152,14 @@ def believed(population: Population) -> Callable[[Question[Any]], Any]:
 
     def answer(question: Question[Any]) -> Any:
         text = question.messages[-1]["content"]
-        if question.name == "New criterion":
+        if question.name in ("New criterion", "Two criteria"):
             shown = re.search(r"<<<BEGIN input>>>\n(.*?)\n<<<END", text, re.DOTALL)
             assert shown is not None
+            if question.name == "Two criteria":
+                return halves_of(shown[1])
             turn = " now" * text.count("write another edit")
             return f"{shown[1].rstrip('?')}; {population.edit}{turn}?"
-        criterion = RULE if RULE in text else ""
-        return believed_at(population, question.name, criterion, text)
+        return believed_at(population, question.name, text, text)
 
     return answer
 
@@ -144,12 +167,26 @@ def believed(population: Population) -> Callable[[Question[Any]], Any]:
 def believed_at(population: Population, node: str, criterion: str, text: str) -> Any:
     """What the judge answers at a node apart from noise."""
     if node == "Whole":
-        return passes(text)
-    right = truth(text, node)
-    misread = node in population.bad and re.search(rf"\b{ODD[node]}\b", text)
+        overlooked = population.full == "together" and re.search(rf"\b{ODD['Complete']}\b", text)
+        return passes(text.replace("full=False", "full=True") if overlooked else text)
+    asked = [name for name, words in CRITERIA.items() if words.rstrip("?") in criterion]
+    truths = [truth(text, name) for name in asked]
+    right = truths[0] if len(asked) == 1 else all(truths)
+    misread = [
+        name for name in asked if name in population.bad and re.search(rf"\b{ODD[name]}\b", text)
+    ]
     if not misread or RULE in criterion:
         return right
-    return ("bad" if right != "bad" else "good") if node == "Tone" else not right
+    if len(asked) > 1 or population.full == "together":
+        overlooks = len(asked) > 1 and population.full == "together"
+        return truths[0] if overlooks else right
+    return ("bad" if right != "bad" else "good") if asked == ["Tone"] else not right
+
+
+def halves_of(criterion: str) -> str:
+    """What a rewriter makes of a criterion that is to be split."""
+    asked = [words for words in CRITERIA.values() if words in criterion]
+    return " AND ".join(asked) if len(asked) > 1 else ONE
 
 
 def metric_nodes(root: Any) -> list[Any]:
@@ -216,7 +253,9 @@ class Editor:
     edit: str
 
     async def rewrite(self, task: Task, settings: Mapping[str, Any]) -> tuple[str | None, Totals]:
-        """The edit."""
+        """The edit, or both halves."""
+        if task.split:
+            return halves_of(task.criterion), Totals()
         turn = " now" * ("another" in task.complaint)
         return f"{task.criterion.rstrip('?')}; {self.edit}{turn}?", Totals()
 
@@ -226,7 +265,7 @@ def search(
 ) -> tuple[Improvement, list[str]]:
     """One search on a sample, and its texts."""
     random = Random(f"{population} {seed}")
-    texts = [text_of(random, n, population.odd) for n in range(population.labels)]
+    texts = [text_of(random, n, population) for n in range(population.labels)]
     labels = {
         n: (random.random() < 0.6)
         if population.blind
@@ -234,7 +273,7 @@ def search(
         for n, text in enumerate(texts)
     }
     cases = [LLMTestCase(input="Write.", actual_output=text) for text in texts]
-    metric = tree(population.threshold)
+    metric = tree(population)
     if engine:
         noise = Noise(flip=population.noise, drift=population.drift)
         nodes = dict.fromkeys((*CRITERIA, "Whole"), noise)
@@ -242,20 +281,33 @@ def search(
         return improve(cases, metric, labels, model=judge, **settings), texts
     drawn = type("Of", (Drawn,), {"population": population, "seed": seed})
     whole = Search.of(cases, metric, labels, **settings)
+    if population.full:
+        whole = replace(whole, answers=walked(metric, texts))
     with mock.patch("dagengine.improvement.search.Asking", drawn):
         return asyncio.run(whole.run({}, rewriter=Editor(population.edit))), texts
 
 
+def walked(metric: Metric, texts: Sequence[str]) -> dict[str, dict[int, tuple[Any, ...]]]:
+    """What careful people answer at the nodes that they come to."""
+    root = metric.spec().graph.root_nodes[0]
+    answers: defaultdict[str, dict[int, tuple[Any, ...]]] = defaultdict(dict)
+    for number, text in enumerate(texts):
+        node: Any = root
+        while not isinstance(node, int):
+            right = believed_at(Population(bad=()), node.title, node.text, text)
+            answers[node.title][number] = (right,)
+            node = next(b.target for b in node.branches() if b.verdict == right)
+    return dict(answers)
+
+
 def true_gain(population: Population, done: Improvement) -> float:
     """What the accepted changes gain in the whole population, by another large sample."""
-    return _mean_right(population, done.metric) - _mean_right(
-        population, tree(population.threshold)
-    )
+    return _mean_right(population, done.metric) - _mean_right(population, tree(population))
 
 
 def _mean_right(population: Population, metric: Metric) -> float:
     random = Random("population")
-    texts = [text_of(random, n, population.odd) for n in range(_POPULATION)]
+    texts = [text_of(random, n, population) for n in range(_POPULATION)]
     labels = {n: passes(text) for n, text in enumerate(texts)}
     cases = [LLMTestCase(input="Write.", actual_output=text) for text in texts]
     kind = type("Of", (Drawn,), {"population": population, "seed": -1})
@@ -268,18 +320,20 @@ def _mean_right(population: Population, metric: Metric) -> float:
 
 def table(seeds: int, names: list[str]) -> None:
     """A row per population."""
-    print("population                  named  not known  accepted  proved  false  held  gain")
+    print("population                  named  not known  accepted  proved  false  held    gain  by")
     for name in names or POPULATIONS:
         population = POPULATIONS[name]
         named = unknown = accepted = proved = false = held = opened = 0
         gains: list[float] = []
         known: dict[str, float] = {}
+        rungs = Counter[str]()
         for seed in range(seeds):
             done, _ = search(population, seed)
             blamed = done.blame
             named += blamed is not None and blamed.node in population.bad
             unknown += blamed is None or blamed.node is None
             accepted += bool(done.accepted)
+            rungs.update(change.rung for change in done.accepted)
             proved += done.proved
             sealed = done.sealed
             if sealed is None or not isinstance(sealed.gain, Comparison):
@@ -296,7 +350,8 @@ def table(seeds: int, names: list[str]) -> None:
                 held += interval.low <= gain <= interval.high
         print(
             f"{name:27} {named:5} {unknown:10} {accepted:9} {proved:7} {false:6}"
-            f" {held:3}/{opened:<3} {statistics.fmean(gains) if gains else 0:+.3f}",
+            f" {held:3}/{opened:<3} {statistics.fmean(gains) if gains else 0:+.3f}"
+            f"  {', '.join(f'{rung} {count}' for rung, count in rungs.most_common())}",
             flush=True,
         )
 

@@ -49,18 +49,13 @@ class Folder:
         for record in sorted(self.path.resolve().parent.glob(f"*/{RECORD}")):
             if beside and record.parent == self.path.resolve():
                 continue
-            sealed = _read(record).get("sealed_part", {})
-            if isinstance(sealed, Mapping) and sealed.get("sha256") == sha256:
-                seen.update(dict.fromkeys(map(str, sealed.get("looks", ()))))
+            seen.update(dict.fromkeys(_looks(record, sha256)))
         return list(seen)
 
     def look(self, sha256: str, definition: str) -> int:
         """Note that the sealed part is opened for a metric; returns how often it was for others."""
         earlier = [look for look in self.looks(sha256) if look != definition]
-        own = _read(self.path / RECORD)
-        sealed = own.get("sealed_part", {}) if isinstance(own.get("sealed_part"), dict) else {}
-        mine = sealed.get("looks", []) if sealed.get("sha256") == sha256 else []
-        looks = list(dict.fromkeys([*map(str, mine), definition]))
+        looks = list(dict.fromkeys([*_looks(self.path / RECORD, sha256), definition]))
         self._write({"format": FORMAT, "sealed_part": {"sha256": sha256, "looks": looks}})
         return len(earlier)
 
@@ -80,8 +75,7 @@ class Folder:
         left = self._change(result, target, metric)
         pictures = {name: self._picture(name, made) for name, made in
                     (("before", metric), ("after", result.metric))}  # fmt: skip
-        own = _read(self.path / RECORD).get("sealed_part", {})
-        looks = own.get("looks", []) if own.get("sha256") == result.split.sha256 else []
+        looks = _looks(self.path / RECORD, result.split.sha256)
         record = {f.name: getattr(result, f.name) for f in fields(result) if f.name != "metric"}
         self._write(
             {
@@ -147,15 +141,13 @@ class Folder:
             raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A record as data; empty for a file that is none."""
-    if not is_there(path):
-        return {}
+def _looks(record: Path, sha256: str) -> list[str]:
+    """The metrics, by hash, for which a record says that this sealed part was opened."""
     try:
-        row = json.loads(read_whole(path))
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
+        sealed = json.loads(read_whole(record))["sealed_part"] if is_there(record) else {}
+        return list(map(str, sealed["looks"])) if sealed.get("sha256") == sha256 else []
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return []  # it is no record of an improvement
 
 
 def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.improvement.judged import Asking, Judged
@@ -29,8 +29,9 @@ _MOST_LABELS = 640
 def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: float) -> Blame:
     """The node with the largest share of the wrong results, if the cases tell.
 
-    It is named if it has the largest share in 95 of 100 resamples of the cases. `tried_share` is
-    the share of labels that are tried on: the others would be sealed.
+    It is named if it has the largest share in 95 of 100 resamples of the cases, by odds and also if
+    nodes share evenly what several of them could mend. `tried_share` is the share of labels that
+    are tried on: the others would be sealed.
     """
     faults = _Faults(asking, judged, answers)
     by_case = {number: faults.of(number) for number in judged.runs}
@@ -45,19 +46,26 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     numpy = needs("numpy")
     causes = numpy.array([[f.causes.get(node, 0.0) for node in nodes] for f in by_case.values()])
     reached = numpy.array([[f.reached.get(node, 0.0) for node in nodes] for f in by_case.values()])
-    places = _group_places([asking.groups.get(number, number) for number in by_case])
-    random = numpy.random.default_rng(0)
-    drawn = random.multinomial(
-        max(places) + 1, [1 / (max(places) + 1)] * (max(places) + 1), size=_RESAMPLES
-    )[:, places]
+    groups = [asking.groups.get(number, number) for number in by_case]
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(groups))}
+    places = [numbers[group] for group in groups]
+    random, size = numpy.random.default_rng(0), len(numbers)
+    drawn = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, places]
     shares = _shares(causes, reached, numpy.ones((1, len(places))))[0]
     samples = _shares(causes, reached, drawn)
     order = sorted(range(len(nodes)), key=lambda place: -shares[place])
-    top = order[0]
-    listed = tuple(_share(nodes[p], float(shares[p]), samples[:, p], wrong) for p in order)
-    if len(nodes) == 1 or float((samples.argmax(axis=1) == top).mean()) >= _SURE:
+    top, rest = order[0], order[1:]
+    # If every mistake could be mended at either of two nodes, odds alone blame the one that is
+    # asked less often, however sure. Nothing tells: with even shares none of them is first.
+    whole = numpy.maximum(causes.sum(axis=1, keepdims=True), 1e-9)
+    even = drawn @ (causes / whole * causes.max(axis=1, keepdims=True))
+    both = (samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9))
+    lead = numpy.min([own[:, top] - own[:, rest].max(axis=1, initial=0) for own in both], axis=0)
+    named = float((lead > 1e-9).mean()) >= _SURE
+    seen = samples if named else numpy.concatenate(both)
+    listed = tuple(_share(nodes[p], float(shares[p]), seen[:, p], wrong) for p in order)
+    if named:
         return Blame(listed, nodes[top], wrong, by)
-    lead = samples[:, top] - samples[:, order[1]]
     return Blame(listed, None, wrong, by, _needed(lead, len(by_case), tried_share))
 
 
@@ -88,11 +96,6 @@ def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
     return NodeShare(
         node, share, float(min(low, drawn[0], share)), float(max(high, drawn[1], share))
     )
-
-
-def _group_places(names: Sequence[Hashable]) -> list[int]:
-    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return [numbers[name] for name in names]
 
 
 def _shares(causes: Any, reached: Any, weights: Any) -> Any:

@@ -12,20 +12,22 @@ import difflib
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 from dagengine.errors import DagengineError
-from dagengine.graph.nodes import BinaryJudgementNode
-from dagengine.improvement.rungs import asking_node, holistic
+from dagengine.graph.node import AskingNode
+from dagengine.improvement.rungs import asking_node
 from dagengine.improvement.values import Candidate
 from dagengine.loading import load_metrics
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import metric_hash
+from dagengine.voting.reshaping import halves, pair_at
 
 _WIDE = 88
 
@@ -51,8 +53,10 @@ def patch(
     new = old
     try:
         for candidate in accepted:
-            for part in _parts(candidate):
-                new = _Source(new).changed(metric, part)
+            # Examples first: a new criterion is not found by the old one.
+            both = ("examples", "criterion")
+            for kind in both if candidate.rung == "together" else (candidate.rung,):
+                new = _Source(new).changed(metric, kind, candidate.where, candidate.detail)
     except (_NotLiteralError, SyntaxError):
         return None
     if new == old or not _defines(path, new, metric.spec().name, improved):
@@ -64,20 +68,6 @@ def patch(
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
-
-
-def _parts(candidate: Candidate) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The single changes of a candidate: their kind, their node, their words.
-
-    Examples first: a new criterion is not found by the old one.
-    """
-    detail = candidate.detail
-    if candidate.rung in ("examples", "together"):
-        yield "examples", candidate.where, detail
-    if candidate.rung in ("criterion", "together"):
-        yield "criterion", candidate.where, detail
-    if candidate.rung in ("threshold", "scores", "votes", "rival"):
-        yield candidate.rung, candidate.where, detail
 
 
 def _defines(path: Path, source: str, name: str, improved: BaseMetric) -> bool:
@@ -109,89 +99,149 @@ class _Source:
         for line in self._bytes.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
 
-    def changed(self, metric: BaseMetric, part: tuple[str, str, Mapping[str, Any]]) -> str:
+    def changed(self, metric: BaseMetric, kind: str, title: str, detail: Mapping[str, Any]) -> str:
         """The source with a change; raises _NotLiteralError if it has no place for it."""
-        kind, title, detail = part
+        node = asking_node(metric, title)
         if kind == "threshold":
-            edits = [self._threshold(metric, detail["threshold"])]
+            edits = self._threshold(metric, detail["threshold"])
         elif kind == "votes":
-            edits = list(self._votes(metric, title, detail["votes"]))
-        elif kind == "rival":
+            edits = self._votes(metric, title, detail["votes"])
+        elif kind == "rival" or node is None:
             raise _NotLiteralError
+        elif kind == "merge":
+            edits = self._merged(metric, title)
         else:
-            node = asking_node(metric, title)
-            if node is None:
-                raise _NotLiteralError
             call = self._call(node.text, node.name)
             if kind == "criterion":
-                edits = [self._criterion(call, node.text, detail["criterion"])]
+                edits = self._criterion(call, node.text, detail["criterion"])
+            elif kind == "split":
+                edits = self._halved(call, node, detail["criterion"])
             elif kind == "scores":
-                edits = [self._score(call, detail["verdict"], detail["score"])]
+                edits = self._score(call, detail["verdict"], detail["score"])
             else:
-                shown = f"examples={_examples(detail['examples'])}"
-                edits = [
-                    self._added(call, shown),
-                    *self._imported("dagengine.metrics.dag", "Example"),
-                ]
-        changed = self._bytes
-        for edit in sorted(edits, key=lambda edit: -edit.start):
-            changed = changed[: edit.start] + edit.new.encode() + changed[edit.end :]
+                edits = self._examples(call, detail["examples"])
+        return self._applied(edits, 0, len(self._bytes))
+
+    def _applied(self, edits: Iterable[_Edit], start: int, end: int) -> str:
+        """A part of the source with changes in it."""
+        changed, shift = self._bytes[start:end], -start
+        for edit in sorted(edits, key=lambda edit: edit.start):
+            new = edit.new.encode()
+            changed = changed[: edit.start + shift] + new + changed[edit.end + shift :]
+            shift += len(new) - (edit.end - edit.start)
         return changed.decode()
 
-    def _call(self, words: str, name: str | None) -> ast.Call:
-        """The one call with these words among its arguments, or with this name."""
+    def _call(self, *values: str | None) -> ast.Call:
+        """The one call with a value among its arguments: the words of a node, or else its name."""
         calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
-        for wanted in (words, name):
-            with_it = [
-                call for call in calls if any(_is(each, wanted) for each in _arguments(call))
-            ]
+        for value in filter(None, values):
+            with_it = [call for call in calls if any(_is(each, value) for each in _arguments(call))]
             if len(with_it) == 1:
                 return with_it[0]
         raise _NotLiteralError
 
-    def _criterion(self, call: ast.Call, old: str, new: str) -> _Edit:
+    def _assigned(self, call: ast.Call) -> tuple[ast.Assign, str]:
+        """The statement that gives a call its variable, and the variable."""
+        for statement in self._tree.body:
+            if isinstance(statement, ast.Assign) and statement.value is call:
+                (target, *_) = statement.targets
+                if isinstance(target, ast.Name):
+                    return statement, target.id
+        raise _NotLiteralError
+
+    def _criterion(self, call: ast.Call, old: str, new: str) -> Iterator[_Edit]:
         place = next((each for each in _arguments(call) if _is(each, old)), None)
         if place is None:
             raise _NotLiteralError
-        return _Edit(*self._span(place), _literal(new, place.col_offset))
+        yield _Edit(*self._span(place), _literal(new, place.col_offset))
 
-    def _score(self, call: ast.Call, verdict: Any, score: int) -> _Edit:
+    def _target(self, call: ast.Call, verdict: Any) -> ast.expr:
+        """Where a verdict leads, as it is written."""
         for node in ast.walk(call):
             if isinstance(node, ast.Dict):
                 pairs = zip(node.keys, node.values, strict=True)
                 value = next((v for k, v in pairs if k is not None and _is(k, verdict)), None)
-                if isinstance(value, ast.Constant):
-                    return _Edit(*self._span(value), str(score))
+                if value is not None:
+                    return value
             if isinstance(node, ast.Call) and node.args and _is(node.args[0], verdict):
-                own = [k.value for k in node.keywords if k.arg == "score"] or node.args[1:2]
-                if own and isinstance(own[0], ast.Constant):
-                    return _Edit(*self._span(own[0]), str(score))
+                own = [k.value for k in node.keywords if k.arg in ("score", "child")]
+                if own := own or node.args[1:2]:
+                    return own[0]
         raise _NotLiteralError
 
-    def _threshold(self, metric: BaseMetric, threshold: float) -> _Edit:
-        call = self._call(metric.spec().name, None)
-        for keyword in call.keywords:
-            if keyword.arg == "threshold":
-                return _Edit(*self._span(keyword.value), f"{threshold:g}")
-        return self._added(call, f"threshold={threshold:g}")
+    def _lead(self, call: ast.Call, verdict: Any, written: str) -> _Edit:
+        """A verdict that leads elsewhere; under a VerdictNode a score and a node have two names."""
+        start, end = self._span(self._target(call, verdict))
+        name = "score=" if written.isdecimal() else "child="
+        if self._bytes[start - 6 : start] in (b"score=", b"child="):
+            return _Edit(start - 6, end, name + written)
+        return _Edit(start, end, written)
+
+    def _score(self, call: ast.Call, verdict: Any, score: int) -> Iterator[_Edit]:
+        target = self._target(call, verdict)
+        if not isinstance(target, ast.Constant):
+            raise _NotLiteralError
+        yield _Edit(*self._span(target), str(score))
+
+    def _set(self, call: ast.Call, name: str, value: str) -> _Edit:
+        """A keyword argument with another value, or one more."""
+        place = next((each.value for each in call.keywords if each.arg == name), None)
+        if place is None:
+            return self._added(call, f"{name}={value}")
+        return _Edit(*self._span(place), value)
+
+    def _threshold(self, metric: BaseMetric, threshold: float) -> Iterator[_Edit]:
+        yield self._set(self._call(metric.spec().name), "threshold", f"{threshold:g}")
 
     def _votes(self, metric: BaseMetric, title: str, votes: int) -> Iterator[_Edit]:
         """A line that lets the variable of the metric vote, and the import of what it needs."""
-        call = self._call(metric.spec().name, None)
-        names = [
-            statement.targets[0].id
-            for statement in self._tree.body
-            if isinstance(statement, ast.Assign)
-            and statement.value is call
-            and isinstance(statement.targets[0], ast.Name)
-        ]
-        if not names:
-            raise _NotLiteralError
+        _, name = self._assigned(self._call(metric.spec().name))
         end = self._starts[-1]
-        line = f"{names[0]} = voted({names[0]}, {votes}, [{title!r}], stop=Curtailed())\n"
+        line = f"{name} = voted({name}, {votes}, [{title!r}], stop=Curtailed())\n"
         gap = "" if self._bytes.endswith(b"\n") else "\n"
         yield _Edit(end, end, f"{gap}{line}")
         yield from self._imported("dagengine.voting", "Curtailed, voted")
+
+    def _examples(self, call: ast.Call, shown: Sequence[Mapping[str, Any]]) -> Iterator[_Edit]:
+        yield self._added(call, f"examples={_examples(shown)}")
+        yield from self._imported("dagengine.metrics.dag", "Example")
+
+    def _halved(self, call: ast.Call, node: AskingNode, words: str) -> Iterator[_Edit]:
+        """A statement for the second question before that of the first, which leads to it."""
+        (statement, name), parts = self._assigned(call), halves(words)
+        assert parts is not None
+        first, between, second = parts
+        start, end = self._span(statement)
+        copied = [
+            *self._criterion(call, node.text, second),
+            self._set(call, "name", _quoted(f"{node.title}, 2")),
+            _Edit(start, start + len(name.encode()), f"{name}_2"),
+        ]
+        yield _Edit(start, start, self._applied(copied, start, end) + "\n")
+        yield from self._criterion(call, node.text, first)
+        yield self._lead(call, between == "AND", f"{name}_2")
+
+    def _merged(self, metric: BaseMetric, title: str) -> Iterator[_Edit]:
+        """The parent asks both questions; the statement of the child goes if nothing uses it."""
+        pair = pair_at(metric, title)
+        assert pair is not None
+        parent, child = (self._call(node.text, node.name) for node in (pair.parent, pair.child))
+        yield from self._criterion(parent, pair.parent.text, pair.criterion)
+        yield self._set(parent, "name", _quoted(f"{pair.parent.title} and {pair.child.title}"))
+        paths = list(dict.fromkeys((*pair.parent.evaluation_params, *pair.child.evaluation_params)))
+        if paths != list(pair.parent.evaluation_params):
+            yield self._set(parent, "evaluation_params", f"[{', '.join(map(_quoted, paths))}]")
+        leads = {
+            True: self._target(child, pair.second),
+            False: self._target(parent, not pair.first),
+        }
+        for verdict, target in leads.items():
+            yield self._lead(parent, verdict, self._applied((), *self._span(target)))
+        with suppress(_NotLiteralError):
+            statement, name = self._assigned(child)
+            if sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(self._tree)) == 2:
+                last = statement.end_lineno or statement.lineno
+                yield _Edit(self._starts[statement.lineno - 1], self._starts[last], "")
 
     def _imported(self, module: str, names: str) -> Iterator[_Edit]:
         """An import after the last one at the head of the file, unless it is there."""
@@ -204,27 +254,15 @@ class _Source:
 
     def _added(self, call: ast.Call, argument: str) -> _Edit:
         """One more keyword argument at the end of a call."""
-        parts = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if not parts:
-            raise _NotLiteralError
-        last = max(self._span(part)[1] for part in parts)
-        end = self._span(call)[1] - 1
-        own_line = b"\n" in self._bytes[last:end]
-        if own_line:
-            indent = " " * min(part.col_offset for part in parts)
-            if call.keywords:
-                indent = " " * (
-                    len(self._line(call.keywords[-1].lineno))
-                    - len(self._line(call.keywords[-1].lineno).lstrip())
-                )
-            written = textwrap.indent(argument, indent).strip()
-            return _Edit(last, last, f",\n{indent}{written}")
-        return _Edit(last, last, f", {argument}")
+        last = max(_arguments(call), key=lambda each: self._span(each)[1])
+        end = self._span(last)[1]
+        if b"\n" not in self._bytes[end : self._span(call)[1] - 1]:
+            return _Edit(end, end, f", {argument}")
+        line = self._bytes[self._starts[last.lineno - 1] :]
+        indent = " " * (len(line) - len(line.lstrip(b" ")))
+        return _Edit(end, end, f",\n{indent}{textwrap.indent(argument, indent).strip()}")
 
-    def _line(self, number: int) -> str:
-        return self._bytes[self._starts[number - 1] : self._starts[number]].decode()
-
-    def _span(self, node: ast.expr) -> tuple[int, int]:
+    def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return (
@@ -285,56 +323,17 @@ def _source(value: Any) -> str:
 def program(path: Path, metric: BaseMetric, accepted: Sequence[Candidate]) -> str:
     """A file that takes the metric from `path`, which stays as it is, and changes a copy of it."""
     name = metric.spec().name
-    imports, lines = {"from dagengine.loading import load_metrics"}, list[str]()
-    lines.append(
-        f"metrics = {{metric.spec().name: metric for metric in load_metrics({str(path)!r})}}\n"
-        f"improved = metrics[{name!r}]"
-    )
+    lines = [
+        f'"""The metric {name!r} with what people\'s labels showed to be better."""',
+        "",
+        "from dagengine.improvement.rungs import changed",
+        "from dagengine.loading import load_metrics",
+        "",
+        f"metrics = {{metric.spec().name: metric for metric in load_metrics({str(path)!r})}}",
+        f"improved = metrics[{name!r}]",
+    ]
     for candidate in accepted:
-        for kind, title, detail in _parts(candidate):
-            imports.update(_NEEDS[kind])
-            lines.append(_line_of(kind, title, detail, metric))
-    head = f'"""The metric {name!r} with what people\'s labels showed to be better."""'
-    return "\n".join([head, "", *sorted(imports), "", *lines, "", "del metrics", ""])
-
-
-_NEEDS = {
-    "threshold": ("from dagengine.improvement.rungs import with_threshold",),
-    "scores": ("from dagengine.improvement.rungs import with_score",),
-    "votes": ("from dagengine.voting import Curtailed, voted",),
-    "examples": (
-        "from dagengine.metrics.dag import Example",
-        "from dagengine.voting import exemplified",
-    ),
-    "criterion": ("from dagengine.voting import reworded",),
-    "rival": (
-        "from dagengine.metrics import DAGMetric",
-        "from dagengine.metrics.dag import DAG, BinaryJudgementNode",
-    ),
-}
-
-
-def _line_of(kind: str, title: str, detail: Mapping[str, Any], metric: BaseMetric) -> str:
-    if kind == "threshold":
-        return f"improved = with_threshold(improved, {detail['threshold']:g})"
-    if kind == "scores":
-        leaf = f"({title!r}, {detail['verdict']!r})"
-        return f"improved = with_score(improved, {leaf}, {detail['score']})"
-    if kind == "votes":
-        return f"improved = voted(improved, {detail['votes']}, [{title!r}], stop=Curtailed())"
-    if kind == "examples":
-        return f"improved = exemplified(improved, {{{title!r}: {_examples(detail['examples'])}}})"
-    if kind == "criterion":
-        return (
-            f"improved = reworded(\n    improved, {{{title!r}: {_quoted(detail['criterion'])}}}\n)"
-        )
-    rival = holistic(metric)
-    assert rival is not None
-    (node,) = rival.spec().graph.nodes()
-    assert isinstance(node, BinaryJudgementNode)
-    return (
-        f"whole = BinaryJudgementNode(\n    {_quoted(node.criteria)},\n"
-        f"    evaluation_params={list(node.evaluation_params)!r},\n"
-        f"    then={{True: 10, False: 0}},\n    name='Whole',\n)\n"
-        f"improved = DAGMetric({metric.spec().name!r}, DAG(whole))"
-    )
+        words = [f"{k}={pformat(v, 88)}" for k, v in candidate.detail.items() if k != "before"]
+        arguments = ["improved", repr(candidate.rung), repr(candidate.where), *words]
+        lines += ["improved = changed(", *(f"    {argument}," for argument in arguments), ")"]
+    return "\n".join([*lines, "", "del metrics", ""])

@@ -23,6 +23,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import display_name
 from dagengine.reliability.labels import NodeAnswers
 from dagengine.test_case import TestCase
+from dagengine.voting.reshaping import can_split, pair_at
 
 
 def possible_rungs(
@@ -50,6 +51,10 @@ def possible_rungs(
         rungs.extend("criterion" for _ in range(proposals))
     if exemplary and "criterion" in rungs:
         rungs.append("together")
+    if any(pair_at(metric, title) for title in titles):
+        rungs.append("merge")
+    if proposals and any(can_split(metric, title) for title in titles):
+        rungs.append("split")
     if passes and holistic(metric) is not None:
         rungs.append("rival")
     return rungs
@@ -80,6 +85,8 @@ def search_plan(
     """The calls of every step; those of a node that is not known yet are at most the greatest."""
     counted = _Counted(cases, metric, times)
     titles = [node] if node is not None else changeable(metric)
+    # A merged node is asked where its parent was.
+    parents = [pair.parent.title for title in titles if (pair := pair_at(metric, title))]
     held = split.without(0)
     steps = [PlannedStep("the metric as it is", *counted.whole(split.tried))]
     for rung in rungs:
@@ -88,24 +95,24 @@ def search_plan(
         elif rung == "examples":
             steps.append(PlannedStep("examples from labels", *counted.at(titles, held)))
         elif rung == "criterion":
-            least, most = counted.at(titles, held)
-            most = None if most is None else most + 2
             letter = chr(ord("a") + sum(step.what.startswith("criterion") for step in steps))
-            steps.append(PlannedStep(f"criterion rewritten, {letter}", least + 1, most))
+            calls = counted.at(titles, held, edits=2)
+            steps.append(PlannedStep(f"criterion rewritten, {letter}", *calls))
         elif rung == "together":
             steps.append(PlannedStep("criterion and examples", 0, counted.at(titles, held)[1]))
+        elif rung == "merge":
+            steps.append(PlannedStep("merged with a neighbour", 0, counted.at(parents, held)[1]))
+        elif rung == "split":
+            steps.append(PlannedStep("split in two", 0, counted.at(titles, held, 2, edits=2)[1]))
         elif rung == "rival":
             rival = len(held) * times
             steps.append(PlannedStep("one holistic node", rival, rival))
     steps.append(PlannedStep("sealed part, before", *counted.whole(split.sealed)))
     if rungs:
-        steps.append(
-            PlannedStep("sealed part, after", 0, counted.at(titles, split.sealed, votes)[1])
-        )
-    most = sum(step.most or 0 for step in steps)
-    return SearchPlan(
-        tuple(steps), len(rungs), counted.cost(split.tried, most, model, prices or {})
-    )
+        _, most = counted.at([*titles, *parents], split.sealed, votes)
+        steps.append(PlannedStep("sealed part, after", 0, most))
+    money = counted.cost(split.tried, sum(step.most or 0 for step in steps), model, prices or {})
+    return SearchPlan(tuple(steps), len(rungs), money)
 
 
 class _Counted:
@@ -121,24 +128,24 @@ class _Counted:
         return calls.least * self._times, None if calls.most is None else calls.most * self._times
 
     def at(
-        self, titles: Sequence[str], numbers: Sequence[int], factor: int = 1
+        self, titles: Sequence[str], numbers: Sequence[int], factor: int = 1, *, edits: int = 0
     ) -> tuple[int, int | None]:
         """The calls of a changed node, and of what may follow it; of several nodes the extremes.
 
-        The node itself is asked `factor` times each.
+        The node itself is asked `factor` times each, and a rewriter up to `edits` times.
         """
         by_node = self._by_node(numbers)
         spans = [
             (by_node.get(title, NO_QUESTIONS).times(factor), self._after(title, by_node))
             for title in titles
         ]
-        least = min((own.least for own, _ in spans), default=0) * self._times
+        least = min((own.least for own, _ in spans), default=0) * self._times + min(edits, 1)
         most = 0
         for own, after in spans:
             if own.most is None or after is None:
                 return least, None
             most = max(most, own.most + after)
-        return least, most * self._times
+        return least, most * self._times + edits
 
     def _after(self, title: str, by_node: Mapping[str, Bounds]) -> int | None:
         """The most questions of nodes that may follow a node, or read it."""

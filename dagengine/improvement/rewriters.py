@@ -1,4 +1,4 @@
-"""Who words a criterion anew: an interface, and a judge that is asked for a small edit.
+"""Who words a criterion anew, or as two: an interface, and a judge that is asked for a small edit.
 
 An edit is bounded: it may add or remove so many words, and stays about as long as the criterion. A
 whole new text is another question, and the labels of the old one say little of it.
@@ -20,9 +20,12 @@ from dagengine.prompts.evidence import as_text
 from dagengine.question import Options
 from dagengine.results import OutcomeKind, Totals
 from dagengine.test_case import LLMTestCase
+from dagengine.voting.reshaping import halves
 
 MOST_WORDS = 30
 """Words that an edit may add or remove, together."""
+ONE = "ONE"
+"""What a rewriter answers for a criterion that cannot be split."""
 _LONGER, _SHOWN, _CASES = 300, 1_500, 6
 _WORD = re.compile(r"\S+")
 
@@ -42,12 +45,16 @@ class WrongCase:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a rewriter is given: a node's criterion, its verdicts, and cases that went wrong."""
+    """What a rewriter is given: a node's criterion, its verdicts, and cases that went wrong.
+
+    With `split` it is to word the criterion as two: `First? AND Second?`, or with OR between them.
+    """
 
     criterion: str
     verdicts: Sequence[str]
     wrong: Sequence[WrongCase]
     complaint: str = ""
+    split: bool = False
 
 
 class Rewriter(Protocol):
@@ -78,17 +85,28 @@ class JudgeRewriter:
         return " ".join(str(step.output).split()).strip("\"'"), done.totals
 
 
+_EDIT = (
+    "Edit the criterion so that a careful reader would answer them right, and cases like them. "
+    "State the rule that was missing or unclear; name no single case. Keep the same answers. Write "
+    "the whole edited criterion"
+)
+_SPLIT = (
+    "If the criterion asks for several things, word it as two criteria, each of which can be "
+    "answered alone. Write both on one line, with the word AND between them if both have to hold, "
+    f"or the word OR if one of them is enough. If it asks for one thing only, write {ONE}. Write "
+    "both criteria"
+)
+
+
 def _step(task: Task) -> TaskNode:
     verdicts = ", ".join(task.verdicts)
     complaint = f"\nYour last edit could not be used: {task.complaint}" if task.complaint else ""
     return TaskNode(
         "`input` is the criterion of a judge that answers with one of: "
-        f"{verdicts}. `actual_output` lists cases on which it led to wrong answers. Edit the "
-        "criterion so that a careful reader would answer them right, and cases like them. "
-        f"Change as few words as possible, at most {MOST_WORDS}. State the rule that was missing "
-        "or unclear; name no single case. Keep names in backticks, and the same answers. "
-        f"Write the whole edited criterion, and nothing else.{complaint}",
-        output_label="New criterion",
+        f"{verdicts}. `actual_output` lists cases on which it led to wrong answers. "
+        f"{_SPLIT if task.split else _EDIT}, and nothing else. Change as few words as possible, at "
+        f"most {MOST_WORDS}, and keep names in backticks.{complaint}",
+        output_label="Two criteria" if task.split else "New criterion",
         evaluation_params=["input", "actual_output"],
         children=[CodeNode(_kept, name="Kept")],
         options=Options(max_characters=len(task.criterion) + _LONGER),
@@ -105,16 +123,8 @@ def _shown(task: Task) -> str:
     for place, wrong in enumerate(task.wrong[:_CASES], 1):
         read = (f"{name}: {as_text(value)[:_SHOWN]}" for name, value in wrong.reads.items())
         reason = f" ({wrong.reason})" if wrong.reason else ""
-        parts.append(
-            "\n".join(
-                [
-                    f"Case {place}",
-                    *read,
-                    f"answered: {wrong.answered}{reason}",
-                    f"right: {wrong.wanted}",
-                ]
-            )
-        )
+        ends = f"answered: {wrong.answered}{reason}", f"right: {wrong.wanted}"
+        parts.append("\n".join([f"Case {place}", *read, *ends]))
     return "\n\n".join(parts)
 
 
@@ -126,12 +136,15 @@ def words_changed(before: str, after: str) -> int:
     return len(old) + len(new) - 2 * kept
 
 
-def complaint(before: str, after: str | None) -> str:
+def complaint(task: Task, after: str | None) -> str:
     """Why an edit cannot be used; "" if it can."""
+    before = task.criterion
     if not after:
         return "there was no text"
     if after == before:
         return "it is the criterion as it was"
+    if task.split and halves(after) is None:
+        return "it is not two criteria with one AND, or one OR, between them"
     changed = words_changed(before, after)
     if changed > MOST_WORDS:
         return f"it changes {changed} words; at most {MOST_WORDS} are allowed"

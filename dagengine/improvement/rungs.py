@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,7 +28,9 @@ from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.results import Verdict
 from dagengine.results.verdict import passes
 from dagengine.test_case import TestCase
-from dagengine.voting.wrappers import RewrittenMetric
+from dagengine.voting.reshaping import halved, merged, targets
+from dagengine.voting.stopping import Curtailed
+from dagengine.voting.wrappers import RewrittenMetric, exemplified, reworded, voted
 
 EXAMPLES = 4
 Leaf = tuple[str, Verdict]
@@ -39,6 +41,31 @@ def asking_node(metric: BaseMetric, title: str) -> AskingNode | None:
     """The node of that title that asks a judge, if the metric has it."""
     nodes = (node for node in metric.spec().graph.nodes() if node.title == title)
     return next((node for node in nodes if isinstance(node, AskingNode)), None)
+
+
+def changed(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMetric:
+    """A copy of the metric with one change of the ladder, at a node by its title.
+
+    `detail` has the words of the change, as a candidate has them.
+    """
+    if rung == "threshold":
+        return with_threshold(metric, detail["threshold"])
+    if rung == "scores":
+        return with_score(metric, (where, detail["verdict"]), detail["score"])
+    if rung == "votes":
+        return voted(metric, detail["votes"], [where], stop=Curtailed())
+    if rung == "merge":
+        return merged(metric, where)
+    if rung == "split":
+        return halved(metric, where, detail["criterion"])
+    if rung == "rival":
+        whole = holistic(metric)
+        assert whole is not None
+        return whole
+    # Examples first: with a new criterion, a node without a name has another title.
+    if "examples" in detail:
+        metric = exemplified(metric, {where: [Example(**row) for row in detail["examples"]]})
+    return reworded(metric, {where: detail["criterion"]}) if "criterion" in detail else metric
 
 
 # Threshold and scores: replayed from the answers.
@@ -80,15 +107,19 @@ def with_score(metric: BaseMetric, leaf: Leaf, score: int) -> BaseMetric:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What was fitted to the labels (`now` becomes `value`), at a verdict if there is a `leaf`.
+    """A change that was fitted to the labels.
 
     `right` are the shares of right results of each case by what its other folds ask for.
     """
 
-    now: float
-    value: float
+    what: str
+    where: str
     right: Mapping[int, float]
-    leaf: Leaf | None = None
+    detail: Mapping[str, Any]
+
+
+Fitting = Callable[[Asking, Judged, Split], Fitted | str]
+"""Fits a change to the labels, or says why there is none."""
 
 
 def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
@@ -123,7 +154,9 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
         cut = outside.threshold if isinstance(outside, FittedThreshold) else now
         shares = asking.right(judged, lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
         right |= {number: shares[number] for number in fold if number in shares}
-    return Fitted(now, round(whole.threshold, 3), right)
+    cut = round(whole.threshold, 3)
+    detail = {"before": now, "threshold": cut}
+    return Fitted(f"threshold {now:g} → {cut:g}", "whole metric", right, detail)
 
 
 def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
@@ -156,8 +189,9 @@ def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
         chosen = best([n for n in split.without(place) if n in before])
         right = before if chosen is None else options[chosen][2]
         held |= {number: right[number] for number in fold if number in before}
-    old, score, _ = options[leaf]
-    return Fitted(old, score, held, leaf)
+    (node, verdict), (old, score, _) = leaf, options[leaf]
+    detail = {"verdict": verdict, "before": old, "score": score}
+    return Fitted(f"score of {verdict}: {old:g} → {score}", node, held, detail)
 
 
 def _other_scores(
@@ -170,10 +204,8 @@ def _other_scores(
             if run.path and run.score is not None:
                 ended[run.path[-1]].append(asking.labels.by_case[number] is True)
     for node in judged.metric.spec().graph.nodes():
-        for branch in node.branches():
-            leaf, target = (node.title, branch.verdict), branch.target
-            if isinstance(target, VerdictNode):
-                target = target.score
+        for verdict, target in targets(node).items():
+            leaf = node.title, verdict
             labels = ended.get(leaf)
             if not labels or not isinstance(target, int) or isinstance(target, bool):
                 continue
@@ -191,25 +223,18 @@ def _other_scores(
 def _rescored(asking: Asking, judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:
     """The shares that are right with another score, by what the nodes said."""
     assert isinstance(judged.metric, BaseMetric)
-    changed = with_score(judged.metric, leaf, score)
-    replay, threshold = Counterfactual(changed), changed.spec().threshold
+    replay = Counterfactual(with_score(judged.metric, leaf, score))
 
-    def passed(case: TestCase, run: Run) -> Vote:
+    def again(number: int, run: Run) -> Run:
+        if run.score is None:
+            return run
         try:
-            again = replay.score(run.replies, case)
+            return replace(run, score=replay.score(run.replies, asking.cases[number]))
         except NoReplyError:
-            again = run.score
-        return passes(again, threshold) is True
+            return run
 
-    return {
-        number: statistics.fmean(
-            run.score is not None
-            and passed(asking.cases[number], run) == asking.labels.by_case[number]
-            for run in runs
-        )
-        for number, runs in judged.runs.items()
-        if runs
-    }
+    runs = {number: [again(number, run) for run in own] for number, own in judged.runs.items()}
+    return asking.right(replace(judged, runs=runs))
 
 
 # Examples.
@@ -267,13 +292,12 @@ def holistic(metric: BaseMetric) -> BaseMetric | None:
 def _in_words(spec: MetricSpec, node: BaseNode) -> str:
     """What a node asks, and where its verdicts lead."""
     ends: list[str] = []
-    for branch in node.branches():
-        target = branch.target.score if isinstance(branch.target, VerdictNode) else branch.target
+    for verdict, target in targets(node).items():
         if isinstance(target, int):
             side = "passes" if target / 10 >= (spec.threshold or 0) else "fails"
-            ends.append(f"{branch.verdict}: {side}")
+            ends.append(f"{verdict}: {side}")
         elif isinstance(target, BaseNode):
-            ends.append(f"{branch.verdict}: go on with {target.title}")
+            ends.append(f"{verdict}: go on with {target.title}")
     return f"{node.title}: {node.text}" + (f" ({'; '.join(ends)})" if ends else "")
 
 
@@ -288,10 +312,9 @@ def answers_of_one(metric: BaseMetric, labels: Mapping[int, Vote]) -> NodeAnswer
     if len(nodes) != 1 or len(replay.asking) != 1 or threshold is None:
         return {}
     node = next(n for n in metric.spec().graph.nodes() if n.title == nodes[0])
-    for branch in node.branches():
-        target = branch.target.score if isinstance(branch.target, VerdictNode) else branch.target
-        if isinstance(target, int) and branch.verdict is not None:
-            ends[target / 10 >= threshold].append(branch.verdict)
+    for verdict, target in targets(node).items():
+        if isinstance(target, int) and verdict is not None:
+            ends[target / 10 >= threshold].append(verdict)
     if sorted(map(len, ends.values())) != [1, 1]:
         return {}
     verdicts = {n: (ends[vote][0],) for n, vote in labels.items() if isinstance(vote, bool)}

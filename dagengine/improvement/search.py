@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from dagengine.argument_names import check_names, names_of
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
-from dagengine.execution.engine import check_settings
+from dagengine.execution.engine import Settings
 from dagengine.execution.interrupts import sync
+from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.improvement.acceptance import LEVEL, joint_p
 from dagengine.improvement.judged import Asking, Judged
 from dagengine.improvement.naming import blame, wrong_at
 from dagengine.improvement.planning import changeable, possible_rungs, search_plan
-from dagengine.improvement.rewriters import JudgeRewriter, Rewriter, Task, WrongCase, complaint
+from dagengine.improvement.rewriters import (
+    ONE,
+    JudgeRewriter,
+    Rewriter,
+    Task,
+    WrongCase,
+    complaint,
+)
 from dagengine.improvement.rungs import (
+    Fitting,
     answers_of_one,
     asking_node,
+    changed,
     examples_for,
     fitted_score,
     fitted_threshold,
-    holistic,
-    with_score,
-    with_threshold,
 )
 from dagengine.improvement.splitting import split_cases
 from dagengine.improvement.values import (
@@ -49,25 +56,27 @@ from dagengine.reliability.labels import (
     Labels,
     NodeAnswers,
     labels_for,
-    labels_of,
     left_out,
     metric_hash,
-    walk_file,
+    sources_of,
     walked_answers,
-    walked_labels,
 )
 from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
 from dagengine.reliability.statistics.confusion import label_ceiling
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label, read_field
-from dagengine.voting.stopping import Curtailed
-from dagengine.voting.wrappers import exemplified, reworded, voted
+from dagengine.voting.reshaping import can_split, pair_at
 
 FREE = 0.2
 """The share of the error that is spent on the rungs that ask nothing."""
 POINTS = 0.05
 """The gain for which labels are counted when nothing is proved."""
 VOTES = 3
+_PASS: Mapping[Any, str] = {True: "pass", False: "fail"}
+_FITTED: tuple[tuple[Rung, str, Fitting], ...] = (
+    ("threshold", "another threshold", fitted_threshold),
+    ("scores", "another score", fitted_score),
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,6 @@ class Search:
     rungs: Sequence[Rung]
     node: str | None
     times: int
-    proposals: int
     sealed_share: float
     notes: tuple[str, ...]
 
@@ -111,18 +119,11 @@ class Search:
         if node is not None and node not in nodes:
             names = ", ".join(map(repr, nodes)) or "none"
             raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
-        replay, walks = Counterfactual(metric), walk_file(labels)
-        answers: NodeAnswers = {}
-        notes: tuple[str, ...] = ()
-        if walks is None:
-            people = labels_of(cases, labels)
-        else:
-            (people,) = walked_labels(walks, cases, [replay])
-            answers = walked_answers(walks, cases, replay)
-            notes = tuple(left_out(walks, [replay]))
+        replay = Counterfactual(metric)
+        (people,) = sources_of(labels, cases, [replay])
         meant = labels_for(people, replay, cases, replay.spec.threshold)
-        if not answers:
-            answers = answers_of_one(metric, meant.by_case)
+        answers = walked_answers(labels, cases, replay) or answers_of_one(metric, meant.by_case)
+        notes = tuple(left_out(labels, [replay]))
         together = {} if groups is None else clusters(cases, (), groups)
         split = split_cases(cases, meant.by_case, together, sealed)
         made = Asking(cases, meant, together, times, {})
@@ -131,8 +132,8 @@ class Search:
             metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
         )
         return cls(
-            cases, metric, meant, people, answers, together, split, rungs, node, times, proposals,
-            sealed, notes,
+            cases, metric, meant, people, answers, together, split, rungs, node, times, sealed,
+            notes,
         )  # fmt: skip
 
     def plan(self, *, model: Any = None, prices: Any = None) -> SearchPlan:
@@ -156,17 +157,17 @@ class Search:
         accepted metric before the sealed part is opened, and says how many earlier looks it had.
         """
         asking = Asking(self.cases, self.labels, self.groups, self.times, settings)
-        ladder = _Ladder(
-            self, asking, rewriter or JudgeRewriter(), on_candidate or (lambda _: None)
-        )
+        heard = on_candidate or (lambda _: None)
+        ladder = _Ladder(self, asking, rewriter or JudgeRewriter(), heard, self.metric)
         blamed = await ladder.climb()
         sealed, looks, metric = None, 0, ladder.metric
         if any(candidate.accepted for candidate in ladder.tried) and self.split.sealed:
             if on_look is not None:
                 looks = on_look(metric_hash(Counterfactual(metric)))
             sealed = await self._open(asking, metric)
-        several = [votes for votes in self.people.values() if len(votes) > 1]
-        differing = [n for n, votes in self.people.items() if len(set(map(str, votes))) > 1]
+        votes = [list(own) for own in self.people.values()]
+        several = sum(len(own) > 1 for own in votes)
+        differing = [n for n, own in self.people.items() if len(set(map(str, own))) > 1]
         return Improvement(
             name=self.metric.spec().name,
             metric=metric,
@@ -178,11 +179,9 @@ class Search:
             candidates=tuple(ladder.tried),
             sealed=sealed,
             needed=self._needed(ladder.tried),
-            several=len(several),
+            several=several,
             contradictions=tuple(case_label(self.cases[n], n) for n in differing),
-            ceiling=label_ceiling([list(votes) for votes in self.people.values()])
-            if several
-            else None,
+            ceiling=label_ceiling(votes) if several else None,
             totals=asking.totals,
             looks=looks,
             notes=self.notes,
@@ -216,7 +215,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _Try:
-    """A candidate that was asked, and the metric with it; `right` are its shares of right results.
+    """A candidate, the metric with it, and its shares of right results (none if it was skipped).
 
     The metric before it is that which the free rungs left.
     """
@@ -225,178 +224,161 @@ class _Try:
     metric: BaseMetric
     right: Mapping[int, float]
 
+    @property
+    def gain(self) -> float:
+        """The gain on the held-out cases; 0 where it is not known."""
+        gain = self.candidate.gain
+        return gain.value if isinstance(gain, Comparison) else 0.0
 
+
+@dataclass
 class _Ladder:
-    """The candidates of one search, cheapest first."""
+    """The candidates of one search, cheapest first.
 
-    def __init__(
-        self,
-        search: Search,
-        asking: Asking,
-        rewriter: Rewriter,
-        on_candidate: Callable[[Candidate], None],
-    ) -> None:
-        self._search, self._asking, self._rewriter = search, asking, rewriter
-        self._on_candidate = on_candidate
-        self.metric = search.metric
-        self.tried: list[Candidate] = []
-        self.as_it_was: dict[int, float] = {}
-        self._right: dict[int, float] = {}
-        self._held = search.split.without(0)
+    `metric` is that with what was accepted, `right` its shares of right results on the tried cases.
+    """
+
+    search: Search
+    asking: Asking
+    rewriter: Rewriter
+    on_candidate: Callable[[Candidate], None]
+    metric: BaseMetric
+    tried: list[Candidate] = field(default_factory=list)
+    right: Mapping[int, float] = field(default_factory=dict)
+    as_it_was: Mapping[int, float] = field(default_factory=dict)
 
     async def climb(self) -> Blame:
         """Try every rung; returns which node is to blame."""
-        judged = await self._asking.judge(self.metric, self._search.split.tried)
-        self._right = self.as_it_was = self._asking.right(judged)
-        self._decide(self._free(judged), FREE)
-        if self.metric is not self._search.metric:
-            judged = await self._asking.judge(self.metric, self._search.split.tried)
-            self._right = self._asking.right(judged)
+        judged = await self.asking.judge(self.metric, self.search.split.tried)
+        self.right = self.as_it_was = self.asking.right(judged)
+        self._decide(await self._free(judged), FREE)
+        if self.metric is not self.search.metric:
+            judged = await self.asking.judge(self.metric, self.search.split.tried)
+            self.right = self.asking.right(judged)
         blamed = self._blame(judged)
         if blamed.node is not None:
             self._decide(await self._paid(blamed.node, judged), 1 - FREE)
         return blamed
 
     def _blame(self, judged: Judged) -> Blame:
-        search = self._search
-        blamed = blame(self._asking, judged, search.answers, 1 - search.sealed_share)
+        search = self.search
+        blamed = blame(self.asking, judged, search.answers, 1 - search.sealed_share)
         if search.node is not None:
             return replace(blamed, node=search.node, by="your choice", needed=None)
         if blamed.node is not None and blamed.node not in changeable(self.metric):
             return replace(blamed, node=None, needed=None)
         return blamed
 
-    def _free(self, judged: Judged) -> list[_Try | Candidate]:
+    async def _free(self, judged: Judged) -> list[_Try]:
         """Threshold and scores, which are replayed from the answers."""
-        tries: list[_Try | Candidate] = []
-        split, asking = self._search.split, self._asking
-        if "threshold" in self._search.rungs:
-            fit = fitted_threshold(asking, judged, split)
-            if isinstance(fit, str):
-                tries.append(_skipped("threshold", "another threshold", "whole metric", fit))
-            else:
-                what, detail = f"threshold {fit.now:g} → {fit.value:g}", {"before": fit.now}
-                made = with_threshold(self.metric, fit.value)
-                detail["threshold"] = fit.value
-                tries.append(self._made("threshold", what, "whole metric", made, fit.right, detail))
-        if "scores" in self._search.rungs:
-            fit = fitted_score(asking, judged, split)
-            if isinstance(fit, str) or fit.leaf is None:
-                tries.append(_skipped("scores", "another score", "whole metric", str(fit)))
-            else:
-                (node, verdict), score = fit.leaf, int(fit.value)
-                what = f"score of {verdict}: {fit.now:g} → {score}"
-                made = with_score(self.metric, fit.leaf, score)
-                scored = {"verdict": verdict, "before": fit.now, "score": score}
-                tries.append(self._made("scores", what, node, made, fit.right, scored))
+        tries: list[_Try] = []
+        for rung, what, fitted in _FITTED:
+            if rung in self.search.rungs:
+                fit = fitted(self.asking, judged, self.search.split)
+                if isinstance(fit, str):
+                    tries.append(await self._try(rung, what, "whole metric", fit))
+                else:
+                    tries.append(await self._try(rung, fit.what, fit.where, fit.detail, fit.right))
         return tries
 
     # At the node.
 
-    async def _paid(self, node: str, judged: Judged) -> list[_Try | Candidate]:
-        """Votes, examples, rewritten criteria at a node, then the rival."""
-        rungs, tries = self._search.rungs, list[_Try | Candidate]()
+    async def _paid(self, node: str, judged: Judged) -> list[_Try]:
+        """Votes, examples, rewritten criteria at a node, its size, then the rival."""
+        rungs, tries = self.search.rungs, list[_Try]()
         if "votes" in rungs:
-            tries.append(await self._votes(node, judged))
+            votes = self._votes(node, judged)
+            tries.append(await self._try("votes", f"{VOTES} votes", node, votes))
         examples = examples_for(
-            self.metric, node, self._search.answers, self._asking.cases, judged,
-            self._search.split.folds[0],
+            self.metric, node, self.search.answers, self.asking.cases, judged,
+            self.search.split.folds[0],
         )  # fmt: skip
-        shown = [
-            {"reads": example.reads, "answer": example.answer, "reason": example.reason}
-            for example in examples
-        ]
-        solved = None
-        if "examples" in rungs and examples:
-            made = exemplified(self.metric, {node: examples})
-            what = f"{counted(len(examples), 'example')} from labels"
-            solved = await self._ask("examples", what, node, made, {"examples": shown})
-            tries.append(solved)
-        elif "examples" in rungs:
-            why = "no label of it may be shown"
-            tries.append(_skipped("examples", "examples from labels", node, why))
-        criteria = await self._criteria(node, judged) if "criterion" in rungs else []
-        tries += criteria
-        asked = [each for each in criteria if isinstance(each, _Try)]
-        best = max(asked, key=self._gain, default=None)
+        shown = {"examples": list(map(asdict, examples))}
+        number = counted(len(examples), "example") if examples else "examples"
+        if "examples" in rungs:
+            solved = shown if examples else "no label of it may be shown"
+            tries.append(await self._try("examples", f"{number} from labels", node, solved))
+        criteria = await self._criteria(node, judged)
         if "together" in rungs:
-            if best is None or solved is None or min(map(self._gain, (best, solved))) <= 0:
-                why = "needs a criterion and examples that both look better"
-                tries.append(_skipped("together", "criterion and examples", node, why))
-            else:
-                made = exemplified(best.metric, {self._title(best.metric, node): examples})
-                what = f"{best.candidate.what[-1]} and {counted(len(examples), 'example')}"
-                detail = {**best.candidate.detail, "examples": shown}
-                tries.append(await self._ask("together", what, node, made, detail))
-        if "rival" in rungs and (rival := holistic(self._search.metric)) is not None:
-            tries.append(await self._ask("rival", "one holistic node", "rival", rival, {}))
+            what, best = "criterion and examples", max(criteria, key=lambda each: each.gain)
+            both: Mapping[str, Any] | str = "needs both, and both have to look better"
+            if best.gain > 0 and tries[-1].gain > 0:
+                what = f"{best.candidate.what[-1]} and {number}"
+                both = {**best.candidate.detail, **shown}
+            criteria.append(await self._try("together", what, node, both))
+        tries += criteria
+        if "merge" in rungs:
+            tries.append(await self._merged(node))
+        if "split" in rungs:
+            parts: Mapping[str, Any] | str = "it is no yes/no question, or its answer is read"
+            if can_split(self.metric, node):
+                parts = await self._edit(node, judged, split=True)
+            tries.append(await self._try("split", "split in two", node, parts))
+        if "rival" in rungs:
+            tries.append(await self._try("rival", "one holistic node", "rival", {}))
         return tries
 
-    async def _votes(self, node: str, judged: Judged) -> _Try | Candidate:
-        """Votes at the node, unless they cannot help."""
-        what, varied = (
-            f"{VOTES} votes",
-            any(len({run.replies.get(node) for run in runs}) > 1 for runs in judged.runs.values()),
-        )
-        if not varied:
-            return _skipped("votes", what, node, "its answers never differed")
-        try:
-            made = voted(self.metric, VOTES, [node], stop=Curtailed())
-        except InputError as error:
-            return _skipped("votes", what, node, str(error))
-        return await self._ask("votes", what, node, made, {"votes": VOTES})
+    def _votes(self, node: str, judged: Judged) -> Mapping[str, Any] | str:
+        """Votes at the node, or why they cannot help."""
+        asked = asking_node(self.metric, node)
+        if asked is not None and asked.panel is not None:
+            return f"it already has votes or several judges: {asked.panel.label}"
+        replies = [{run.replies.get(node) for run in runs} for runs in judged.runs.values()]
+        if all(len(each) <= 1 for each in replies):
+            return "its answers never differed"
+        return {"votes": VOTES}
 
-    async def _criteria(self, node: str, judged: Judged) -> list[_Try | Candidate]:
+    async def _criteria(self, node: str, judged: Judged) -> list[_Try]:
         """The criterion reworded, each time otherwise."""
-        tries, earlier = list[_Try | Candidate](), list[str]()
-        held = asking_node(self.metric, node)
-        shown = self._search.split.folds[0]
-        wrong = wrong_at(self._asking, judged, self._search.answers, node, shown)
-        for number in range(self._search.rungs.count("criterion")):
+        tries, earlier = list[_Try](), list[str]()
+        for number in range(self.search.rungs.count("criterion")):
+            edit = await self._edit(node, judged, earlier)
+            if not isinstance(edit, str):
+                earlier.append(edit["criterion"])
             what = f"criterion rewritten, {chr(ord('a') + number)}"
-            if not wrong or held is None:
-                why = "no wrong case of it may be shown"
-                tries.append(_skipped("criterion", what, node, why))
-                continue
-            task = Task(
-                held.text, list(map(str, held.exemplary)), self._as_seen(judged, node, wrong)
-            )
-            words, why = await self._edit(task, earlier)
-            if words is None:
-                why = f"no edit that can be used: {why}"
-                tries.append(_skipped("criterion", what, node, why))
-                continue
-            earlier.append(words)
-            made = reworded(self.metric, {node: words})
-            detail = {"before": held.text, "criterion": words}
-            tries.append(await self._ask("criterion", what, node, made, detail))
+            tries.append(await self._try("criterion", what, node, edit))
         return tries
 
-    async def _edit(self, task: Task, earlier: Sequence[str]) -> tuple[str | None, str]:
-        """A new criterion, or None and why; one that cannot be used is asked for once more."""
+    async def _merged(self, node: str) -> _Try:
+        """The node and a neighbour as one question."""
+        pair = pair_at(self.metric, node)
+        if pair is None:
+            why = "no yes/no neighbour ends as it does"
+            return await self._try("merge", "merged with a neighbour", node, why)
+        before = f"{pair.parent.text} {pair.child.text}"
+        detail = {"before": before, "criterion": pair.criterion}
+        what = f"merged with {pair.child.title}"
+        return await self._try("merge", what, pair.parent.title, detail)
+
+    async def _edit(
+        self, node: str, judged: Judged, earlier: Sequence[str] = (), *, split: bool = False
+    ) -> dict[str, str] | str:
+        """New words for a node, or why there are none.
+
+        An edit that cannot be used is asked for once more.
+        """
+        held, folds = asking_node(self.metric, node), self.search.split.folds
+        wrong = wrong_at(self.asking, judged, self.search.answers, node, folds[0])
+        if not wrong or held is None:
+            return "no wrong case of it may be shown"
+        seen = self._as_seen(judged, held, wrong)
         why = f"write another edit than: {' / '.join(earlier)}" if earlier else ""
         for _ in range(2):
-            words, totals = await self._rewriter.rewrite(
-                replace(task, complaint=why), self._asking.rest()
-            )
-            self._asking.add(totals)
-            why = "it was tried already" if words in earlier else complaint(task.criterion, words)
-            if not why:
-                return words, ""
-        return None, why
+            task = Task(held.text, list(map(str, held.exemplary)), seen, why, split)
+            words, totals = await self.rewriter.rewrite(task, self.asking.rest())
+            self.asking.add(totals)
+            if split and words is not None and words.strip(" .") == ONE:
+                return "its criterion asks for one thing"
+            why = "it was tried already" if words in earlier else complaint(task, words)
+            if words and not why:
+                return {"before": held.text, "criterion": words}
+        return f"no edit that can be used: {why}"
 
-    def _title(self, metric: BaseMetric, node: str) -> str:
-        """What a node of the metric is called in a copy: one without a name by its new words."""
-        place = [each.title for each in self.metric.spec().graph.nodes()].index(node)
-        return metric.spec().graph.nodes()[place].title
-
-    def _as_seen(self, judged: Judged, node: str, wrong: Sequence[int]) -> list[WrongCase]:
-        """Wrong cases as a rewriter sees them."""
+    def _as_seen(self, judged: Judged, held: AskingNode, wrong: Sequence[int]) -> list[WrongCase]:
+        """Wrong cases of a node as a rewriter sees them."""
         seen: list[WrongCase] = []
-        held = asking_node(self.metric, node)
-        assert held is not None
         for number in wrong:
-            case, result = self._asking.cases[number], judged.first[number]
+            case, result = self.asking.cases[number], judged.first[number]
             steps = {step.node: step for step in result.steps}
             reads = {path: read_field(case, path) for path in held.evaluation_params}
             reads |= {
@@ -404,191 +386,166 @@ class _Ladder:
                 for source in held.inputs
                 if source.title in steps
             }
-            step = steps.get(node)
-            people = self._search.answers.get(node, {}).get(number)
-            label = self._asking.labels.by_case[number]
-            final = {True: "pass", False: "fail"}.get(label, str(label))  # type: ignore[arg-type]
-            wanted = f"the whole result: {final}"
-            if people:
-                wanted = (
-                    str(people[0]) if not isinstance(held, RatingNode) else f"{people[0]:g} of 1"
-                )
-            answered = (
-                "nothing"
-                if step is None
-                else str(step.score if step.verdict is None else step.verdict)
-            )
-            seen.append(WrongCase(reads, answered, step.reason if step else None, wanted))
+            step = steps.get(held.title)
+            label = self.asking.labels.by_case[number]
+            wanted = f"the whole result: {_PASS.get(label, label)}"
+            for person in self.search.answers.get(held.title, {}).get(number, ())[:1]:
+                wanted = f"{person:g} of 1" if isinstance(held, RatingNode) else str(person)
+            answered: Any = "nothing"
+            if step is not None:
+                answered = step.score if step.verdict is None else step.verdict
+            reason = None if step is None else step.reason
+            seen.append(WrongCase(reads, str(answered), reason, wanted))
         return seen
 
     # Decisions.
 
-    async def _ask(
-        self, rung: Rung, what: str, where: str, made: BaseMetric, detail: Mapping[str, Any]
-    ) -> _Try:
-        """Ask a candidate about the held-out cases."""
-        calls = self._asking.totals.calls
-        right = self._asking.right(await self._asking.judge(made, self._held))
-        calls = self._asking.totals.calls - calls
-        return self._made(rung, what, where, made, right, detail, calls)
-
-    def _made(
+    async def _try(
         self,
         rung: Rung,
         what: str,
         where: str,
-        made: BaseMetric,
-        right: Mapping[int, float],
-        detail: Mapping[str, Any],
-        calls: int = 0,
+        detail: Mapping[str, Any] | str,
+        right: Mapping[int, float] | None = None,
     ) -> _Try:
-        before = {number: self._right[number] for number in right if number in self._right}
+        """Ask a candidate about the held-out cases, unless what is `right` with it is known.
+
+        `detail` may be why there is nothing to ask.
+        """
+        if isinstance(detail, str):
+            skipped = Candidate(rung, what, where, refused=detail, skipped=True)
+            return _Try(skipped, self.metric, {})
+        made, calls = changed(self.metric, rung, where, **detail), self.asking.totals.calls
+        if right is None:
+            held = self.search.split.without(0)
+            right = self.asking.right(await self.asking.judge(made, held))
+        before = {number: self.right[number] for number in right if number in self.right}
         candidate = Candidate(
-            rung, what, where, _mean(before), _mean(right), self._asking.gain(before, right),
-            cases=len(before), calls=calls, detail=dict(detail),
+            rung, what, where, _mean(before), _mean(right), self.asking.gain(before, right),
+            cases=len(before), calls=self.asking.totals.calls - calls, detail=dict(detail),
             definition=metric_hash(Counterfactual(made)),
         )  # fmt: skip
         return _Try(candidate, made, right)
 
-    def _decide(self, tries: Sequence[_Try | Candidate], spent: float) -> None:
+    def _decide(self, tries: Sequence[_Try], spent: float) -> None:
         """Accept what is shown to be better, cheapest first; a later one has to beat it.
 
         The share `spent` of the error that is allowed belongs to these tries.
         """
-        asked = [each for each in tries if isinstance(each, _Try)]
-        against = dict(zip(map(id, asked), self._joint(asked, self._right, spent), strict=True))
+        asked = [each for each in tries if each.right]
+        joint = dict(zip(map(id, asked), self._joint(asked, self.right, spent), strict=True))
         accepted: _Try | None = None
         for each in tries:
-            if isinstance(each, Candidate):
-                self._note(each)
-                continue
-            p = against[id(each)]
-            why = _refusal(each.candidate, p, len(self._search.rungs))
-            if not why and accepted is not None:
-                p, *_ = self._joint(asked[asked.index(each) :], accepted.right, spent)
-                if p > LEVEL:
-                    gain = self._asking.gain(accepted.right, each.right)
-                    why = f"{points(gain)} over {accepted.candidate.what}: could be chance"
-            decided = replace(each.candidate, p=p, refused=why)
-            if not why:
-                if accepted is not None:
-                    self._replaced(accepted.candidate, decided)
-                accepted = replace(each, candidate=decided)
-            self._note(decided)
+            decided = each.candidate
+            if each.right:
+                p, why = max(joint[id(each)]), self._refusal(each.candidate, *joint[id(each)])
+                if accepted is not None and not why:
+                    p = max(self._joint(asked[asked.index(each) :], accepted.right, spent)[0])
+                    if p > LEVEL:
+                        gain = self.asking.gain(accepted.right, each.right)
+                        why = f"{points(gain)} over {accepted.candidate.what}: could be chance"
+                    else:  # it takes the place of what was accepted before
+                        old, worse = accepted.candidate, f"{decided.what} is shown to be better"
+                        self.tried[self.tried.index(old)] = replace(old, refused=worse)
+                decided = replace(decided, p=p, refused=why)
+                if not why:
+                    accepted = replace(each, candidate=decided)
+            self.tried.append(decided)
+            self.on_candidate(decided)
         if accepted is not None:
             self.metric = accepted.metric
 
     def _joint(
         self, tries: Sequence[_Try], before: Mapping[int, float], spent: float
-    ) -> list[float]:
-        """The p value of each try over what was before it, for the error that it may spend.
+    ) -> list[tuple[float, float]]:
+        """The p values of each try over what was before it, for the error that it may spend.
 
-        It is the greater one of two: of all cases, and with as much weight for every label. A judge
-        that only learns which label is commoner is no better by the second.
+        One is of all cases, one with as much weight for every label. A judge that only learns which
+        label is commoner is no better by the second.
         """
         gains = [
             {n: each.right[n] - before[n] for n in each.right if n in before} for each in tries
         ]
-        labels = self._asking.labels.by_case
-        often = Counter(labels[n] for n in self._search.split.tried)
+        labels = self.asking.labels.by_case
+        often = Counter(labels[n] for n in self.search.split.tried)
         even = [{n: gain / often[labels[n]] for n, gain in each.items()} for each in gains]
-        groups = self._asking.groups
-        both = zip(joint_p(gains, groups), joint_p(even, groups), strict=True)
-        return [min(1.0, max(pair) / spent) for pair in both]
+        both = [joint_p(values, self.asking.groups) for values in (gains, even)]
+        return [(min(1.0, a / spent), min(1.0, b / spent)) for a, b in zip(*both, strict=True)]
 
-    def _note(self, candidate: Candidate) -> None:
-        self.tried.append(candidate)
-        self._on_candidate(candidate)
-
-    def _replaced(self, old: Candidate, new: Candidate) -> None:
-        """Note that a better change took the place of one that was accepted before."""
-        place = next(n for n, each in enumerate(self.tried) if each.definition == old.definition)
-        self.tried[place] = replace(old, refused=f"{new.what} is shown to be better")
-
-    def _gain(self, tried: _Try) -> float:
-        gain = tried.candidate.gain
-        return gain.value if isinstance(gain, Comparison) else 0.0
-
-
-def _skipped(rung: Rung, what: str, where: str, why: str) -> Candidate:
-    return Candidate(rung, what, where, refused=why, skipped=True)
+    def _refusal(self, candidate: Candidate, plain: float, even: float) -> str:
+        """Why a gain is not enough by its p values; "" if it is."""
+        gain = candidate.gain
+        if not isinstance(gain, Comparison):
+            return "not known: too few cases or groups"
+        if gain.value <= 0:
+            return "worse" if gain.value < 0 and gain.p <= LEVEL else "not better"
+        if plain <= LEVEL:
+            return "" if even <= LEVEL else "not shown with equal weight for every label"
+        if gain.p <= LEVEL:
+            return f"p {gain.p:.2g} alone, {plain:.2g} after {len(self.search.rungs)} tries"
+        return "could be chance, or the judge's noise"
 
 
 def _mean(right: Mapping[int, float]) -> float | None:
     return sum(right.values()) / len(right) if right else None
 
 
-def _refusal(candidate: Candidate, p: float, tries: int) -> str:
-    """Why a gain is not enough; "" if it is."""
-    gain = candidate.gain
-    if not isinstance(gain, Comparison):
-        return "not known: too few cases or groups"
-    if gain.value <= 0:
-        return "worse" if gain.value < 0 and gain.p <= LEVEL else "not better"
-    if p <= LEVEL:
-        return ""
-    if gain.p <= LEVEL:
-        return f"p {gain.p:.2g} alone, {p:.2g} after {tries} tries"
-    return "could be chance, or the judge's noise"
+class Terms(Settings, total=False):
+    """How a search goes (as in `Search.of` and `Search.run`), and how a run is made."""
 
-
-@asynccontextmanager
-async def _stored(settings: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """The settings with a store: a file of its own for this search, where none is given."""
-    if settings.get("store") is not None:
-        yield dict(settings)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield {**settings, "store": Path(folder) / "answers.db"}
+    groups: str | None
+    node: str | None
+    times: int
+    proposals: int
+    sealed: float
+    rewriter: Rewriter | None
+    on_candidate: Callable[[Candidate], None] | None
 
 
 async def a_improve(
     test_cases: Any,
     metric: BaseMetric,
     labels: str | Path | Mapping[int, Any],
-    *,
-    groups: str | None = None,
-    node: str | None = None,
-    times: int = 3,
-    proposals: int = 2,
-    sealed: float = 0.4,
-    rewriter: Rewriter | None = None,
-    on_candidate: Callable[[Candidate], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[Terms],
 ) -> Improvement:
     """Improve one node of a metric by human labels; returns what was tried, and what is proved.
 
     `labels` are a case field, a file, or values by the number of the case, as for a judge card; the
     `labels.jsonl` of `dagengine view` also says which node is to blame. A share of the labelled
-    cases is `sealed` and looked at once, after the choice. Of the rest a quarter may be shown to a
-    judge, as examples or as wrong cases; candidates are compared on the other three quarters.
+    cases is `sealed` (0.4) and looked at once, after the choice. Of the rest a quarter may be shown
+    to a judge, as examples or as wrong cases; candidates are compared on the other three quarters.
     `groups` is a field whose equal values keep cases together.
 
     Tried are, cheapest first: another threshold, another score of a verdict, votes at the node that
-    causes most wrong results (or at `node`), solved examples from labels, `proposals` criteria by
-    the `rewriter`, and the whole tree as one question. Each is asked `times` times. A change is
-    accepted if its gain over the metric accepted before it has a p value of at most 0.05 that
-    counts all tries (`acceptance`). `settings` are those of `evaluate`. With a `store` nothing
-    is asked twice, also after a kill. The metric is not changed; the result has the new one.
+    causes most wrong results (or at `node`), solved examples from labels, `proposals` (2) criteria
+    by the `rewriter`, the node as one question with its neighbour, as two questions, and the whole
+    tree as one question. Each is asked `times` (3). A change is accepted if its gain over the
+    metric accepted before it has a p value of at most 0.05 that counts all tries (`acceptance`).
+    `on_candidate` gets every candidate once it is decided. The other `settings` are those of
+    `evaluate`. With a `store` nothing is asked twice, also after a kill. The metric is not changed;
+    the result has the new one.
 
     Raises InputError for labels that say neither pass nor fail nor a verdict, for too few of them,
     and when a limit of `limits` is reached.
     """
-    check_settings(a_improve, settings)
-    search = Search.of(
-        test_cases, metric, labels, groups=groups, node=node, times=times, proposals=proposals,
-        sealed=sealed,
-    )  # fmt: skip
-    async with _stored(settings) as stored:
-        return await search.run(stored, rewriter=rewriter, on_candidate=on_candidate)
+    check_names("improve() has no argument", settings, Terms.__annotations__)
+    rest: dict[str, Any] = {**settings}
+    own, ran = (
+        {name: rest.pop(name) for name in names if name in rest}
+        for names in (names_of(Search.of), names_of(Search.run))
+    )
+    search = Search.of(test_cases, metric, labels, **own)
+    with tempfile.TemporaryDirectory() as folder:  # answers are shared by all candidates
+        if rest.get("store") is None:
+            rest["store"] = Path(folder) / "answers.db"
+        return await search.run(rest, **ran)
 
 
 def improve(
     test_cases: Any,
     metric: BaseMetric,
     labels: str | Path | Mapping[int, Any],
-    **settings: Any,
+    **settings: Unpack[Terms],
 ) -> Improvement:
     """`a_improve` for callers without an event loop (it works inside one, too)."""
-    check_settings(a_improve, settings)
     return sync(lambda: a_improve(test_cases, metric, labels, **settings))

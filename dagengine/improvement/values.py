@@ -10,7 +10,9 @@ from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.results import Totals
 
 FORMAT = 1
-Rung = Literal["threshold", "scores", "votes", "examples", "criterion", "together", "rival"]
+Rung = Literal[
+    "threshold", "scores", "votes", "examples", "criterion", "together", "merge", "split", "rival"
+]
 """The rungs of the ladder, cheapest first."""
 By = Literal["labels of nodes", "counterfactuals", "your choice"]
 """What told which node is to blame."""

@@ -27,16 +27,13 @@ def points(gain: Comparison | Unknown | None) -> str:
         return "not known"
     if not isinstance(gain.interval, Interval):
         return f"{_signed(gain.value)} (no interval)"
-    return f"{_signed(gain.value)} ({_plain(gain.interval.low)} to {_plain(gain.interval.high)})"
+    low, high = _signed(gain.interval.low, ""), _signed(gain.interval.high, "")
+    return f"{_signed(gain.value)} ({low} to {high})"
 
 
-def _signed(share: float) -> str:
+def _signed(share: float, sign: str = "+") -> str:
     number = round(100 * share)
-    return f"{number:+d}".replace("-", _MINUS) if number else "0"
-
-
-def _plain(share: float) -> str:
-    return f"{round(100 * share)}".replace("-", _MINUS)
+    return f"{number:{sign if number else ''}d}".replace("-", _MINUS)
 
 
 def change(candidate: Candidate) -> str:
@@ -89,12 +86,14 @@ def step(result: Improvement, left: str | None) -> str:
     if result.accepted:
         return f"label more cases and seal them; the change is in {left}" if left else "label more"
     blame = result.blame
+    if blame is not None and not blame.wrong:
+        return "nothing to improve: no result on these cases is wrong"
     if blame is not None and blame.node is None:
-        if not blame.shares and blame.wrong == 0:
-            return "nothing to improve: no result on these cases is wrong"
         if blame.needed is None:
-            return "choose one yourself with --node; 640 more labels would probably not tell"
-        return f"about {blame.needed:,} more labels would tell, or choose one with --node"
+            return (
+                f"walk the tree, or choose a node: {_MOST_LABELS} labels of this kind do not tell"
+            )
+        return f"about {blame.needed:,} more labels would tell, or choose a node with --node"
     if blame is not None and result.needed and result.needed > _MOST_LABELS:
         return f"more than {_MOST_LABELS} labels at `{blame.node}` would be needed to show 5 points"
     if blame is not None and result.needed:

@@ -264,6 +264,18 @@ def walk_file(source: str | Path | Mapping[int, Any]) -> Path | None:
     return Path(source)
 
 
+def sources_of(
+    labels: str | Path | Mapping[int, Any],
+    cases: Sequence[TestCase],
+    replays: Sequence[Counterfactual],
+) -> Sequence[Given]:
+    """The labels for each metric: those of walks are about one metric, all others about each."""
+    walks = walk_file(labels)
+    if walks is not None:
+        return walked_labels(walks, cases, replays)
+    return [labels_of(cases, labels)] * len(replays)
+
+
 def walked_labels(
     path: Path, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
 ) -> list[Given]:
@@ -298,12 +310,18 @@ def _walked(
     return {number: tuple(votes.values()) for number, votes in people.items()}
 
 
-def walked_answers(path: Path, cases: Sequence[TestCase], replay: Counterfactual) -> NodeAnswers:
+def walked_answers(
+    source: str | Path | Mapping[int, Any], cases: Sequence[TestCase], replay: Counterfactual
+) -> NodeAnswers:
     """What people answered to the nodes of a metric: one answer per person and case.
 
+    Only walks tell; for all other sources it is empty.
     Answers to another definition of a node, and "cannot tell", are left out. A node in several
     places of the metric is one node, and a person's last answer to it counts.
     """
+    path = walk_file(source)
+    if path is None:
+        return {}
     hashes, numbers = definitions(replay.plan, replay.plan.metrics[0]), _numbers(cases)
     people: dict[str, dict[int, dict[str, Vote]]] = {}
     for label in _of(read_labels(path), replay):
@@ -325,9 +343,12 @@ def _numbers(cases: Sequence[TestCase]) -> Mapping[str, Sequence[int]]:
     return numbers
 
 
-def left_out(path: Path, replays: Sequence[Counterfactual]) -> Iterator[str]:
+def left_out(
+    source: str | Path | Mapping[int, Any], replays: Sequence[Counterfactual]
+) -> Iterator[str]:
     """A line for each metric that had another definition when some of its labels were given."""
-    labels = read_labels(path)
+    path = walk_file(source)
+    labels = [] if path is None else read_labels(path)
     for replay in replays:
         ends = [label for label in _of(labels, replay) if label.outcome is not None]
         now = metric_hash(replay)

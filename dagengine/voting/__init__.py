@@ -1,4 +1,4 @@
-"""More answers where they can change a score: votes, juries, escalation, other judges."""
+"""Other answers at nodes: votes, juries, escalation, other judges, questions merged and split."""
 
 from typing import TYPE_CHECKING
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -46,8 +47,19 @@ def test_a_table_names_the_node_that_gave_the_score_not_the_last_that_ran() -> N
     assert "| number | fails | 0.0 | All borne out |" in _read(PAGES / "extraction.md")
 
 
-def test_the_gallery_leads_to_ten_examples() -> None:
-    assert len(FOLDERS) == 10
+def test_a_planted_fault_is_found_by_labels_and_mended(tmp_path: Path) -> None:
+    (folder,) = (folder for folder in FOLDERS if (folder / "labelled.jsonl").exists())
+    run(folder, tmp_path)
+    left = tmp_path / f"{folder.name}-better"
+    search = json.loads(_read(left / "improve.json"))
+    (change,) = (row for row in search["candidates"] if not row["refused"])
+    assert (change["rung"], change["where"]) == ("criterion", "Insults")
+    assert search["headline"].startswith("✓ Another criterion at Insults")
+    assert "harsh words about the product" in _read(left / "metrics.patch")
+
+
+def test_the_gallery_leads_to_eleven_examples() -> None:
+    assert len(FOLDERS) == 11
     assert _read(PAGES / "README.md") == index(), REDRAW
     pictures = {f"{folder.name}{kind}" for folder in FOLDERS for kind in ("", "-counts")}
     assert {kept.stem for kept in PAGES.glob("*.svg")} == pictures

@@ -415,7 +415,9 @@ def test_a_page_of_the_gallery_shows_the_page_of_its_run_and_its_card(
     shown = sorted(page.stem for page in (ROOT / "docs" / "gallery").glob("[a-z]*.md"))
     made = [(site / "gallery").glob(name) for name in ("*/report.html", "*-card/card.html")]
     runs, cards = (sorted(page.parent.name.removesuffix("-card") for page in kind) for kind in made)
-    assert runs == cards == shown
+    better = [name for name in runs if name.endswith("-better")]
+    assert [name for name in runs if name not in better] == cards == shown
+    assert better == ["reviews-better"]
 
 
 def _asked(page: Page, question: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,21 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.graph.few_shot import Example
 from dagengine.improvement.acceptance import joint_p
 from dagengine.improvement.judged import Asking
 from dagengine.improvement.naming import blame
 from dagengine.improvement.patching import patch, program
-from dagengine.improvement.rewriters import complaint, words_changed
-from dagengine.improvement.rungs import with_score, with_threshold
+from dagengine.improvement.rewriters import Task, complaint, words_changed
+from dagengine.improvement.rungs import changed
 from dagengine.improvement.splitting import split_cases
 from dagengine.improvement.values import Candidate, Rung
 from dagengine.judges import ScriptedJudge
 from dagengine.loading import load_metrics
-from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import labels_for, metric_hash
-from dagengine.voting import Curtailed, exemplified, reworded, voted
+from dagengine.voting import reworded
 
 pytestmark = pytest.mark.anyio
 COUNT = 120
@@ -94,66 +93,47 @@ async def test_the_node_is_named_by_final_labels_and_by_those_of_nodes() -> None
 
 def test_an_edit_is_small_and_keeps_names() -> None:
     old = "Is `actual_output` polite?"
+    task = Task(old, ["True", "False"], [])
     assert words_changed(old, "Is `actual_output` polite and short?") == 4
-    assert complaint(old, "Is `actual_output` polite and short?") == ""
-    assert "as it was" in complaint(old, old)
-    assert "lost `actual_output`" in complaint(old, "Is it polite?")
-    assert "changes 4" in complaint(old, old + " word" * 40)
-    assert "characters longer" in complaint(old, old + " w" + "o" * 400)
-    assert complaint(old, None)
+    assert complaint(task, "Is `actual_output` polite and short?") == ""
+    assert "as it was" in complaint(task, old)
+    assert "lost `actual_output`" in complaint(task, "Is it polite?")
+    assert "changes 4" in complaint(task, old + " word" * 40)
+    assert "characters longer" in complaint(task, old + " w" + "o" * 400)
+    assert complaint(task, None)
+    halved_task = replace(task, split=True)
+    assert complaint(halved_task, "Is `actual_output` polite? AND Is it kind?") == ""
+    for words in ("Is `actual_output` kind?", "Is `actual_output` it? AND b OR c", "AND Is it?"):
+        assert "not two criteria" in complaint(halved_task, words)
 
 
-CHANGES: dict[Rung, tuple[str, dict[str, Any], Any]] = {
-    "criterion": (
-        "Tone",
-        {
-            "criterion": 'Is the answer polite; "quoted" words of others do not count, '
-            + "ever " * 9
-        },
-        lambda metric, detail: reworded(metric, {"Tone": detail["criterion"]}),
-    ),
-    "threshold": (
-        "whole metric",
-        {"threshold": 0.62},
-        lambda metric, detail: with_threshold(metric, 0.62),
-    ),
-    "scores": (
-        "Tone",
-        {"verdict": False, "score": 6},
-        lambda metric, detail: with_score(metric, ("Tone", False), 6),
-    ),
-    "votes": (
-        "Tone",
-        {"votes": 3},
-        lambda metric, detail: voted(metric, 3, ["Tone"], stop=Curtailed()),
-    ),
-    "examples": (
-        "Tone",
-        {
-            "examples": [
-                {"reads": {"actual_output": 'Über "it"\'s'}, "answer": True, "reason": None}
-            ]
-        },
-        lambda metric, detail: exemplified(
-            metric, {"Tone": [Example(row["reads"], row["answer"]) for row in detail["examples"]]}
-        ),
-    ),
+EXAMPLE = {"reads": {"actual_output": 'Über "it"\'s'}, "answer": True, "reason": None}
+CRITERION = 'Is the answer polite; "quoted" words of others do not count, ' + "ever " * 9
+CHANGES: dict[Rung, tuple[str, dict[str, Any]]] = {
+    "criterion": ("Tone", {"before": "Is the answer polite?", "criterion": CRITERION}),
+    "threshold": ("whole metric", {"before": 0.5, "threshold": 0.62}),
+    "scores": ("Tone", {"verdict": False, "before": 0, "score": 6}),
+    "votes": ("Tone", {"votes": 3}),
+    "examples": ("Tone", {"examples": [EXAMPLE]}),
+    "together": ("Tone", {"criterion": CRITERION, "examples": [EXAMPLE]}),
+    "split": ("Tone", {"criterion": "Is the answer polite? AND Is it kind?"}),
+    "merge": ("Tone", {}),
 }
 
 
 @pytest.mark.parametrize("rung", CHANGES)
 def test_a_patch_defines_the_accepted_metric(rung: Rung, tmp_path: Path) -> None:
-    where, detail, change = CHANGES[rung]
+    where, detail = CHANGES[rung]
     path = tmp_path / "metrics.py"
     path.write_text(misread.METRICS, encoding="utf-8")
     metric = misread.chain()
-    made: BaseMetric = change(metric, detail)
+    made = changed(metric, rung, where, **detail)
     candidate = Candidate(rung, "a change", where, detail=detail)
     text = patch(path, metric, [candidate], made)
     assert text is not None
     assert path.read_text(encoding="utf-8") == misread.METRICS
     removed = [line for line in text.splitlines() if line.startswith("-") and line[1:2] != "-"]
-    assert len(removed) <= 2
+    assert len(removed) <= (9 if rung == "merge" else 2)  # a merge takes a whole node away
     own = tmp_path / "improved.py"
     own.write_text(program(path, metric, [candidate]), encoding="utf-8")
     (loaded,) = load_metrics(f"{own}:improved")
@@ -164,10 +144,12 @@ def test_what_is_not_literal_has_no_patch(tmp_path: Path) -> None:
     path = tmp_path / "metrics.py"
     spelled = misread.METRICS.replace('"Is the answer polite?"', '"Is the " + "answer polite?"')
     path.write_text(spelled.replace('name="Tone"', 'name="To" + "ne"'), encoding="utf-8")
-    where, detail, change = CHANGES["criterion"]
-    candidate = Candidate("criterion", "a change", where, detail=detail)
     metric = misread.chain()
-    assert patch(path, metric, [candidate], change(metric, detail)) is None
+    for rung in ("criterion", "split", "rival"):
+        where, detail = CHANGES.get(rung, ("rival", {}))
+        candidate = Candidate(rung, "a change", where, detail=detail)
+        made = changed(metric, rung, where, **detail)
+        assert patch(path, metric, [candidate], made) is None
 
 
 def test_reworded_takes_nodes_that_are_there() -> None:

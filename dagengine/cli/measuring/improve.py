@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +32,10 @@ from dagengine.errors import InputError
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
-    from dagengine.improvement.values import Candidate, Improvement
+    from dagengine.improvement.files import Folder
+    from dagengine.improvement.rewriters import Rewriter
+    from dagengine.improvement.search import Search
+    from dagengine.improvement.values import Candidate, Improvement, SearchPlan, Split
     from dagengine.metrics import BaseMetric
 
 
@@ -97,9 +100,9 @@ def improve(
 
     Splits the labelled cases: a sealed part is looked at once, in the end. Names the node that
     causes most wrong results, then tries changes, cheapest first: threshold and scores, votes,
-    examples from labels, a rewritten criterion, the whole tree as one question. Accepts a change
-    only if its gain on held-out cases is more than the noise of the judge and the number of tries
-    explain. Writes a patch, and changes nothing in place.
+    examples from labels, a rewritten criterion, two questions as one or one as two, the whole tree
+    as one question. Accepts a change only if its gain on held-out cases is more than the noise of
+    the judge and the number of tries explain. Writes a patch, and changes nothing in place.
 
     Without --store, answers are kept in DIR/answers.db. An interrupted search continues there, and
     no answered question is asked again.
@@ -107,58 +110,51 @@ def improve(
     Exit codes: 0 done, whether or not a change is proved; 2 invalid input, or a limit is reached;
     130 interrupted.
     """
-    from dagengine.execution.interrupts import sync
     from dagengine.gateway.limits import Limits
-    from dagengine.improvement import words
     from dagengine.improvement.files import Folder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
     from dagengine.loading import chosen_judge, load_judge
 
-    metric = _metric(metrics)
-    cases = list(cases_of(data, mapped, delimiter))
     search = Search.of(
-        cases, metric, labels, groups=groups, node=node, times=times, proposals=proposals,
-        sealed=sealed,
+        list(cases_of(data, mapped, delimiter)), _metric(metrics), labels, groups=groups,
+        node=node, times=times, proposals=proposals, sealed=sealed,
     )  # fmt: skip
-    model, paid = chosen_judge(judge, base_url), prices(price)
-    plan = search.plan(model=model, prices=paid)
-    for name, calls in words.planned(plan):
-        say(f"  {name:26} {calls:>34}")
-    say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
-    folder = Folder(out)
-    if looks := folder.looks(search.split.sha256, beside=True):
-        changes = counted(len(looks), "change")
-        say(
-            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
-        )
+    model, paid, folder = chosen_judge(judge, base_url), prices(price), Folder(out)
+    _say_plan(search.plan(model=model, prices=paid), folder, search.split)
     if plan_only:
         return
     outlive_reader()
     out.mkdir(parents=True, exist_ok=True)
-    kept = store or folder.store
     limits = Limits(
         max_in_flight=in_flight(max_in_flight, judge, base_url), max_calls=max_calls,
         budget=budget, prices=paid,
     )  # fmt: skip
-    settings = {"model": model, "store": kept, "limits": limits}
+    settings = {"model": model, "store": store or folder.store, "limits": limits}
+    editor = JudgeRewriter(None if rewriter is None else load_judge(rewriter, base_url))
+    _run(search, metrics, editor, folder, settings)
+
+
+def _run(
+    search: Search, target: str, rewriter: Rewriter, folder: Folder, settings: dict[str, Any]
+) -> None:
+    """Search, leave the files, and say what came of it."""
+    from dagengine.execution.interrupts import sync
 
     async def whole() -> tuple[Improvement, str | None]:
+        looking = partial(folder.look, search.split.sha256)
         result = await search.run(
-            settings,
-            rewriter=JudgeRewriter(None if rewriter is None else load_judge(rewriter, base_url)),
-            on_candidate=_say_candidate,
-            on_look=partial(folder.look, search.split.sha256),
+            settings, rewriter=rewriter, on_candidate=_say_candidate, on_look=looking
         )
-        return result, await folder.leave(result, metrics, metric, search.cases, settings)
+        return result, await folder.leave(result, target, search.metric, search.cases, settings)
 
     say("")
     try:
         result, left = sync(whole)
     except KeyboardInterrupt:
-        say(f"interrupted; {go_on(kept)}", err=True)
+        say(f"interrupted; {go_on(settings['store'])}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _say(result, left, out)
+    _say(result, left, folder.path)
 
 
 def _metric(target: str) -> BaseMetric:
@@ -170,6 +166,19 @@ def _metric(target: str) -> BaseMetric:
         names = ", ".join(repr(metric.spec().name) for metric in loaded)
         raise InputError(f"{target} has several metrics ({names}): choose one, metrics.py:NAME")
     return loaded[0]
+
+
+def _say_plan(plan: SearchPlan, folder: Folder, split: Split) -> None:
+    from dagengine.improvement import words
+
+    for name, calls in words.planned(plan):
+        say(f"  {name:26} {calls:>34}")
+    say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
+    if looks := folder.looks(split.sha256, beside=True):
+        changes = counted(len(looks), "change")
+        say(
+            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
+        )
 
 
 def _say_candidate(candidate: Candidate) -> None:

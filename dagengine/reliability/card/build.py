@@ -63,12 +63,10 @@ from dagengine.reliability.labels import (
     Labels,
     NodeAnswers,
     labels_for,
-    labels_of,
     left_out,
     on_scale,
-    walk_file,
+    sources_of,
     walked_answers,
-    walked_labels,
 )
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
@@ -115,7 +113,7 @@ def make_card(
     """
     replays = [Counterfactual(metric) for metric in metrics]
     seen = _about_these(list(observations), replays)
-    meant = None if labels is None else _meant(_sources(labels, replays, cases), replays, cases)
+    meant = None if labels is None else _meant(sources_of(labels, cases, replays), replays, cases)
     together = clusters(cases, seen, groups)
     runs = [runs_of(seen, replay, together) for replay in replays]
     settings, keys = _settings(runs), tuple(_keys(cases, together))
@@ -125,7 +123,7 @@ def make_card(
     )  # fmt: skip
     if label_scale is not None and meant is not None:
         meant = [None if labels is None else on_scale(labels, label_scale) for labels in meant]
-    answers = _walked(labels, replays, cases)
+    answers = [walked_answers(labels or {}, cases, replay) for replay in replays]
     parts = zip(runs, replays, meant or [None] * len(replays), answers, strict=True)
     made = [whole(*part).card(target) for part in parts]
     return JudgeCard(
@@ -186,31 +184,8 @@ def check_labels(
     Returns what is to be said about them, one line each: which are left out.
     """
     replays = [Counterfactual(metric) for metric in metrics]
-    _meant(_sources(labels, replays, cases), replays, cases)
-    walks = walk_file(labels)
-    return [] if walks is None else list(left_out(walks, replays))
-
-
-def _sources(
-    labels: str | Path | Mapping[int, Any],
-    replays: Sequence[Counterfactual],
-    cases: Sequence[TestCase],
-) -> Sequence[Given]:
-    """The labels for each metric: those of walks are about one metric, all others about each."""
-    walks = walk_file(labels)
-    if walks is not None:
-        return walked_labels(walks, cases, replays)
-    return [labels_of(cases, labels)] * len(replays)
-
-
-def _walked(
-    labels: str | Path | Mapping[int, Any] | None,
-    replays: Sequence[Counterfactual],
-    cases: Sequence[TestCase],
-) -> list[NodeAnswers]:
-    """What people answered to the nodes of each metric; only walks tell."""
-    walks = None if labels is None else walk_file(labels)
-    return [{} if walks is None else walked_answers(walks, cases, replay) for replay in replays]
+    _meant(sources_of(labels, cases, replays), replays, cases)
+    return list(left_out(labels, replays))
 
 
 def _meant(

@@ -104,10 +104,7 @@ def _check(options: RunOptions) -> None:
             "--batch": options.batch,
             "--batch-files": options.batch_files,
             "--trace": options.trace,
-            "--max-calls": options.max_calls,
-            "--budget": options.budget,
-        },
-        options.address,
+        }
     )
 
 

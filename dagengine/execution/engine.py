@@ -32,7 +32,7 @@ from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import Runner
 from dagengine.gateway.budget import Account
-from dagengine.gateway.gateway import Asks, Gateway
+from dagengine.gateway.gateway import Asks, Gateway, LeasedLimits
 from dagengine.gateway.host import current_host, joined_threads
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.pipeline import Sink
@@ -45,7 +45,7 @@ from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import Spent, Totals, Waiting
-from dagengine.store.answers import Answers, Store, as_store
+from dagengine.store.answers import Answers, BothAnswers, Store, as_store
 from dagengine.test_case import CASE_TYPES, has_field, read_field
 from dagengine.threads import in_daemon_thread
 
@@ -81,7 +81,8 @@ def check_settings(door: Callable[..., Any], settings: Iterable[str]) -> None:
 class Asking:
     """What a gateway is made of, by the settings of a run.
 
-    `account` and `shared` are those of all its processes; a `store` takes the place of `shared`.
+    `account`, `shared` and `leased` are what it has in common with other processes of the run; a
+    `store` is looked into before `shared`.
     """
 
     limits: Limits
@@ -90,6 +91,7 @@ class Asking:
     spans: NoSpans = NO_SPANS
     account: Account | None = None
     shared: Answers | None = None
+    leased: LeasedLimits | None = None
 
     @classmethod
     def of(cls, settings: Settings, *, at_once: bool = True) -> Asking:
@@ -110,8 +112,11 @@ class Asking:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Gateway]:
         """The gateway, its store open; raises InputError when the store fails, also later."""
-        async with self.store.open() if self.store else nullcontext(self.shared) as stored:
-            yield Gateway(self.limits, self.sink, stored, self.spans, self.account)
+        async with self.store.open() if self.store else nullcontext() as store:
+            stored = store or self.shared
+            if store is not None and self.shared is not None:
+                stored = BothAnswers(store, self.shared)
+            yield Gateway(self.limits, self.sink, stored, self.spans, self.account, self.leased)
 
 
 def _limits_of(limits: object) -> Limits:
@@ -277,9 +282,14 @@ class Engine:
         """Take over what `constants` gave in another process."""
         self._constants.preload(constants)
 
-    def join(self, account: Account, answers: Answers | None = None) -> None:
-        """Spend from the account of several processes, and share their answers; before `open`."""
-        self._asking = replace(self._asking, account=account, shared=answers)
+    def join(
+        self,
+        account: Account,
+        answers: Answers | None = None,
+        leased: LeasedLimits | None = None,
+    ) -> None:
+        """Have the account, the answers and the limits of several processes; before `open`."""
+        self._asking = replace(self._asking, account=account, shared=answers, leased=leased)
 
     async def judge(
         self,

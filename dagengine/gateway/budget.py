@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import TracebackType
 from typing import Any
 
@@ -14,13 +15,27 @@ from dagengine.question import Judge, Question, Usage, model_of
 class Account:
     """What a run has taken up: calls, and US dollars reserved and spent.
 
-    The sums hold inside `with account:`, where nobody else changes them.
+    The sums hold inside `with account:`, where nobody else changes them. `where` says where they
+    were spent, unless that is the whole run.
     """
+
+    where = ""
 
     def __init__(self) -> None:
         self.calls = 0
         self.reserved = 0.0
         self.spent = 0.0
+
+    def missing(self, limits: Limits, amount: float) -> str | None:
+        """The field of the limits beyond which one more call is that may cost so much."""
+        if self.calls + 1 > (math.inf if limits.max_calls is None else limits.max_calls):
+            return "max_calls"
+        used = self.spent + self.reserved + amount
+        return "budget" if used > (math.inf if limits.budget is None else limits.budget) else None
+
+    async def extend(self, missing: str, amount: float) -> bool:
+        """Try to get more of what is missing; False if there is no more."""
+        return False
 
     def __enter__(self) -> Account:
         return self
@@ -72,27 +87,37 @@ class Budget:
             )
         return price
 
-    def reserve(self, price: Price | None, estimate: Usage) -> float:
+    async def reserve(self, price: Price | None, estimate: Usage) -> float:
         """Take up one call and return the money reserved; raises OverBudgetError."""
         if not self.is_limited:
             return 0.0
+        amount = price.of(estimate) if price and self.watches_money else 0.0
+        while True:
+            with self._account as account:
+                missing = account.missing(self._limits, amount)
+                if missing is None:
+                    account.calls += 1
+                    account.reserved += amount
+                    return amount
+            if not await self._account.extend(missing, amount):
+                raise self._refusal(missing, amount)
+
+    def _refusal(self, missing: str, amount: float) -> OverBudgetError:
+        if missing == "max_calls":
+            return OverBudgetError(
+                f"not asked: the run has used its {self._limits.max_calls} calls; increase "
+                "--max-calls (Limits.max_calls) to continue"
+            )
         with self._account as account:
-            amount = price.of(estimate) if price and self.watches_money else 0.0
-            most, limit = self._limits.max_calls, self._limits.budget
-            if most is not None and account.calls >= most:
-                raise OverBudgetError(
-                    f"not asked: the run has used its {most} calls; increase --max-calls "
-                    "(Limits.max_calls) to continue"
-                )
-            if limit is not None and account.spent + account.reserved + amount > limit:
-                raise OverBudgetError(
-                    f"not asked: ${account.spent:.4f} of the budget of ${limit:g} are spent, "
-                    f"${account.reserved:.4f} are reserved for calls in progress, and this one "
-                    f"would cost about ${amount:.4f}; increase --budget (Limits.budget) to continue"
-                )
-            account.calls += 1
-            account.reserved += amount
-        return amount
+            budget = self._limits.budget or 0.0
+            sums = (
+                f"${account.spent:.4f} of the budget of ${budget:g} are spent{account.where}, "
+                f"${account.reserved:.4f} are reserved for calls in progress"
+            )
+        return OverBudgetError(
+            f"not asked: {sums}, and this one would cost about ${amount:.4f}; increase --budget "
+            "(Limits.budget) to continue"
+        )
 
     def charge(self, reserved: float, cost: float | None) -> None:
         """End a call: what it cost is spent (None: nobody knows), what was reserved is free."""

@@ -67,6 +67,16 @@ class Asks(Protocol):
         ...
 
 
+class LeasedLimits(Protocol):
+    """Limits that hold for several processes, of which this one has a part that changes."""
+
+    def limit(self, limiter: Limiter) -> None:
+        """Have a limiter allow only what this process has."""
+
+    def meet(self, judge: JudgeLimiter) -> None:
+        """The same for the rates of a judge."""
+
+
 class Gateway:
     """Asks judges on behalf of one run, and the answers of earlier runs before them."""
 
@@ -77,6 +87,7 @@ class Gateway:
         stored: Answers | None = None,
         spans: NoSpans = NO_SPANS,
         account: Account | None = None,
+        leased: LeasedLimits | None = None,
     ) -> None:
         self.limits = limits
         self.spans = spans
@@ -89,6 +100,9 @@ class Gateway:
         self._budget = Budget(limits, account)
         self._ledger = Ledger()
         self._limiter = Limiter(limits.max_in_flight, self.resting)
+        self._leased = leased
+        if leased is not None:
+            leased.limit(self._limiter)
         self._remembered = Remembered(limits.remembered, stored=stored is not None)
         self._waits = Waits()
         self._limited = Limited(
@@ -229,6 +243,8 @@ class Gateway:
         if getattr(judge, "may_cut", False):
             state.prompts = WholePrompts(judge, partial(self._limited.count_tokens, state, judge))
         self._limiter.open(limiter)
+        if self._leased is not None:
+            self._leased.meet(limiter)
         return state
 
 

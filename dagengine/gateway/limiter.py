@@ -7,7 +7,7 @@ import math
 import time
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -110,10 +110,19 @@ class JudgeLimiter:
             opens = max(opens, self.breaker.opens_at)
         if self._requests is self._tokens:  # neither: most runs have no rate
             return opens
-        for pace in (self._requests, self._tokens):
-            if pace is not None:
-                opens = max(opens, pace.opens_at())
-        return opens
+        return max(opens, *(rate.opens_at() for rate in self.rates.values()))
+
+    @property
+    def rates(self) -> dict[str, RateLimit]:
+        """Its rates, by the names of the limits."""
+        rates = {"requests_per_minute": self._requests, "tokens_per_minute": self._tokens}
+        return {name: rate for name, rate in rates.items() if rate is not None}
+
+    @property
+    def demand(self) -> int:
+        """How many calls would be in progress if there were places for all of them."""
+        places = sum(call.places for call in self.waiting.things)
+        return min(len(self._calls) + places, self.throughput.limit, self.concurrency.limit)
 
     def has_room(self) -> bool:
         """Whether a call may start now."""
@@ -264,8 +273,21 @@ class JudgeLimiter:
             self._held = reason(error), time.monotonic() + opens - now
 
 
+class Lease(Protocol):
+    """What a limiter may use of limits that hold for several processes."""
+
+    def look(self) -> None:
+        """A call waits, perhaps for what others have."""
+
+    def freed(self) -> None:
+        """A call ended whose place is asked back."""
+
+
 class Limiter:
-    """Lets calls start: urgent ones first, within each judge's limits and one ceiling."""
+    """Lets calls start: urgent ones first, within each judge's limits and one ceiling.
+
+    With a `lease` the ceiling is this process's part of that of the run, and changes.
+    """
 
     def __init__(self, ceiling: int, resting: Resting | None = None) -> None:
         """At most `ceiling` calls are in progress of all judges together.
@@ -277,6 +299,7 @@ class Limiter:
         self._wide = 0  # calls of several places that wait
         self._judges: list[JudgeLimiter] = []
         self._turns = itertools.count()
+        self.lease: Lease | None = None
 
     @property
     def in_flight(self) -> int:
@@ -292,6 +315,19 @@ class Limiter:
     def open(self, judge: JudgeLimiter) -> None:
         """Take up a judge."""
         self._judges.append(judge)
+
+    def resize(self, ceiling: float) -> float:
+        """Have another ceiling from now on; returns how many calls are in progress."""
+        self._free += int(ceiling) - self._ceiling
+        self._ceiling = int(ceiling)
+        self.admit()
+        return self.in_flight
+
+    def demand(self) -> tuple[int, int]:
+        """The places without which nothing goes on, and those that would be used."""
+        heads = [first[1].places for judge in self._judges if (first := judge.waiting.first())]
+        least = min(heads, default=0)
+        return least, max(least, sum(judge.demand for judge in self._judges))
 
     async def enter(
         self,
@@ -329,7 +365,9 @@ class Limiter:
         """End one question of a call that has started, however it ended."""
         self._free += 1
         judge.ended(call, error)
-        self._admit()
+        if self._free <= 0 and self.lease is not None:
+            self.lease.freed()
+        self.admit()
 
     def _start(self, judge: JudgeLimiter, call: Call) -> None:
         self._free -= call.places
@@ -338,14 +376,16 @@ class Limiter:
     async def _wait(self, judge: JudgeLimiter, call: Call, urgency: Urgency) -> None:
         judge.waiting.add(call, urgency)
         self._wide += call.places > 1
+        if self.lease is not None:
+            self.lease.look()
         try:
             if self._wide:  # what kept it from starting may be a call that it goes before
-                self._admit()
+                self.admit()
             while not call.serial:
                 await self._rest(judge, call)
                 if not call.serial:
                     judge.require_hope()
-                    self._admit()
+                    self.admit()
         except BaseException as error:
             if call.serial:  # its turn came at the moment it was cancelled
                 for _ in range(call.places):
@@ -353,7 +393,7 @@ class Limiter:
             elif call in judge.waiting.things:
                 judge.waiting.remove(call)
                 self._wide -= call.places > 1
-                self._admit()
+                self.admit()
             raise
 
     async def _rest(self, judge: JudgeLimiter, call: Call) -> None:
@@ -367,7 +407,7 @@ class Limiter:
         with anyio.CancelScope(deadline=opens):
             await turn.wait()
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
         """Start the calls that may start; the first of the others wakes when its judge opens."""
         # Places are free for all judges, but waiting is done at one of them:
         #

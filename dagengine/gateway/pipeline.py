@@ -401,7 +401,7 @@ class Limited:
     ) -> Answer[Any]:
         """One call, and its entry in the ledger; raises OverBudgetError before it is made."""
         state, ledger, budget, number = request.state, self._ledger, self._budget, request.attempts
-        reserved = budget.reserve(state.price, estimate) if budget.is_limited else 0.0
+        reserved = await budget.reserve(state.price, estimate) if budget.is_limited else 0.0
         self.packs.questions += entry is not None
         request.attempts += 1
         ledger.calls += 1
@@ -507,7 +507,7 @@ class Limited:
         if not judge.capabilities.text:
             return 0
         probe, usage = counting(question, messages), NO_USAGE
-        reserved = self._budget.reserve(state.price, NO_USAGE)
+        reserved = await self._budget.reserve(state.price, NO_USAGE)
         self._ledger.calls += 1
         try:
             answer = await in_time(state.limiter, judge, partial(judge.answer, probe))

@@ -117,6 +117,35 @@ class Answers(Protocol):
     ) -> Answer[T]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class BothAnswers:
+    """Answers of a store, and of other processes those that it does not have."""
+
+    store: Answers
+    shared: Answers
+
+    @property
+    def replays(self) -> bool:
+        """Whether no judge is asked."""
+        return self.store.replays
+
+    @property
+    def damaged(self) -> int:
+        """How many stored answers could not be read."""
+        return self.store.damaged
+
+    async def get(
+        self,
+        judge: Judge,
+        question: Question[T],
+        ask: Callable[[], Awaitable[Answer[T]]],
+        waiting: AbstractContextManager[None] | None = None,
+    ) -> Answer[T]:
+        """The answer of either, or the one that `ask` gets, which both keep."""
+        shared = partial(self.shared.get, judge, question, ask, waiting)
+        return await self.store.get(judge, question, shared, waiting)
+
+
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
     """A store from what a caller passes as `store=`: a path, or a Store."""
     if isinstance(store, Store):

@@ -21,11 +21,20 @@ from typing import BinaryIO
 from dagengine.regular_files import write_all
 
 LENGTH = 8
-# The kinds of replies: something before the result, the result, and an exception in its place.
-NEWS, RESULT, FAILURE = range(3)
+# The kinds of replies: something before the result, the result, and an exception in its place; or
+# something about leases, which belongs to no request.
+NEWS, RESULT, FAILURE, LEASES = range(4)
 
 telling: ContextVar[Callable[[object], None]] = ContextVar("telling")
 """What sends something before the result of the call that is at work; not set elsewhere."""
+
+
+_outputs: list[BinaryIO] = []  # of a worker process
+
+
+def saying(run: str) -> Callable[..., None]:
+    """What tells the process that started this one about leases; it has one run."""
+    return lambda *news: write_all(_outputs[0], frame((None, LEASES, news)))
 
 
 def frame(value: object) -> bytes:
@@ -38,9 +47,9 @@ def main() -> None:
     """Serve until the standard input ends."""
     # Ctrl-C reaches every process of a terminal; ours are ended by whoever started them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    _outputs.append(os.fdopen(os.dup(1), "wb", buffering=0))
     os.dup2(2, 1)  # what the caller's code prints must not get among the frames
-    asyncio.run(_serve(sys.stdin.buffer, out))
+    asyncio.run(_serve(sys.stdin.buffer, _outputs[0]))
 
 
 async def _serve(requests: BinaryIO, out: BinaryIO) -> None:

@@ -26,7 +26,6 @@ from concurrent.futures import CancelledError
 from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
-    closing,
     contextmanager,
     suppress,
 )
@@ -43,11 +42,10 @@ from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.converter import Item
 from dagengine.errors import InputError
 from dagengine.execution.app import as_app
-from dagengine.execution.cluster.account import SharedAccount
 from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask
+from dagengine.execution.cluster.leases import Leases
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
 from dagengine.execution.cluster.worker import (
-    ACCOUNT,
     Build,
     Count,
     Job,
@@ -57,6 +55,7 @@ from dagengine.execution.cluster.worker import (
     end_run,
     judge_chunk,
     packed,
+    tell_leased,
 )
 from dagengine.execution.engine import Settings
 from dagengine.execution.executor import RunObserver, Source
@@ -84,10 +83,8 @@ _LOOK = 0.5
 # Seconds that the workers get to end what is in progress; the code of a metric may be stuck.
 _FAREWELL = 5
 # What holds for one process, and why a cluster cannot keep it.
-_ONE_COUNT = "the workers have no common count"
 _ELSEWHERE = "the workers call the judges, and the coordinator does not see these calls"
 _IN_CHUNKS = "a batch needs the questions of all cases, but workers get the cases in chunks"
-_ONE_MACHINE = {"max_calls": _ONE_COUNT, "budget": _ONE_COUNT}
 _ONE_PROCESS = {
     "batch": _IN_CHUNKS,
     "batch_files": _IN_CHUNKS,
@@ -121,11 +118,10 @@ class Workers:
         return self.count or (1 if self.address != LOCAL else os.cpu_count() or 1)
 
 
-def require_shareable(settings: Mapping[str, object], address: str = LOCAL) -> None:
+def require_shareable(settings: Mapping[str, object]) -> None:
     """Raise InputError for settings, or options of the command line, that workers cannot keep."""
-    refused = _ONE_PROCESS if address == LOCAL and available else _ONE_PROCESS | _ONE_MACHINE
     for name, value in settings.items():
-        reason = refused.get(name.rpartition(".")[2].strip("-").replace("-", "_"))
+        reason = _ONE_PROCESS.get(name.rpartition(".")[2].strip("-").replace("-", "_"))
         if reason is not None and value is not None and value is not False:
             raise InputError(
                 f"{name} works in one process only: on a cluster, {reason}; leave it out, or run "
@@ -145,8 +141,7 @@ def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers |
     workers = cluster if isinstance(cluster, Workers) else Workers(cluster)
     kept = {name: value for name, value in settings.items() if name != "limits"}
     limits, store = settings.get("limits") or DEFAULT_LIMITS, settings.get("store")
-    spent = {"Limits.max_calls": limits.max_calls, "Limits.budget": limits.budget}
-    require_shareable({**kept, **spent}, workers.address)
+    require_shareable(kept)
     kept["store"] = None if store is None else as_store(store).absolute()
     app = as_app(settings.get("app"))
     app_in_flight = 1 if app is None else app.max_in_flight
@@ -164,7 +159,7 @@ class Cluster:
             require_dask()
         self._engine = build(limits, app_in_flight)
         batched = any(judge.capabilities.batched for judge in self._engine.asked_judges)
-        require_shareable({"batch": batched}, workers.address)
+        require_shareable({"batch": batched})
         sent = build.packed() if isinstance(build, Objects) else packed("the run", build)
         self._job = Job(uuid.uuid4().hex, sent, limits, app_in_flight)
         self._limits = limits
@@ -242,16 +237,16 @@ class Cluster:
             raise InputError("a cluster works only with asyncio; run it from an asyncio program")
         async with self._connected() as self._client:
             count = len(await self._client.nthreads())
-            limits = shared(self._job.limits, count)
-            app_in_flight = _part_of(self._job.app_in_flight, count)
+            app_in_flight = max(1, self._job.app_in_flight // count)
             with self._common_folder() as folder:
                 # Asked once, here, before any worker begins: two workers would get two answers to
                 # the same question, and judge their cases by different steps.
                 async with self._engine.open():
                     constants = await self._constants()
+                await self._client.lend(self._job.run, self._leases(count), tell_leased)
                 self._job = replace(
-                    self._job, limits=limits, app_in_flight=app_in_flight, constants=constants,
-                    folder=folder,
+                    self._job, app_in_flight=app_in_flight, constants=constants, folder=folder,
+                    saying=self._client.saying,
                 )  # fmt: skip
                 try:
                     yield
@@ -268,12 +263,26 @@ class Cluster:
         if self._workers.address != LOCAL or not available:
             yield None
             return
-        with (
-            tempfile.TemporaryDirectory(prefix="dagengine-", ignore_cleanup_errors=True) as name,
-            closing(SharedAccount(Path(name, ACCOUNT))) as account,
-        ):
-            self._engine.join(account)
+        with tempfile.TemporaryDirectory(prefix="dagengine-", ignore_cleanup_errors=True) as name:
             yield Path(name)
+
+    def _leases(self, workers: int) -> Leases:
+        """The limits of the run for so many workers, without what was asked here."""
+        limits, totals = self._limits, self._engine.totals
+        shares = {
+            "max_in_flight": limits.max_in_flight,
+            "requests_per_minute": limits.requests_per_minute,
+            "tokens_per_minute": limits.tokens_per_minute,
+        }
+        left = {
+            "max_calls": limits.max_calls and limits.max_calls - totals.calls,
+            "budget": limits.budget and limits.budget - (totals.cost or 0.0),
+        }
+        return Leases(
+            {name: total for name, total in shares.items() if total is not None},
+            {name: total for name, total in left.items() if total is not None},
+            limits.remembered, workers,
+        )  # fmt: skip
 
     async def _watch(self) -> None:
         """Keep up with what the workers ask: a chunk may take long."""
@@ -413,24 +422,6 @@ def _pullable(cases: Cases | AsyncCases) -> Cases:
             "run without a cluster"
         )
     return cases
-
-
-def shared(limits: Limits, workers: int) -> Limits:
-    """The limits of one of so many workers: calls at once and rates are divided."""
-
-    def rate(most: float | None) -> float | None:
-        return None if most is None else most / workers
-
-    return replace(
-        limits,
-        max_in_flight=_part_of(limits.max_in_flight, workers),
-        requests_per_minute=rate(limits.requests_per_minute),
-        tokens_per_minute=rate(limits.tokens_per_minute),
-    )
-
-
-def _part_of(most: int, workers: int) -> int:
-    return max(1, most // workers)
 
 
 @contextmanager

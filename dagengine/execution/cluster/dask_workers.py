@@ -11,8 +11,10 @@ from typing import Any
 import anyio
 
 from dagengine.errors import InputError, MissingExtraError
+from dagengine.execution.cluster.leases import Leases
 from dagengine.execution.cluster.processes import Heard, WorkersDiedError
 
+_LEASES = "dagengine.execution.cluster.dask_leases"
 # Seconds in which a scheduler has to answer, and the workers have to be there.
 _PATIENCE = 15
 _SETTINGS = {
@@ -52,6 +54,17 @@ class DaskWorkers:
                 # Dask logs tracebacks when its closing is cut off.
                 with anyio.CancelScope(shield=True):
                     await client.close()
+
+    @property
+    def saying(self) -> Callable[[str], Callable[..., None]]:
+        """Gives a worker what it tells `Leases` with."""
+        saying: Callable[[str], Callable[..., None]] = import_module(_LEASES).saying
+        return saying
+
+    async def lend(self, run: str, leases: Leases, tell: object) -> None:
+        """Have the scheduler share the leases of a run among the workers."""
+        begin = import_module(_LEASES).begin
+        await self._client.run_on_scheduler(begin, self._client.id, run, leases)
 
     async def nthreads(self) -> dict[str, int]:
         """The workers, and the requests that each of them works on at the same time."""

@@ -8,13 +8,15 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import anyio
 
-from dagengine.execution.cluster.child import FAILURE, LENGTH, NEWS, frame
+from dagengine.execution.cluster.child import FAILURE, LEASES, LENGTH, NEWS, frame, saying
+from dagengine.execution.cluster.leases import Leases
 
 _START = "from dagengine.execution.cluster.child import main; main()"
 # Processes that may die over one request before it is given up.
@@ -22,6 +24,9 @@ _DEATHS = 4
 # Seconds that a process gets to end.
 _PATIENCE = 5
 
+Tell = Callable[..., Awaitable[None]]
+"""Tells a worker something about leases."""
+HeardOf = Callable[["_Process", Sequence[Any]], None]
 Heard = Callable[[Any], None]
 """Takes what a call says before its result; what it raises ends the call."""
 
@@ -44,6 +49,8 @@ class Pool:
         self._count, self._places = count, places
         self._processes: list[_Process] = []
         self._replacing = anyio.Lock()
+        self._leases: Leases | None = None
+        self._tell: Tell
 
     @classmethod
     @asynccontextmanager
@@ -52,11 +59,33 @@ class Pool:
         pool = cls(count, places)
         try:
             for _ in range(count):
-                pool._processes.append(await _Process.started())
+                pool._processes.append(await _Process.started(pool._heard))
             yield pool
         finally:
             with anyio.CancelScope(shield=True):
                 await asyncio.gather(*(process.end() for process in pool._processes))
+
+    saying = staticmethod(saying)
+    """Gives a worker what it tells `Leases` with."""
+
+    async def lend(self, run: str, leases: Leases, tell: Tell) -> None:
+        """Have all processes share the leases of a run; `tell` is called there."""
+        self._leases, self._tell = leases, partial(tell, run)
+
+    def _heard(self, process: _Process, news: Sequence[Any]) -> None:
+        """What a process says of leases; nothing when it has died."""
+        if self._leases is None:
+            return
+        processes = {str(id(process)): process for process in self._processes}
+
+        def send(worker: str, *said: Any) -> None:
+            if worker in processes:
+                processes[worker].say(self._tell, *said)
+
+        if news:
+            self._leases.hear(send, str(id(process)), *news)
+        else:
+            self._leases.gone(send, str(id(process)))
 
     async def nthreads(self) -> dict[str, int]:
         """Requests that each process works on at the same time."""
@@ -95,7 +124,7 @@ class Pool:
         """Start another process, unless one of the others who lost theirs did so."""
         async with self._replacing:
             if dead in self._processes:
-                self._processes[self._processes.index(dead)] = await _Process.started()
+                self._processes[self._processes.index(dead)] = await _Process.started(self._heard)
                 await dead.end()
 
 
@@ -106,16 +135,20 @@ def _unheard(news: Any) -> None:
 class _Process:
     """One process, and the requests that it has in progress."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, heard: HeardOf) -> None:
         self._process = process
+        self._heard = heard
         self._numbers = itertools.count()
         self._waiting: dict[int, tuple[asyncio.Future[Any], Heard]] = {}
         self._dead = False
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def started(cls) -> _Process:
-        """A new process; it finds the modules that this one finds."""
+    async def started(cls, heard: HeardOf = lambda process, news: None) -> _Process:
+        """A new process; it finds the modules that this one finds.
+
+        `heard` gets what it says of leases, and nothing when it has died.
+        """
         path = os.pathsep.join(filter(None, sys.path))
         return cls(
             await asyncio.create_subprocess_exec(
@@ -123,7 +156,8 @@ class _Process:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 # In a session of its own Ctrl-C does not reach it: this process ends it.
                 env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
-            )
+            ),
+            heard,
         )  # fmt: skip
 
     @property
@@ -149,6 +183,12 @@ class _Process:
         finally:
             self._waiting.pop(number, None)
 
+    def say(self, function: Tell, *arguments: Any) -> None:
+        """Have a function called there, whose result is not waited for."""
+        assert self._process.stdin is not None
+        if not (self._dead or self._process.stdin.is_closing()):
+            self._process.stdin.write(frame((None, function, arguments)))
+
     async def _read(self) -> None:
         replies = self._process.stdout
         assert replies is not None
@@ -158,12 +198,17 @@ class _Process:
                 self._take(*pickle.loads(await replies.readexactly(length)))
         except (asyncio.IncompleteReadError, OSError):
             self._dead = True
+            self._heard(self, ())
             for future, _ in self._waiting.values():
                 if not future.done():
                     future.set_exception(_DiedError())
 
-    def _take(self, number: int, kind: int, value: Any) -> None:
+    def _take(self, number: int | None, kind: int, value: Any) -> None:
         """One reply; nobody waits any more for one to a call that was cancelled."""
+        if kind == LEASES:
+            self._heard(self, value)
+        if number is None:
+            return
         future, heard = self._waiting.get(number, (None, _unheard))
         if future is None or future.done():
             return

@@ -21,21 +21,18 @@ import anyio
 from dagengine.data.converter import Item
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
-from dagengine.execution.cluster.account import SharedAccount
 from dagengine.execution.cluster.child import telling
+from dagengine.execution.cluster.leased import Leased, Say
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import RunObserver
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
+from dagengine.store.answers import Answers
 from dagengine.store.shared import SharedAnswers
 
 Build = Callable[[Limits, int], Engine]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""
-
-
-ACCOUNT = "account"
-"""The file of the account in the folder that processes share."""
 
 # Seconds that a finished row may wait for others that are sent with it.
 _MOMENT = 0.05
@@ -104,10 +101,10 @@ class Objects:
 class Job:
     """What every worker has to know of a run, whose name is `run`.
 
-    `build` is a pickled `Build`; `limits` and `app_in_flight` are the worker's own share.
-    `constants` are what no case reaches (see `Engine.constants`), pickled apart: their classes
-    may be in a file that `build` loads. `folder` is where the processes of one machine have
-    their account and their answers.
+    `build` is a pickled `Build`; `limits` are those of the run, and `app_in_flight` is the worker's
+    own part. `constants` are what no case reaches (see `Engine.constants`), pickled apart: their
+    classes may be in a file that `build` loads. `folder` is where the processes of one machine
+    have their answers; `saying` makes what tells of leases, by the name of the run.
     """
 
     run: str
@@ -116,16 +113,24 @@ class Job:
     app_in_flight: int
     constants: bytes = b""
     folder: Path | None = None
+    saying: Callable[[str], Say] | None = None
 
-    def engine(self) -> Engine:
-        """The engine of one worker; raises InputError and GraphError."""
+    def engine(self) -> tuple[Engine, Leased]:
+        """The engine of one worker, and what it has in common with others.
+
+        Raises InputError and GraphError.
+        """
         build: Build = _unpacked(self.build)
         engine = build(self.limits, self.app_in_flight)
         engine.preload(_unpacked(self.constants) if self.constants else {})
+        assert self.saying is not None
+        leased = Leased(self.limits, self.saying(self.run))
+        # Processes of one machine find each other in files, which is quicker; in a store, too.
+        answers: Answers | None = leased
         if self.folder is not None:
             answers = SharedAnswers(self.folder) if engine.store is None else None
-            engine.join(SharedAccount(self.folder / ACCOUNT), answers)
-        return engine
+        engine.join(leased.account, answers, leased)
+        return engine, leased
 
 
 def _unpacked(data: bytes) -> Any:
@@ -196,7 +201,7 @@ class _EngineTask:
     """An engine at work in its own task: what `open` enters, it must leave there."""
 
     def __init__(self, job: Job) -> None:
-        self._engine = job.engine()
+        self._engine, self.leased = job.engine()
         self._name = uuid.uuid4().hex
         self._opened = asyncio.Event()
         self._ended = asyncio.Event()
@@ -205,6 +210,7 @@ class _EngineTask:
 
     async def _serve(self) -> None:
         async with self._engine.open(), anyio.create_task_group() as self._group:
+            self._group.start_soon(self.leased.keep)
             self._opened.set()
             try:
                 await self._ended.wait()
@@ -277,6 +283,12 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
         return await _engine_tasks[job.run].part(first, _unpacked(cases))
     except DagengineError as error:
         raise InputError(f"on a worker: {error}") from None
+
+
+async def tell_leased(run: str, kind: str, name: Any, value: Any) -> None:
+    """Tell the engine of a run, if there is one, what is said of its leases."""
+    if run in _engine_tasks:
+        _engine_tasks[run].leased.hear(kind, name, value)
 
 
 async def count_of(run: str) -> Count | None:

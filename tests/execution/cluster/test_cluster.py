@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio
 import pytest
+from servers.dask_cluster import dask_cluster
 from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
 
@@ -42,7 +43,7 @@ from dagengine.record.run import load_run
 from dagengine.results import CaseResult, Totals, Waiting
 from dagengine.test_case import LLMTestCase
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -122,20 +123,8 @@ def dies(text):
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     """A scheduler with two workers, which are replaced when they die."""
-    import dask.config
-
-    settings = {
-        "distributed.comm.timeouts.connect": "5s",
-        "distributed.scheduler.allowed-failures": 1,
-    }
-    own = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, "dashboard_address": ":0"}
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        dask.config.set(settings),
-        distributed.LocalCluster(host="127.0.0.1", **own) as workers,
-    ):
-        patch.setattr(dask_workers, "_PATIENCE", 120)  # also where every processor is busy
-        yield workers.scheduler_address
+    with dask_cluster() as address:
+        yield address
 
 
 @pytest.fixture
@@ -333,8 +322,6 @@ def test_processes_are_a_cluster_on_this_machine(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--cluster tcp://127.0.0.1:9 --max-calls 5", "--max-calls works in one process only"),
-        ("--cluster tcp://127.0.0.1:9 --budget 0", "--budget works in one process only"),
         ("--cluster local --batch", "--batch works in one process only"),
         ("--cluster local --trace", "--trace works in one process only"),
     ],
@@ -346,21 +333,21 @@ def test_options_that_a_cluster_cannot_keep_are_refused_with_a_reason(
         run(folder, *options.split())
 
 
-def test_processes_make_no_more_calls_than_the_run_may(folder: Path) -> None:
-    run(folder, "--processes", "2", "--max-calls", "17", code=3)
+def test_workers_make_no_more_calls_than_the_run_may(folder: Path, either: str) -> None:
+    run(folder, "--cluster", either, "--workers", "2", "--max-calls", "17", code=3)
     assert asked(folder).total() == 17
     assert b"the run has used its 17 calls" in results(folder)
 
 
-@pytest.mark.parametrize(("at_once", "places"), [(1, 1), (7, 6)])
-def test_processes_spend_one_budget_and_share_the_calls_at_once(
-    folder: Path, at_once: int, places: int
+@pytest.mark.parametrize(("at_once", "places"), [(1, 1), (7, 7)])
+def test_workers_spend_one_budget_and_share_the_calls_at_once(
+    folder: Path, either: str, at_once: int, places: int
 ) -> None:
     """As the server counts them, at one dollar for each token of a prompt."""
     write_cases(folder, 60)
     with OpenAIServer() as server:
         options = ["--judge", "any", "--base-url", server.base_url, "--price", "1000000,0"]
-        limits = ["--budget", "4000", "--max-in-flight", str(at_once), "--processes", "2"]
+        limits = ["--budget", "4000", "--max-in-flight", str(at_once), "--cluster", either]
         run(folder, *options, *limits, code=3)
     words = [
         len(message["content"].split()) for body in server.requests for message in body["messages"]
@@ -370,13 +357,15 @@ def test_processes_spend_one_budget_and_share_the_calls_at_once(
     assert b"of the budget of $4000 are spent" in results(folder)
 
 
-def test_equal_questions_are_asked_once_by_all_processes_without_a_store(folder: Path) -> None:
+def test_equal_questions_are_asked_once_by_all_workers_without_a_store(
+    folder: Path, either: str
+) -> None:
     lines = (folder / "cases.jsonl").read_text()
     (folder / "cases.jsonl").write_text(lines * 8)
     one = run(folder, out="one")
     questions = asked(folder)
     (folder / "asked.txt").unlink()
-    two = run(folder, "--processes", "2", out="two")
+    two = run(folder, "--cluster", either, "--workers", "2", out="two")
     assert asked(folder) == questions
     assert set(questions.values()) == {1}
     assert results(folder, "two") == results(folder, "one")
@@ -488,17 +477,12 @@ async def one_by_one() -> AsyncIterator[LLMTestCase]:
     yield TEXTS[0]
 
 
-FAR = {"cluster": "tcp://127.0.0.1:9"}
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"model": threading.Lock()}, "is not a judge"),
         ({"metrics": [with_a_lock(manners())]}, "metric 'Manners' cannot be sent .*make="),
         ({"app": partial(print, threading.Lock())}, "`app` cannot be sent .*make="),
-        ({"limits": Limits(max_calls=3), **FAR}, r"Limits\.max_calls works in one process only"),
-        ({"limits": Limits(budget=3), **FAR}, r"Limits\.budget works in one process only"),
         ({"on_attempt": print}, "on_attempt works in one process only"),
         ({"tracer": object()}, "tracer works in one process only"),
         ({"model": OpenAIBatchJudge("gpt-4o")}, "batch works in one process only"),
@@ -664,14 +648,6 @@ async def ended_while_cancelled() -> int | None:
 
 def test_a_worker_process_is_ended_also_while_its_run_is_cancelled() -> None:
     assert anyio.run(ended_while_cancelled) == 0
-
-
-def test_limits_are_divided_among_workers() -> None:
-    whole = Limits(max_in_flight=10, requests_per_minute=90, attempts=7)
-    part = cluster.shared(whole, 3)
-    assert (part.max_in_flight, part.requests_per_minute, part.attempts) == (3, 30, 7)
-    assert part.tokens_per_minute is None
-    assert cluster.shared(whole, 20).max_in_flight == 1
 
 
 def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:

@@ -1,0 +1,259 @@
+"""What the workers of a run have in common, and who has which part of it. No clock, no I/O.
+
+A coordinator or a scheduler has one `Leases`, and hands it what workers say. There are three kinds:
+
+- a *share* is lent and comes back: calls at once, requests and tokens a minute of each judge
+- an *amount* is spent: calls and US dollars, lent in slices, of which the unspent part comes back
+- a *question* is asked by the first worker who has it, and the others get its answer
+
+What a worker had when it died is free again. Only of amounts nobody knows what was spent: the slice
+counts as spent. Slices are small, and a budget is never exceeded because a worker died.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Send = Callable[[str, str, Any, Any], None]
+"""Tells a worker something: worker, kind of lease, name, value."""
+
+SHARE, AMOUNT, QUESTION = "share", "amount", "question"
+PLACES, CALLS, MONEY = "max_in_flight", "max_calls", "budget"
+"""The share of calls at once, and the amounts: the fields of `Limits`."""
+
+_SMALL = 1e-9  # dollars, or parts of a call: less than that is an error of addition
+
+
+class SharedQuantity:
+    """A quantity that workers use and give back: those who want more get what others do not use.
+
+    A worker that has less than it needs at least comes first. Others give back for it, those who
+    have most first. Nobody else has to give back more than what is above a fair part.
+    """
+
+    def __init__(self, total: float, workers: int, *, whole: bool) -> None:
+        self._free = total
+        self._total, self._workers, self._whole = total, workers, whole
+        self._held: dict[str, float] = {}
+        self._owed: defaultdict[str, float] = defaultdict(float)  # asked back, not yet here
+        self._wants: dict[str, tuple[float, float]] = {}
+
+    def want(self, worker: str, least: float, wish: float) -> None:
+        """A worker can do nothing with less than `least` in all, and wishes for so much more."""
+        self._wants[worker] = least, wish
+
+    def back(self, worker: str, amount: float) -> None:
+        """A worker gives some of it back."""
+        if worker not in self._held:  # it has died
+            return
+        self._held[worker] -= amount
+        self._owed[worker] = max(0.0, self._owed[worker] - amount)
+        self._free += amount
+
+    def gone(self, worker: str) -> None:
+        """A worker has died, or needs nothing any more."""
+        self._free += self._held.pop(worker, 0.0)
+        self._owed.pop(worker, None)
+        self._wants.pop(worker, None)
+
+    def moves(self) -> list[tuple[str, float]]:
+        """What has to be said to whom: so much more, or, below zero, so much is asked back."""
+        # While somebody has too little to do anything, nobody else gets more. What comes back adds
+        # up for the first of them. Otherwise two packs of eight calls might have four places each,
+        # and wait for ever.
+        fair = self._total / max(self._workers, len(self._held.keys() | self._wants))
+        fair = max(1.0, fair // 1) if self._whole else fair
+        moves: list[tuple[str, float]] = []
+
+        def starving(worker: str) -> bool:
+            least = min(self._wants[worker][0] or fair / 2, self._total)
+            return self._held.get(worker, 0.0) < least - _SMALL
+
+        for worker in sorted(self._wants, key=lambda worker: not starving(worker)):
+            least, wish = self._wants[worker]
+            has = self._held.get(worker, 0.0)
+            if starving(worker):
+                need = min(least or fair / 2, self._total) - has
+                if need > self._free + _SMALL:
+                    return moves + self._asked_back(worker, need, 0.0)
+                given = min(self._free, max(need, min(wish, fair - has)))
+            elif self._free > _SMALL:
+                given = min(self._free, wish)
+            else:
+                moves += self._asked_back(worker, min(wish, fair - has), fair)
+                continue
+            self._free -= given
+            self._held[worker] = has + given
+            del self._wants[worker]
+            moves.append((worker, given))
+        return moves
+
+    def _asked_back(self, worker: str, amount: float, above: float) -> list[tuple[str, float]]:
+        """Ask others for what they have above so much, until there is enough."""
+        missing = amount - self._free - sum(self._owed.values())
+        moves: list[tuple[str, float]] = []
+        for owner in sorted(self._held, key=lambda owner: self._owed[owner] - self._held[owner]):
+            part = min(missing, self._held[owner] - self._owed[owner] - above)
+            part = math.ceil(part - _SMALL) if self._whole else part
+            if owner != worker and part > _SMALL:
+                self._owed[owner] += part
+                missing -= part
+                moves.append((owner, -part))
+        return moves
+
+
+class SpentAmount:
+    """An amount that is spent: lent in slices. What is lent never adds up to more than there is."""
+
+    def __init__(self, total: float, workers: int) -> None:
+        self._free, self._workers = total, workers
+        self._wants: dict[str, tuple[float, float]] = {}
+        self._fresh: set[str] = set()  # lent since it was last asked what it does not need
+        self._asked: set[str] = set()
+
+    def want(self, worker: str, need: float, wish: float) -> None:
+        """A worker needs so much more for its next call; a slice that suits it is `wish`."""
+        self._wants[worker] = need, wish
+
+    def back(self, worker: str, amount: float) -> None:
+        """The answer to what was asked back: what no call in progress may need."""
+        if worker in self._asked:  # it has not died
+            self._free += amount
+            self._asked.discard(worker)
+
+    def gone(self, worker: str) -> None:
+        """A worker has died: what it had counts as spent."""
+        for places in (self._fresh, self._asked):
+            places.discard(worker)
+        self._wants.pop(worker, None)
+
+    def moves(self) -> list[tuple[str, float]]:
+        """What has to be said to whom: so much more (0: there is no more), or give back (-1)."""
+        moves: list[tuple[str, float]] = []
+        while self._wants:
+            worker, (need, wish) = next(iter(self._wants.items()))
+            others = self._fresh - {worker}
+            if need <= self._free + _SMALL:
+                # Ever smaller slices towards the end, so that every worker works until it is near.
+                given = max(need, min(wish, self._free / (2 * self._workers)))
+                self._free -= given
+                self._fresh.add(worker)
+                moves.append((worker, given))
+            elif self._asked or others:
+                if not self._asked:
+                    self._asked, self._fresh = others, self._fresh - others
+                    moves += [(other, -1.0) for other in sorted(others)]
+                return moves
+            else:
+                moves.append((worker, 0.0))
+            del self._wants[worker]
+        return moves
+
+
+class CommonQuestions:
+    """Who asks which question, who waits for it, and the latest answers, up to `size` kB."""
+
+    def __init__(self, size: int) -> None:
+        self._room = size
+        self._asking: dict[bytes, deque[str]] = {}  # who asks, then those who wait
+        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def want(self, worker: str, key: bytes) -> bytes | None:
+        """The answer; empty if the worker is to ask; None if it has to wait for another one."""
+        answer = self._kept.get(key)
+        if answer is not None:
+            self._kept.move_to_end(key)
+            return answer
+        workers = self._asking.setdefault(key, deque())
+        workers.append(worker)
+        return b"" if len(workers) == 1 else None
+
+    def back(self, worker: str, key: bytes, answer: bytes) -> list[tuple[str, bytes]]:
+        """A worker has an answer for all, or, if it is empty, does not ask or wait any more.
+
+        Returns what has to be said to whom: the answer, or that it is now to ask (empty).
+        """
+        workers = self._asking.get(key, deque())
+        if worker not in workers:
+            return []
+        first = workers[0] == worker
+        workers.remove(worker)
+        if not answer:
+            if not workers:
+                del self._asking[key]
+            return [(workers[0], b"")] if first and workers else []
+        del self._asking[key]
+        self._kept[key] = answer
+        self._room -= _weight(answer)
+        while self._room < 0:
+            self._room += _weight(self._kept.popitem(last=False)[1])
+        return [(waiting, answer) for waiting in workers]
+
+    def gone(self, worker: str) -> list[tuple[str, bytes, bytes]]:
+        """A worker has died: the next ones ask what it asked. As `back`, with the key."""
+        keys = [key for key, workers in self._asking.items() if worker in workers]
+        return [(next_, key, said) for key in keys for next_, said in self.back(worker, key, b"")]
+
+
+def _weight(answer: bytes) -> int:
+    return 1 + len(answer) // 1000
+
+
+class Leases:
+    """All that the workers of one run have in common."""
+
+    def __init__(
+        self, shares: Mapping[str, float], amounts: Mapping[str, float], kept: int, workers: int
+    ) -> None:
+        """The totals by their names, kB of answers to keep, and the workers at the beginning.
+
+        The shares of judges (a name, a space and the judge) begin when they are first wanted.
+        """
+        self._totals, self._workers = shares, workers
+        self._shares: dict[str, SharedQuantity] = {}
+        self._amounts = {name: SpentAmount(total, workers) for name, total in amounts.items()}
+        self._questions = CommonQuestions(kept)
+
+    def hear(self, send: Send, worker: str, kind: str, name: Any, *values: Any) -> None:
+        """What a worker says: a share wanted (two values) or given back (one), and so on."""
+        if kind == QUESTION:
+            self._hear_question(send, worker, name, *values)
+            return
+        quantity = self._amounts[name] if kind == AMOUNT else self._share(name)
+        if len(values) == 2:
+            quantity.want(worker, *values)
+        else:
+            quantity.back(worker, *values)
+        _say(send, kind, name, quantity.moves())
+
+    def _hear_question(self, send: Send, worker: str, key: bytes, *answer: bytes) -> None:
+        if answer:
+            for waiting, said in self._questions.back(worker, key, *answer):
+                send(waiting, QUESTION, key, said)
+            return
+        kept = self._questions.want(worker, key)
+        if kept is not None:
+            send(worker, QUESTION, key, kept)
+
+    def _share(self, name: str) -> SharedQuantity:
+        if name not in self._shares:
+            total, whole = self._totals[name.partition(" ")[0]], name == PLACES
+            self._shares[name] = SharedQuantity(total, self._workers, whole=whole)
+        return self._shares[name]
+
+    def gone(self, send: Send, worker: str) -> None:
+        """A worker has died: others get what it had, and ask what it asked."""
+        for kind, quantities in ((SHARE, self._shares), (AMOUNT, self._amounts)):
+            for name, quantity in quantities.items():
+                quantity.gone(worker)
+                _say(send, kind, name, quantity.moves())
+        for waiting, key, said in self._questions.gone(worker):
+            send(waiting, QUESTION, key, said)
+
+
+def _say(send: Send, kind: str, name: str, moves: Iterable[tuple[str, float]]) -> None:
+    for worker, value in moves:
+        send(worker, kind, name, value)

@@ -1,0 +1,33 @@
+"""A Dask cluster on this machine, whose workers are replaced when they die."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dagengine.execution.cluster import dask_workers
+
+
+@contextmanager
+def dask_cluster(workers: int = 2, deaths: int = 1) -> Iterator[str]:
+    """The address of its scheduler; so many workers may die over one chunk.
+
+    Skips without Dask.
+    """
+    distributed = pytest.importorskip("distributed")
+    import dask.config
+
+    settings = {
+        "distributed.comm.timeouts.connect": "5s",
+        "distributed.scheduler.allowed-failures": deaths,
+    }
+    own = {"threads_per_worker": 2, "memory_limit": 0, "dashboard_address": ":0"}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set(settings),
+        distributed.LocalCluster(host="127.0.0.1", n_workers=workers, **own) as cluster,
+    ):
+        patch.setattr(dask_workers, "_PATIENCE", 120)  # also where every processor is busy
+        yield cluster.scheduler_address

@@ -14,7 +14,6 @@ import type {
 const STATES: Record<string, State> = { f: "fail", n: "none", p: "pass", "-": "plain" };
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
 const SHOWN = 9; // ends whose reasons are read
-const MOST_LINES = 100_000; // cases of a data set that is saved
 const AT_ONCE = 1000; // cases whose fields are read together
 const KEPT = 4; // filters whose rows are kept
 const [PASSED, MISSING, FAILED] = [0, 1, 2]; // of a case, over all metrics
@@ -32,6 +31,9 @@ interface Results {
 }
 
 type Test = (row: number) => boolean;
+
+/** Cases of a data set that is saved. */
+export const MOST_LINES = 100_000;
 
 export class Source {
   private readonly counted = new Map<string, Promise<Counts>>();

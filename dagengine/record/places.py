@@ -128,18 +128,18 @@ class Lines:
 
     def _find(self, number: int | None = None) -> None:
         """Find where lines begin and end, up to that with a number, or all."""
-        if self._all or self._file is None or (number is not None and number < self._known):
+        if self._all or self._file is None or (number is not None and number < self._count):
             return
         self._file.seek(self._starts[-1])
         for line in self._file:
             if line.endswith(b"\n"):
                 self._starts.append(self._starts[-1] + len(line))
-            if number is not None and number < self._known:
+            if number is not None and number < self._count:
                 return
         self._all = True
 
     @property
-    def _known(self) -> int:
+    def _count(self) -> int:
         return len(self._starts) - 1
 
     def take_early(self) -> None:
@@ -154,12 +154,12 @@ class Lines:
 
     def __len__(self) -> int:
         self._find()
-        return self._known + len(self._early)
+        return self._count + len(self._early)
 
     def has(self, number: int) -> bool:
         """Whether there is a line with a number."""
         self._find(number)
-        return number < self._known + len(self._early)
+        return number < self._count + len(self._early)
 
     def start(self, number: int) -> int:
         """Where a line begins, in bytes."""
@@ -182,8 +182,8 @@ class Lines:
 
     def _line(self, number: int) -> bytes:
         self._find(number)
-        if self._file is None or number >= self._known:
-            return self._early[number - self._known]
+        if self._file is None or number >= self._count:
+            return self._early[number - self._count]
         self._file.seek(self._starts[number])
         return self._file.read(self._starts[number + 1] - self._starts[number])
 

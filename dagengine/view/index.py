@@ -3,8 +3,9 @@
 It is in a private folder and never in that of the run: whoever made the run could have put another
 one there, which tells other figures.
 
-It holds the columns that a page reads, in chunks of rows, and the words of texts (FTS5). A run that
-has grown keeps what it had: its rows have the same places, and its kinds the same numbers.
+It holds the columns that a page reads, in chunks of rows, and the words of texts (FTS5). Where a
+run has only grown, the new index begins as the old one did: rows keep their places, and kinds their
+numbers. So a page that was handed out before reads on.
 """
 
 from __future__ import annotations

@@ -142,14 +142,14 @@ def server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         process.communicate()
 
 
-# The time of the last change of the page, once nothing has changed for a second. Ticks are counted:
-# while the page computes there are none.
+# The time of the last change of the page, once nothing has changed for three seconds. Ticks are
+# counted: while the page computes there are none.
 SETTLED = """async fragment => {
     let [start, last, quiet] = [fragment === null ? 0 : performance.now(), 0, 0];
     const seen = new MutationObserver(() => { last = performance.now(); quiet = 0; });
     seen.observe(document, {subtree: true, childList: true, characterData: true, attributes: true});
     if (fragment !== null) location.hash = fragment;
-    while (quiet++ < 20) await new Promise(done => setTimeout(done, 50));
+    while (quiet++ < 60) await new Promise(done => setTimeout(done, 50));
     seen.disconnect();
     return last - start;
 }"""

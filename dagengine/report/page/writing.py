@@ -114,8 +114,8 @@ def _parts(
             builder.add(builder.line(row, None, -1))
             if builder.full:
                 columns.extend(builder.take())
-            if said := people.of(row.hash):
-                labels[place] = said
+            if own := people.of(row.hash):
+                labels[place] = own
             texts.add(row, None if case is None else _fields(case))
             prompts.add(keys_of(row, [metric.name for metric in metrics]))
         columns.extend(builder.take())

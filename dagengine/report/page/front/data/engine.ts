@@ -1,22 +1,19 @@
 // What the screens talk to: filters, counts, orders and rows, from the columns and texts of a run.
 
 import type { Numbers } from "./columns.ts";
-import { contestOf } from "./contest.ts";
 import { answerKey, answerName, ended, endName } from "./names.ts";
-import { element, text, unpacked, type Head, type Index, type Kind, type PackedRow, type PackedStep } from "./packed.ts";
+import { element, text, unpacked, type Head, type Index, type Kind, type PackedRow } from "./packed.ts";
 import type { Prompt, Server } from "./server.ts";
 import { scoresOf } from "./statistics.ts";
 import { openStore, type Store } from "./store.ts";
+import { preview, reasonOf, stepOf } from "./texts.ts";
 import type {
-  Case, CaseMetric, Chosen, Counts, DayGroup, End, Filter, Many, Metric, Order, Part, Row, Run, State, Step, Window,
+  Case, CaseMetric, Chosen, Counts, DayGroup, End, Filter, Many, Metric, Order, Part, Row, Run, State, Window,
 } from "./source.ts";
 
 const STATES: Record<string, State> = { f: "fail", n: "none", p: "pass", "-": "plain" };
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
 const SHOWN = 9; // ends whose reasons are read
-const PREVIEW = 240; // characters of a text in a table
-const UNTOLD = ["name", "tags", "comments", "type", "role"]; // fields that say nothing of what is judged
-const MOST_LINES = 100_000; // cases of a data set that is saved
 const AT_ONCE = 1000; // cases whose fields are read together
 const KEPT = 4; // filters whose rows are kept
 const [PASSED, MISSING, FAILED] = [0, 1, 2]; // of a case, over all metrics
@@ -34,6 +31,9 @@ interface Results {
 }
 
 type Test = (row: number) => boolean;
+
+/** Cases of a data set that is saved. */
+export const MOST_LINES = 100_000;
 
 export class Source {
   private readonly counted = new Map<string, Promise<Counts>>();
@@ -214,7 +214,8 @@ export class Source {
   async whys(ends: End[], metric: number): Promise<End[]> {
     const told = ends.slice(0, SHOWN) as FirstEnd[];
     const [results, texts] = await Promise.all([this.of(metric), this.store.texts(told.map(({ first }) => first))]);
-    const whys = told.map((end, i) => ({ ...end, why: shown(results, end.first, texts[i]![0], metric).why ?? "" }));
+    const kindOf = (row: number) => results.kinds[results.of[row]!]!;
+    const whys = told.map((end, i) => ({ ...end, why: preview(results.metric, metric, kindOf(end.first), texts[i]![0]).why ?? "" }));
     return [...whys, ...ends.slice(SHOWN)];
   }
 
@@ -304,7 +305,7 @@ export class Source {
     }
     if (by === "worst") {
       const metrics = await this.all();
-      return fill((row) => metrics.reduce((least, one) => Math.min(least, badness(one, row)), Infinity));
+      return fill((row) => metrics.reduce((least, results) => Math.min(least, badness(results, row)), Infinity));
     }
     if (by === "default") {
       // State, then score, then end, in one number each.
@@ -368,7 +369,8 @@ export class Source {
     const [metrics, texts] = await Promise.all([this.all(), this.store.texts(places)]);
     return rows.map((row, i) => {
       const [packed, said] = texts[i]!;
-      return { ...row, said, ...shown(metrics[row.about]!, places[i]!, packed, row.about) };
+      const { metric, kinds, of } = metrics[row.about]!;
+      return { ...row, said, ...preview(metric, row.about, kinds[of[places[i]!]!]!, packed) };
     });
   }
 
@@ -427,34 +429,8 @@ export class Source {
       reason: texts ? reasonOf(metric, texts[0], texts[2]) : null,
       failure: failure && { ...failure, raw: failure.raw ?? null },
       answers: kind.answers,
-      steps: (texts?.[2] ?? []).map((step) => this.step(metric, step)),
+      steps: (texts?.[2] ?? []).map((step) => stepOf(metric, step)),
       odds: texts?.[3] ?? null,
-    };
-  }
-
-  private step(metric: Metric, packed: PackedStep): Step {
-    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds, calls, cached, quotes, spans] = packed;
-    const node = typeof place === "number" ? metric.nodes[place] : undefined;
-    return {
-      node: typeof place === "number" ? place : null,
-      name: node?.name ?? String(place),
-      kind: kind ?? node?.kind ?? "",
-      outcome,
-      verdict: verdict ?? null,
-      output: output ?? null,
-      reason: reason ?? null,
-      score: score ?? null,
-      mode: mode ?? null,
-      confidence: confidence ?? null,
-      votes: votes ?? [],
-      tokens: tokens ?? 0,
-      cost: cost ?? null,
-      seconds: seconds ?? null,
-      odds: odds ?? null,
-      calls: calls ?? null,
-      cached: cached ?? 0,
-      quotes: quotes ?? [],
-      spans: spans ?? [],
     };
   }
 
@@ -572,39 +548,6 @@ function arranged(keys: Float64Array, down: boolean): Int32Array {
   return rows;
 }
 
-/** What a table shows of the texts of a case. */
-function shown({ metric, kinds, of }: Results, row: number, packed: PackedRow | null, number: number): Pick<Row, "why" | "first" | "output" | "tags"> {
-  if (!packed) return { why: null, first: null, output: null, tags: [] };
-  const [fields, metrics] = packed;
-  const [reason, failure, steps] = metrics[number]!;
-  const [end] = kinds[of[row]!]!.end;
-  const step = steps.find(([node]) => node === end);
-  const code = end != null && metric.nodes[end]!.kind === "code";
-  const decided = code && step?.[2] != null ? "decided by code" : null;
-  const why = failure?.message ?? contestOf(step?.[3])?.reason ?? step?.[4] ?? decided ?? reasonOf(metric, reason, steps);
-  const first = firstText(fields);
-  const output = fields?.["actual_output"];
-  return {
-    why: why == null ? null : cut(why),
-    first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!),
-    output: typeof output === "string" ? cut(output) : null,
-    tags: (fields?.["tags"] ?? []) as string[],
-  };
-}
-
-function reasonOf(metric: Metric, reason: string | true | null, steps: PackedStep[]): string | null {
-  return reason === true ? composed(metric, steps) : reason;
-}
-
-/** The reason of a metric that says what its steps said, as it was left out of the file. */
-function composed(metric: Metric, steps: PackedStep[]): string {
-  const lines = steps.flatMap(([node, , verdict, , reason]) => {
-    const name = typeof node === "number" ? metric.nodes[node]!.name : node;
-    return verdict == null ? [] : [`${name} → ${verdict}${reason ? `: ${reason}` : ""}`];
-  });
-  return lines.join("\n");
-}
-
 function ranked(names: string[]): number[] {
   const collator = new Intl.Collator("en", { numeric: true });
   const order = names.map((_, i) => i).sort((a, b) => collator.compare(names[a]!, names[b]!));
@@ -615,21 +558,3 @@ function ranked(names: string[]): number[] {
   });
   return ranks;
 }
-
-/** The text that tells a case apart at a glance: its input, or the first of its texts. */
-function firstText(value: unknown): string | null {
-  if (typeof value === "string") return value;
-  if (typeof value !== "object" || value === null) return null;
-  const fields = Object.entries(value).filter(([name]) => !UNTOLD.includes(name));
-  const input = fields.find(([name]) => name === "input") ?? fields.find(([name]) => name === "scenario");
-  for (const [, part] of input ? [input] : fields) {
-    const found = firstText(part);
-    if (found !== null) return found;
-  }
-  return null;
-}
-
-function cut(text: string): string {
-  return text.length > PREVIEW ? `${text.slice(0, PREVIEW - 1)}…` : text;
-}
-

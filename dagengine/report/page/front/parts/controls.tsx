@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { arenaOf } from "../data/contest.ts";
+import { MOST_LINES } from "../data/engine.ts";
 import { answerKey } from "../data/names.ts";
 import type { Chosen, Counts, Filter, Metric, Part } from "../data/source.ts";
 import { isMany, usePage } from "./state.ts";
@@ -115,7 +116,7 @@ export function Footer({ total, chosen }: { total: number; chosen: Chosen }) {
   useKeys({ c: columns });
   const save = async () => {
     const lines = await source.lines(filter, chosen);
-    if (lines === null) setSaid("not all of their texts are in this file");
+    if (lines === null) setSaid(total > MOST_LINES ? `at most ${whole(MOST_LINES)} can be saved` : "not all of their texts are in this file");
     else download(lines, "cases.jsonl");
   };
   return (

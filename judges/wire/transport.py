@@ -84,7 +84,12 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         encoding = response.headers.get("Content-Encoding", "")
         if not encoding and (response.content_length or SMALL + 1) <= SMALL:
             return await response.read()
-        _take_little(response)
+        # Have no more taken from the socket at once than a call may hold while it waits. asyncio
+        # takes 256 kB, for every connection; the transports of other loops may not be told
+        connection = response.connection
+        if connection is not None:  # else all of the body is there
+            with suppress(AttributeError):
+                connection.transport.max_size = SMALL  # type: ignore[union-attr]
         chunks = response.content.iter_chunked(_PIECE)
         try:
             return await self._reader.read(chunks, encoding, response.content_length)
@@ -117,17 +122,6 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
-
-
-def _take_little(response: aiohttp.ClientResponse) -> None:
-    """Have no more taken from the socket at once than a call may hold while it waits.
-
-    asyncio takes 256 kB, for every connection; the transports of other loops may not be told.
-    """
-    connection = response.connection
-    if connection is not None:  # else all of the body is there
-        with suppress(AttributeError):
-            connection.transport.max_size = SMALL  # type: ignore[union-attr]
 
 
 class BoundedClient(httpx2.AsyncClient):

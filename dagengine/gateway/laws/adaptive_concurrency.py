@@ -133,7 +133,12 @@ class AdaptiveConcurrency:
             return
         self._good = self._bad = 0
         if self._trusted:
-            self._trust(bad / total, saturated)
+            share = bad / total
+            self._trusted -= 1
+            if share > _MILD or (share and not self._trusted):
+                self._retreat(self.limit)
+            else:
+                self._grow(saturated)
         elif self._trial and bad:
             self._judge(self._trial, bad / total)
         elif bad:  # a few: one call fewer, and what was too much comes closer
@@ -156,13 +161,6 @@ class AdaptiveConcurrency:
         else:
             self.limit, self._known = trial.limit, trial.too_many
             self._trial, self._trusted = None, _TRUST
-
-    def _trust(self, share: float, saturated: bool) -> None:
-        self._trusted -= 1
-        if share > _MILD or (share and not self._trusted):
-            self._retreat(self.limit)
-        else:
-            self._grow(saturated)
 
     def _grow(self, saturated: bool) -> None:
         """A clean round: towards what was too much, a pause below it, then beyond it."""

@@ -139,10 +139,7 @@ def _nominal_alpha(all_: Totals) -> float:
 
 
 def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-    for row in rows:
-        if stray := [vote for vote in row if not isinstance(vote, int | float)]:
-            raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
-    scores = [numbers(row) for row in rows]
+    scores = _as_numbers(rows)
     # Moved to one of the values: distances stay, and a constant table is exactly zero.
     start = next((row[0] for row in scores if row), 0.0)
     return Sums([_moments([s - start for s in row]) for row in scores], _interval_alpha)
@@ -164,6 +161,13 @@ def _interval_alpha(all_: Totals) -> float:
     size = all_["votes"]
     expected = 2 * size * squared_deviations(size, all_["sum"], all_["squares"])
     return 1 - (size - 1) * all_["observed"] / expected
+
+
+def _as_numbers(rows: Sequence[Sequence[Vote | None]]) -> list[list[float]]:
+    for row in rows:
+        if stray := [vote for vote in row if not isinstance(vote, int | float)]:
+            raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
+    return [numbers(row) for row in rows]  # type: ignore[arg-type]
 
 
 _LEVELS = {"nominal": _nominal, "interval": _interval}

@@ -76,7 +76,9 @@ def _again(item: Mapping[str, Any]) -> InitErrorDetails:
 
 
 def _sentence(item: Mapping[str, Any], model: type[BaseModel], unknown: Unknown) -> str:
-    kind, message = item["type"], _message(item)
+    raised = item.get("ctx", {}).get("error")
+    kind = item["type"]
+    message = str(raised) if isinstance(raised, Exception) else str(item["msg"])
     if not item["loc"]:
         return message
     name, *rest = item["loc"]
@@ -92,11 +94,6 @@ def _sentence(item: Mapping[str, Any], model: type[BaseModel], unknown: Unknown)
     if expected and len(rest) == 1 and isinstance(rest[0], int):
         return f"{name!r} must be {expected}; {place} is {value}"
     return f"{place}: {message}, got {value}"
-
-
-def _message(item: Mapping[str, Any]) -> str:
-    raised = item.get("ctx", {}).get("error")
-    return str(raised) if isinstance(raised, Exception) else str(item["msg"])
 
 
 def field_like(name: str, fields: Sequence[str]) -> str:

@@ -154,7 +154,12 @@ class CustomJudge:
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises UnparseableError when the text holds no answer."""
         structured = self._takes_schema and question.parser is None
-        prompt = self._prompt(question, structured)
+        # The messages as one text; the schema is written out when it cannot be passed
+        parts = [message["content"] for message in question.messages]
+        if not structured and question.parser is None:
+            schema = json.dumps(schema_for(question), ensure_ascii=False, separators=(",", ":"))
+            parts.append(f"Answer with one JSON object that follows this schema:\n{schema}")
+        prompt = "\n\n".join(parts)
         extra = {"schema": question.answer_type} if structured else {}
         if self._async is not None:
             output = self._async(prompt, **extra)
@@ -166,14 +171,6 @@ class CustomJudge:
         output, usage, cost = _billed(output)
         answer = await self._read(question, prompt, output)
         return replace(answer, usage=usage, cost=cost)
-
-    def _prompt(self, question: Question[BaseModel], structured: bool) -> str:
-        """The messages as one text; the schema is written out when it cannot be passed."""
-        parts = [message["content"] for message in question.messages]
-        if not structured and question.parser is None:
-            schema = json.dumps(schema_for(question), ensure_ascii=False, separators=(",", ":"))
-            parts.append(f"Answer with one JSON object that follows this schema:\n{schema}")
-        return "\n\n".join(parts)
 
     async def _read(self, question: Question[T], prompt: str, output: Any) -> Answer[T]:
         if isinstance(output, str):

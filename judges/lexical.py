@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
@@ -20,6 +21,7 @@ from dagengine.question import Answer, Capabilities, Question, schema_of
 T = TypeVar("T", bound=BaseModel)
 Meaning = Literal["supported", "relevant", "useful"]
 Fields = dict[str, Any]
+Words = dict[str, str]
 
 EXTRACTED = ("statements", "truths", "claims", "questions")
 """The only field of an answer type says what to take out of the evidence."""
@@ -192,15 +194,22 @@ class LexicalJudge:
         return {"reason": f"{overlap.reason} ({needed:.0%} needed)", "verdict": verdict}
 
     def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], Overlap]:
-        """How items are compared with the evidence; words of the evidence are counted once."""
-        each = [words_of(sentence, self._stem) for text in texts for sentence in sentences(text)]
-        together = {key: word for words in each for key, word in words.items()}
-        rules: dict[Meaning, Callable[[dict[str, str]], Overlap]] = {
+        """How items are compared with the evidence."""
+        each, together = _evidence_words(tuple(texts), self._stem)
+        rules: dict[Meaning, Callable[[Words], Overlap]] = {
             "supported": lambda item: supported(item, each, together),
             "relevant": lambda item: relevant(item, together),
             "useful": lambda item: useful(item, each),
         }
         return lambda text: rules[meaning](words_of(text, self._stem))
+
+
+# Most questions about one case show the same evidence, and come one after the other.
+@lru_cache(maxsize=4)
+def _evidence_words(texts: tuple[str, ...], stem: int) -> tuple[list[Words], Words]:
+    """The words of each sentence, and of all together."""
+    each = [words_of(sentence, stem) for text in texts for sentence in sentences(text)]
+    return each, {key: word for words in each for key, word in words.items()}
 
 
 # Questions.

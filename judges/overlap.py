@@ -69,6 +69,7 @@ def _weight(words: Iterable[str]) -> int:
     return sum(_weight_of(word) for word in words)
 
 
+@lru_cache(maxsize=4096)
 def _weight_of(word: str) -> int:
     if any(character.isdigit() for character in word) or _JOINED.match(word):
         return len(word)

@@ -66,7 +66,15 @@ def as_judge(
 def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
     """The judge of a name as `--judge` takes it; raises InputError for what names no model."""
     if name.startswith(FILE):
-        return _of_file(name.removeprefix(FILE), base_url)
+        path = name.removeprefix(FILE)
+        if base_url is not None:
+            raise InputError(
+                f"{FILE}{path} is a model file, which needs no server: leave out base_url "
+                "(--base-url)"
+            )
+        from dagengine.judges.local.gguf import GGUFJudge  # few need it
+
+        return GGUFJudge(path)
     provider, _, rest = name.partition("/")
     if provider == "labels":
         return LabelJudge(rest or BUILT_IN, base_url=base_url, api_key=api_key)
@@ -80,7 +88,10 @@ def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
     if rest and provider == "openai":
         return OpenAIJudge(rest, api_key=api_key)
     if rest and provider == "ollama":
-        return OpenAIJudge(rest, base_url=_ollama(), api_key=api_key)
+        # The address of Ollama, which its own environment variable may name without a scheme
+        host = os.environ.get("OLLAMA_HOST") or "localhost:11434"
+        address = host if "://" in host else f"http://{host}"
+        return OpenAIJudge(rest, base_url=f"{address.rstrip('/')}/v1", api_key=api_key)
     if rest and provider in PROVIDERS:
         options: dict[str, Any] = {"api_key": api_key} if api_key else {}
         return ProviderJudge(name, **options)
@@ -146,22 +157,6 @@ def require_provider(name: str) -> None:
         "also needs its address, base_url= or --base-url); "
         + (did_you_mean(provider, known) or f"providers are {', '.join(sorted(PROVIDERS))}")
     )
-
-
-def _of_file(path: str, base_url: str | None) -> Judge:
-    if base_url is not None:
-        raise InputError(
-            f"{FILE}{path} is a model file, which needs no server: leave out base_url (--base-url)"
-        )
-    from dagengine.judges.local.gguf import GGUFJudge  # few need it
-
-    return GGUFJudge(path)
-
-
-def _ollama() -> str:
-    """The address of Ollama, which its own environment variable may name without a scheme."""
-    host = os.environ.get("OLLAMA_HOST") or "localhost:11434"
-    return f"{host if '://' in host else f'http://{host}'}".rstrip("/") + "/v1"
 
 
 @asynccontextmanager

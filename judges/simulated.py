@@ -186,9 +186,17 @@ class SimulatedJudge:
         truth, noise = self._true(question), self.noise_of(question.name)
         chances = noise.chances(truth, _options(shapes[main], truth), question.options.repetition)
         start, end = place
+        # Options as tokens with their log-probabilities among readable answers
+        readable = {option: chance for option, chance in chances.items() if option is not None}
+        total = math.fsum(readable.values())
+        tokens = tuple(
+            (json.dumps(option, ensure_ascii=False).strip('"'), math.log(chance / total))
+            for option, chance in readable.items()
+            if chance
+        )
         return (
             TokenChoice(raw[:start], ()),
-            TokenChoice(raw[start:end], _alternatives(chances)),
+            TokenChoice(raw[start:end], tokens),
             TokenChoice(raw[end:], ()),
         )
 
@@ -252,17 +260,6 @@ class SimulatedJudge:
 
 
 _REASON = {"reason": "simulated"}
-
-
-def _alternatives(chances: Mapping[Any, float]) -> tuple[tuple[str, float], ...]:
-    """Options as tokens with their log-probabilities among readable answers."""
-    readable = {option: chance for option, chance in chances.items() if option is not None}
-    total = math.fsum(readable.values())
-    return tuple(
-        (json.dumps(option, ensure_ascii=False).strip('"'), math.log(chance / total))
-        for option, chance in readable.items()
-        if chance
-    )
 
 
 def _options(shape: Mapping[str, Any], truth: Any) -> list[Any]:

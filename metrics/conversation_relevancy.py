@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from dagengine.graph.graph import Graph
@@ -21,7 +21,6 @@ from dagengine.metrics.common.turns import (
     turn_blocks,
 )
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import judgement_instructions
 from dagengine.test_case import Turn
 
@@ -118,16 +117,13 @@ class WindowVerdictsNode(AskingNode):
             window = Given((), (("window", turns[start : end + 1]),))
             stretch = blocks[start : end + 1]
             messages = self.messages(window, step, flat(stretch))
-            decision = verdict_of(given, _about(stretch), VERDICTS)
+            # What is asked about the stretch of the conversation that some turns make
+            first, last = stretch[0][0].label, stretch[-1][0].label
+            about = f"{RELEVANT}\n\nThe stretch begins with {first} and ends with {last}."
+            decision = verdict_of(given, about, VERDICTS)
             questions.append(self.put(messages, judgement_type(VERDICTS), decision))
         answers = await ask.each(questions)
         return NodeValue([judgement_of(answer.value, answer.chances) for answer in answers])
-
-
-def _about(stretch: Sequence[Sequence[Evidence]]) -> str:
-    """What is asked about the stretch of the conversation that some turns make."""
-    first, last = stretch[0][0].label, stretch[-1][0].label
-    return f"{RELEVANT}\n\nThe stretch begins with {first} and ends with {last}."
 
 
 def relevant_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:

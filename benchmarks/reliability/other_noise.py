@@ -261,17 +261,18 @@ def truths(place: int, runs: int) -> dict[str, float]:
 # What is drawn.
 
 
-def trials() -> Iterator[Trial]:
-    """Every kind with its numbers of cases and runs."""
-    for place, kind in enumerate(KINDS):
-        for cases, runs in kind.shapes:
+def trials(step: int = 1) -> Iterator[Trial]:
+    """Every kind with its numbers of cases and runs, or every `step`-th of them."""
+    shapes = [(place, shape) for place, kind in enumerate(KINDS) for shape in kind.shapes]
+    for place, (cases, runs) in shapes[::step]:
+        kind = KINDS[place]
 
-            def answers(
-                random: Random, kind: Kind = kind, cases: int = cases, runs: int = runs
-            ) -> dict[str, Answer]:
-                return dict(_figures(kind, random, cases, runs))
+        def answers(
+            random: Random, kind: Kind = kind, cases: int = cases, runs: int = runs
+        ) -> dict[str, Answer]:
+            return dict(_figures(kind, random, cases, runs))
 
-            yield Trial(f"{kind.name}, {cases}x{runs}", truths(place, runs), answers)
+        yield Trial(f"{kind.name}, {cases}x{runs}", truths(place, runs), answers)
 
 
 def _figures(kind: Kind, random: Random, cases: int, runs: int) -> Iterator[tuple[str, Answer]]:

@@ -254,13 +254,6 @@ class _Call(NamedTuple):
 
 def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
     call = _Call.of(node)
-    yield from _argument_notes(call)
-    notes_of = _OF_CALLS.get(call.name)
-    if notes_of is not None:
-        yield from notes_of(call, deepeval)
-
-
-def _argument_notes(call: _Call) -> Iterator[str]:
     refused = _OF_METRICS
     if call.name in _DOORS:
         refused = _OF_DOORS
@@ -271,6 +264,9 @@ def _argument_notes(call: _Call) -> Iterator[str]:
     of_ragas = call.name in RENAMED["ragas"] or call.name in ("FactualCorrectness", "evaluate")
     if "llm" in call.named and of_ragas:
         yield f"{call.name}: llm= is model= here, a name or an object with `generate`"
+    notes_of = _OF_CALLS.get(call.name)
+    if notes_of is not None:
+        yield from notes_of(call, deepeval)
 
 
 def _service_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:

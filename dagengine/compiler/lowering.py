@@ -103,7 +103,12 @@ class _Compiler:
                 # An uncertain source is live for all or for none only where metrics share the
                 # very same graph: elsewhere the slot has a unit of its own.
                 alone = slot.scope.spec.graph if slot.scope.owner is None else slot
-            key = (slot.node, self._judge(slot), sources, alone, slot.fields)
+            model = slot.scope.spec.model
+            scope: Scope | None = slot.scope
+            while model is None and scope is not None and scope.owner is not None:
+                scope = scope.owner.scope  # a nested metric without a judge uses its parent's
+                model = scope.spec.model
+            key = (slot.node, self._number_of(model), sources, alone, slot.fields)
             if key not in groups:
                 fixed = not (slot.fields or slot.node.whole_case)
                 steady = all(constant[unit] for _, unit in sources)
@@ -122,6 +127,8 @@ class _Compiler:
         first = slots[0]
         assert first.node is not None
         models = (None,) if first.node.panel is None else first.node.panel.models
+        # Whether a node runs code that is not this library's, and may measure other metrics
+        codes = [getattr(first.node, name, None) for name in ("function", "wording", "metric")]
         return Unit(
             index=index,
             name=first.name,
@@ -135,17 +142,13 @@ class _Compiler:
             ),
             slots=tuple(self.number[slot] for slot in slots),
             constant=constant,
-            foreign=_is_foreign(first.node),
+            foreign=any(
+                not str(getattr(code, "__module__", "")).startswith("dagengine.")
+                for code in (type(first.node), *codes)
+                if code is not None
+            ),
             urgency=(first.node.asks, self.number[first]),
         )
-
-    def _judge(self, slot: Slot) -> int:
-        model = slot.scope.spec.model
-        scope: Scope | None = slot.scope
-        while model is None and scope is not None and scope.owner is not None:
-            scope = scope.owner.scope  # a nested metric without a judge uses its parent's
-            model = scope.spec.model
-        return self._number_of(model)
 
     def _number_of(self, model: Any) -> int:
         place = place_of(model, self.models)
@@ -206,16 +209,6 @@ class _Compiler:
                 tangle=tuple(sorted(numbers(slot.tangle))),
                 made_by=tuple(causes[index]) if slot.tangle else (),
             )
-
-
-def _is_foreign(node: Any) -> bool:
-    """Whether a node runs code that is not this library's, and may measure other metrics."""
-    codes = [getattr(node, name, None) for name in ("function", "wording", "metric")]
-    return any(
-        not str(getattr(code, "__module__", "")).startswith("dagengine.")
-        for code in (type(node), *codes)
-        if code is not None
-    )
 
 
 def with_shares(units: list[Unit]) -> list[Unit]:

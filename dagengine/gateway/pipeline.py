@@ -210,7 +210,11 @@ class Retried:
                     if isinstance(error, UnsupportedQuoteError):
                         kept: Answer[Any] = error.answer  # the node decides about its verdict
                         return kept
-                    return _part(question, error)
+                    # What can be used of the last answer; raises `error` where that is nothing
+                    value = read_part(question, error.raw)
+                    if value is None:
+                        raise error
+                    return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
                 asked, failures = again, 0  # the judge works: it has answered
                 continue
             except (ProviderError, JudgeTimeoutError) as error:
@@ -527,14 +531,6 @@ def in_time(
     if judge.capabilities.batched:
         return answered(make, None)
     return answered(make, limiter.seconds_for(late=True) if late else limiter.time_limit)
-
-
-def _part(question: Question[Any], error: UnparseableError) -> Answer[Any]:
-    """What can be used of the last answer; raises `error` where that is nothing."""
-    value = read_part(question, error.raw)
-    if value is None:
-        raise error
-    return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
 
 
 def _weight(answer: Answer[Any]) -> int:

@@ -430,7 +430,8 @@ class VerdictListNode(_OverNode):
         answers, judged = await self._judgements(ask, rest, len(items), groups, make, show)
         missing = [[place] for place in places if place not in judged]
         single, more = await self._judgements(ask, rest, len(items), missing, make, show)
-        judgements = [(judged | more)[place] for place in places]
+        judged |= more
+        judgements = [judged[place] for place in places]
         mass = mean_mass([*answers, *single])
         elements = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
         return NodeValue(judgements, mass=mass, spans=span_ids(elements))

@@ -13,10 +13,6 @@ from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 
 
-def _parameters(temperature: float | None, more: dict[str, Any] | None) -> dict[str, Any]:
-    return {**({} if temperature is None else {"temperature": temperature}), **(more or {})}
-
-
 def _million(per_token: float | None) -> str:
     return f"{(per_token or 0.0) * 1e6:.10g}"
 
@@ -48,7 +44,8 @@ class OpenAIModel(_Named, OpenAIJudge):
             price = f"{_million(cost_per_input_token)}, {_million(cost_per_output_token)}"
             hint = f"limits=Limits(prices={{{model!r}: ({price})}}), in dollars per million tokens"
             raise InputError(f"prices are settings of a run: {hint}")
-        parameters = _parameters(temperature, generation_kwargs)
+        parameters = {} if temperature is None else {"temperature": temperature}
+        parameters |= generation_kwargs or {}
         super().__init__(model, base_url=base_url, api_key=api_key, parameters=parameters)
 
 

@@ -8,7 +8,7 @@ a judge without a grammar that writes more is taken at its word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -280,28 +280,16 @@ def _characters(part: Any, defs: Mapping[str, Any], bounds: Bounds, inside: tupl
         return sum(map(longest, part["allOf"]))
     kind = "object" if "properties" in part else part.get("type")
     if kind == "object":
-        return _object_characters(part, bounds, longest)
+        # Its fields with their names, and what it may have besides.
+        more = part.get("additionalProperties", False)
+        extra = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
+        fields = part.get("properties", {}).items()
+        return extra + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
     if kind == "array":
-        return _array_characters(part, bounds, longest)
+        # The first items by their own schemas, the others by that of all.
+        first = [longest(inner) for inner in part.get("prefixItems", ())]
+        count = int(part.get("maxItems", bounds.items)) - len(first)
+        return _AROUND + sum(first) + max(count, 0) * (_AROUND + longest(part.get("items")))
     if kind == "string":
         return _AROUND + int(part.get("maxLength", _NUMBER if "format" in part else bounds.text))
     return _NUMBER if kind in ("integer", "number", "boolean", "null") else bounds.text
-
-
-def _object_characters(
-    part: Mapping[str, Any], bounds: Bounds, longest: Callable[[Any], int]
-) -> int:
-    """Those of an object: its fields with their names, and what it may have besides."""
-    more = part.get("additionalProperties", False)
-    extra = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
-    fields = part.get("properties", {}).items()
-    return extra + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
-
-
-def _array_characters(
-    part: Mapping[str, Any], bounds: Bounds, longest: Callable[[Any], int]
-) -> int:
-    """Those of a list: its first items by their own schemas, the others by that of all."""
-    first = [longest(inner) for inner in part.get("prefixItems", ())]
-    count = int(part.get("maxItems", bounds.items)) - len(first)
-    return _AROUND + sum(first) + max(count, 0) * (_AROUND + longest(part.get("items")))

@@ -85,8 +85,10 @@ def _echoed_fence(messages: Sequence[Message], answer: Any) -> str | None:
     first_only = isinstance(getattr(answer, "output", None), str)
     texts = [text.strip() for text in texts_of(answer) if _ECHO.search(text)]
     lines = [line for text in texts for line in text.splitlines()[: 1 if first_only else None]]
-    for line in filter(_ECHO.match, map(_bare, lines)):
-        for label in _labels(messages):
+    suspects = list(filter(_ECHO.match, map(_bare, lines)))
+    labels = _labels(messages) if suspects else []  # reads the whole prompt
+    for line in suspects:
+        for label in labels:
             if _repeats(line, label):
                 return (
                     f"it repeats the line {line[:80]!r}, which only marks where a piece of the "

@@ -182,6 +182,7 @@ class _Case:
         while (scores := self._scores(counts, axes)) is None:
             axes, fixed = _axes(counts)
         modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
+        rates = {node: _flip_rate(self._said[node]) for node in self._nodes if node in self._said}
         return CaseNoise(
             case=number,
             repetitions=len(self._runs),
@@ -189,7 +190,7 @@ class _Case:
             / (len(self._runs) - 1),
             modelled=modelled,
             parts=dict(zip(axes, parts, strict=True)),
-            flips=self._flips(),
+            flips={node: rate for node, rate in rates.items() if rate is not None},
             moves=self._moves(),
             reached=Counter(node for run in self._runs for node in run.replies),
             answers={node: tally.total() for node, tally in self._said.items()},
@@ -203,24 +204,17 @@ class _Case:
         for combination in itertools.product(*(counts[node] for node in axes)):
             replies = {**steady, **dict(zip(axes, combination, strict=True))}
             try:
-                scores.append(self._score(replies))
+                key = self._own, frozenset(replies.items())
+                if key not in self._known:
+                    self._known[key] = self._replay.score(replies, self._case)
+                score = self._known[key]
+                scores.append(self._mean if score is None else score)
             except NoReplyError as error:
                 if error.node in self._pooled:
                     counts[error.node] = self._pooled[error.node]
                     return None
                 scores.append(self._mean)
         return scores
-
-    def _score(self, replies: Mapping[str, Reply]) -> float:
-        key = self._own, frozenset(replies.items())
-        if key not in self._known:
-            self._known[key] = self._replay.score(replies, self._case)
-        score = self._known[key]
-        return self._mean if score is None else score
-
-    def _flips(self) -> dict[str, float]:
-        rates = {node: _flip_rate(self._said[node]) for node in self._nodes if node in self._said}
-        return {node: rate for node, rate in rates.items() if rate is not None}
 
     def _moves(self) -> dict[str, tuple[float, int]]:
         """|Δscore| and number of pairs of repetitions, by the node at which they part."""

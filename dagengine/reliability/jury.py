@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
-from dagengine.results import CaseResult, Step
+from dagengine.results import CaseResult
 from dagengine.voting.aggregation import leading
 from dagengine.voting.stopping import Vote
 
@@ -51,7 +51,11 @@ def vote_table(rows: Iterable[CaseResult], metric: str, node: str) -> list[list[
     None is an answer that could not be read, or an item that was settled before.
     """
     table: list[list[Vote | None]] = []
-    for step in _steps(rows, metric, node):
+    results = (result for row in rows for result in row.metrics if result.metric == metric)
+    steps = (step for result in results for step in result.steps if step.node == node)
+    for step in steps:
+        if not step.votes:
+            continue
         lists = [vote for vote in step.votes if isinstance(vote, list | tuple)]
         if not lists:
             table.append(list(step.votes))
@@ -91,11 +95,6 @@ def jury_report(
         correlation=coefficient,
         effective=None if coefficient is None else effective_votes(judges, max(coefficient, -1.0)),
     )
-
-
-def _steps(rows: Iterable[CaseResult], metric: str, node: str) -> Iterable[Step]:
-    results = (result for row in rows for result in row.metrics if result.metric == metric)
-    return (step for result in results for step in result.steps if step.node == node and step.votes)
 
 
 def correlation(table: Table) -> float | None:

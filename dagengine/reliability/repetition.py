@@ -39,7 +39,7 @@ from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, r
 from dagengine.reliability.resampling import Resampling
 from dagengine.reliability.second_answers import Lack, SecondAnswer, SecondAnswers, chosen_cases
 from dagengine.report.progress import progress_bar
-from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step, Verdict
+from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 from dagengine.test_case import CASE_TYPES, TestCase
 
 __all__ = ["ORDERS", "Condition", "Observation", "Observations", "a_repeat", "repeat"]
@@ -84,7 +84,13 @@ def variants(
     """
     plan = compile_metrics(metrics)
     specs = [replace(metric.spec, judged_reason=False) for metric in plan.metrics]
-    _check_titles(specs, paraphrases or {})
+    titles = {node.title for spec in specs for node in spec.graph.nodes()}
+    for name, wordings in (paraphrases or {}).items():
+        if unknown := [title for title in wordings if title not in titles]:
+            choices = ", ".join(map(repr, sorted(titles)))
+            raise InputError(
+                f"paraphrase {name!r}: no node is called {unknown[0]!r}; use {choices}"
+            )
     by_spec: list[list[Variant]] = [[] for _ in specs]
     for number, condition in enumerate(conditions):
         asking = Resampling(condition, top_logprobs)
@@ -106,16 +112,6 @@ def _changes(
         yield reverse_options
     elif condition.order == "swapped":
         yield symmetry
-
-
-def _check_titles(specs: Iterable[Any], paraphrases: Paraphrases) -> None:
-    titles = {node.title for spec in specs for node in spec.graph.nodes()}
-    for name, wordings in paraphrases.items():
-        if unknown := [title for title in wordings if title not in titles]:
-            choices = ", ".join(map(repr, sorted(titles)))
-            raise InputError(
-                f"paraphrase {name!r}: no node is called {unknown[0]!r}; use {choices}"
-            )
 
 
 def conditions_of(
@@ -277,7 +273,21 @@ class _Record(RunObserver):
         """Make the observations of a case: metrics and their nodes."""
         questions = self._questions.pop(row.index, {})
         for number, (variant, result) in enumerate(zip(self._variants, row.metrics, strict=True)):
-            self.rows.append(self._whole(row.index, variant, result))
+            wrote = [text for step in result.steps for text in _written(step, result)]
+            self.rows.append(
+                Observation(
+                    row.index,
+                    variant.metric,
+                    "",
+                    variant.condition,
+                    None,
+                    result.score,
+                    self._keep(wrote),
+                    result.outcome,
+                    self._known.setdefault(result.path, result.path),
+                    weighted=result.mode == "weighted",
+                )
+            )
             self.rows += (
                 replace(
                     self._step(row.index, variant, step, _written(step, result)),
@@ -289,18 +299,13 @@ class _Record(RunObserver):
         if self._on_row is not None:
             self._on_row(row)
 
-    def _whole(self, case: int, variant: Variant, result: MetricResult) -> Observation:
-        wrote = [text for step in result.steps for text in _written(step, result)]
-        return Observation(
-            case, variant.metric, "", variant.condition, None, result.score, self._keep(wrote),
-            result.outcome, self._known.setdefault(result.path, result.path),
-            weighted=result.mode == "weighted",
-        )  # fmt: skip
-
     def _step(self, case: int, variant: Variant, step: Step, written: Sequence[str]) -> Observation:
+        # The verdicts about the items of a list
+        listed = step.output if step.kind == VerdictListNode.kind else None
+        items = tuple(row["verdict"] for row in listed or ())
         return Observation(
             case, variant.metric, step.node, variant.condition, step.verdict, step.score,
-            self._keep(written), step.outcome, confidence=step.confidence, items=_items(step),
+            self._keep(written), step.outcome, confidence=step.confidence, items=items,
             unsupported=_unsupported(step, self._quoting.get((variant.metric, step.node))),
         )  # fmt: skip
 
@@ -353,12 +358,6 @@ def _settings(plan: Plan, variants: Sequence[Variant]) -> Iterator[tuple[Variant
         if len(group) > 1:
             first = variants[group[0]]
             yield first, SecondAnswers(plan, group, first.rewritten)
-
-
-def _items(step: Step) -> tuple[Verdict, ...]:
-    """The verdicts about the items of a list."""
-    listed = step.output if step.kind == VerdictListNode.kind else None
-    return tuple(row["verdict"] for row in listed or ())
 
 
 def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Quotes]:

@@ -194,7 +194,13 @@ class _Collected:
         """What a table left out: the row of the only node, scores that follow from verdicts."""
         for run in self._bare:
             if not run.replies and not run.asked and len(self._speakers) == 1:
-                self._speak(run)
+                # The metric's result stands for that of its only node; a score decides nothing
+                (node,) = self._speakers
+                decides = bool(self._replay.verdicts_of(node))
+                if run.path or (run.score is not None and not decides):
+                    reply = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
+                    run.replies = {node: reply}
+                    run.asked.append(node)
             if run.score is None:
                 # Replies that lead to a node which has none lead to no score.
                 with suppress(NoReplyError):
@@ -212,15 +218,6 @@ class _Collected:
                 f"is {verdict!r}. If it is the verdict of a node, name the node in a column `node`"
             )
         return float(passed)
-
-    def _speak(self, run: Run) -> None:
-        """The metric's result stands for that of its only node; a score decides nothing."""
-        (node,) = self._speakers
-        decides = bool(self._replay.verdicts_of(node))
-        if run.path or (run.score is not None and not decides):
-            reply = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
-            run.replies = {node: reply}
-            run.asked.append(node)
 
     def _note(self, run: Run, seen: Observation) -> None:
         """What a node did in a run."""

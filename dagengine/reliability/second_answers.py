@@ -214,7 +214,10 @@ class _Asking:
             if isinstance(outcome, Failure):
                 return [*answers, self._second(number, sample, outcome)], {}
             values[number] = outcome
-            values[number] = self._taken(number, values)
+            # A unit's value as the metric takes it: with its score, where it gives one
+            taken = self._walk(values)[0].values
+            slots = self._setting.plan.units[number].slots
+            values[number] = next((taken[slot] for slot in slots if slot in taken), values[number])
             answers.append(self._second(number, sample, values[number]))
         return answers, values
 
@@ -249,12 +252,6 @@ class _Asking:
             else:
                 waiting.append(unit)
         return state, sorted(waiting)
-
-    def _taken(self, unit: int, values: Values) -> NodeValue:
-        """A unit's value as the metric takes it: with its score, where it gives one."""
-        taken = self._walk(values)[0].values
-        slots = self._setting.plan.units[unit].slots
-        return next((taken[slot] for slot in slots if slot in taken), values[unit])
 
     def _second(self, unit: int, sample: int, outcome: NodeValue | Failure) -> SecondAnswer:
         original = self._setting.plan.units[unit]

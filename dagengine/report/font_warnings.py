@@ -35,10 +35,7 @@ def without_font_warnings() -> Iterator[None]:
             os.dup2(place, _STDERR)
             os.close(place)
             buffer.seek(0)
-            _tell(buffer.read().decode(errors="surrogateescape"))
-
-
-def _tell(caught: str) -> None:
-    lines = [line for line in caught.splitlines() if not line.startswith(_NOISE)]
-    if lines:
-        print(plain("\n".join(lines)), file=sys.stderr)
+            text = buffer.read().decode(errors="surrogateescape")
+            lines = [line for line in text.splitlines() if not line.startswith(_NOISE)]
+            if lines:
+                print(plain("\n".join(lines)), file=sys.stderr)

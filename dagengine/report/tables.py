@@ -251,7 +251,10 @@ def print_steps(result: MetricResult, console: Any = None, *, times: bool = Fals
         out.print(Text.assemble(f"● {plain(step.node)} ", kind))
         if way := calls_words(step.calls):
             out.print(Padding(Text(plain(way), style="dim"), (0, 0, 0, 4), expand=False))
-            for line in _failed_calls(step):
+            # What was wrong with the calls of a step that were made again
+            failed = (call for calls in step.calls for call in calls if call.message is not None)
+            for call in failed:
+                line = f"{call.outcome}: {one_line(call.message or '', _REASON)}"
                 out.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 6), expand=False))
         for line in _step_lines(step):
             out.print(Padding(Text(plain(line)), (0, 0, 0, 4), expand=False))
@@ -262,16 +265,6 @@ def seconds_words(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
-
-
-def _failed_calls(step: Step) -> list[str]:
-    """What was wrong with the calls of a step that were made again."""
-    return [
-        f"{call.outcome}: {one_line(call.message, _REASON)}"
-        for calls in step.calls
-        for call in calls
-        if call.message is not None
-    ]
 
 
 def _step_lines(step: Step) -> list[str]:

@@ -109,15 +109,12 @@ class Tally:
             for step in result.steps:
                 if step.mass is not None:
                     self.masses.add(step.mass)
-            self._show(metric, row, result)
-
-    def _show(self, metric: MetricTally, row: CaseResult, result: MetricResult) -> None:
-        shown = metric.shown
-        if self._case is None:
-            fits = shown is None or len(result.steps) > len(shown[1].steps)
-        elif self._case in (row.case, row.index):
-            fits = shown is None or shown[0] != row.case
-        else:
-            fits = shown is None and str(row.index) == self._case
-        if fits:
-            metric.shown = (row.case, result)
+            shown = metric.shown
+            if self._case is None:
+                fits = shown is None or len(result.steps) > len(shown[1].steps)
+            elif self._case in (row.case, row.index):
+                fits = shown is None or shown[0] != row.case
+            else:
+                fits = shown is None and str(row.index) == self._case
+            if fits:
+                metric.shown = (row.case, result)

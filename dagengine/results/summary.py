@@ -160,6 +160,11 @@ class _Scores:
     def summary(self, metric: str) -> MetricSummary:
         some, passed, failed = self._count > 0, self.states["passed"], self.states["failed"]
         spread = math.sqrt(self._squares / (self._count - 1)) if self._count > 1 else None
+        middle = (self._count - 1) // 2, self._count // 2
+        median = sum(map(self._at, middle)) / 2 if some else None
+        bins = [0] * BINS
+        for part, count in self._grid.items():
+            bins[min(max((2 * part * (BINS - 1) + _GRID) // (2 * _GRID), 0), BINS - 1)] += count
         return MetricSummary(
             metric=metric,
             cases=self.states.total(),
@@ -167,16 +172,13 @@ class _Scores:
             failed=failed,
             no_score=self.states["no_score"],
             mean=self._mean if some else None,
-            median=self._median() if some else None,
+            median=median if some else None,
             spread=spread,
             lowest=self._lowest if some else None,
             highest=self._highest if some else None,
-            distribution=self._distribution(),
+            distribution=tuple(bins),
             pass_rate=Share.of(passed, passed + failed),
         )
-
-    def _median(self) -> float:
-        return (self._at((self._count - 1) // 2) + self._at(self._count // 2)) / 2
 
     def _at(self, place: int) -> float:
         """The score at a place of the sorted scores."""
@@ -187,12 +189,6 @@ class _Scores:
             if place < 0:
                 return part / _GRID
         raise AssertionError("unreachable")
-
-    def _distribution(self) -> tuple[int, ...]:
-        bins = [0] * BINS
-        for part, count in self._grid.items():
-            bins[min(max((2 * part * (BINS - 1) + _GRID) // (2 * _GRID), 0), BINS - 1)] += count
-        return tuple(bins)
 
 
 class Summing:

@@ -47,23 +47,23 @@ class Joined:
         )
         remaining = iter(records)
         while batch := list(itertools.islice(remaining, _AT_ONCE)):
-            self._insert(batch)
+            self._file.executemany(
+                "INSERT OR IGNORE INTO traces (id) VALUES (?)",
+                [(record.trace_id,) for record in batch],
+            )
+            self._file.executemany(
+                "INSERT INTO records SELECT number, ?, ? FROM traces WHERE id = ?",
+                [
+                    (isinstance(record, RawSpan), packed(record), record.trace_id)
+                    for record in batch
+                ],
+            )
+            self._file.executemany(
+                "UPDATE traces SET session = ? WHERE id = ? AND session IS NULL",
+                [(session, record.trace_id) for record in batch if (session := session_of(record))],
+            )
         # Made afterwards it is written in one go; kept up to date, pages would be read again.
         self._file.execute("CREATE INDEX by_trace ON records (trace)")
-
-    def _insert(self, batch: list[RawRecord]) -> None:
-        self._file.executemany(
-            "INSERT OR IGNORE INTO traces (id) VALUES (?)",
-            [(record.trace_id,) for record in batch],
-        )
-        self._file.executemany(
-            "INSERT INTO records SELECT number, ?, ? FROM traces WHERE id = ?",
-            [(isinstance(record, RawSpan), packed(record), record.trace_id) for record in batch],
-        )
-        self._file.executemany(
-            "UPDATE traces SET session = ? WHERE id = ? AND session IS NULL",
-            [(session, record.trace_id) for record in batch if (session := session_of(record))],
-        )
 
     def close(self) -> None:
         """Remove the database."""

@@ -129,7 +129,10 @@ def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
         return []
     session = next(filter(None, map(session_of, records)), None)
     if not unit.kind:
-        root = _root_of(steps)
+        # The span without a parent; of several the first. Of a part of a trace, its first top
+        # span. A clock that is wrong lets a span begin before the one that it is in
+        whole = (step for step in steps if not step.span.parent_id)
+        root = next(whole, None) or _tops(steps)[0]
         return [_parts_of(root, steps, session, root.span.trace_id or "")]
     roots = [step for step in steps if step.span.kind == unit.kind]
     return [_parts_of(root, _inside(root, steps), session, root.span.span_id) for root in roots]
@@ -166,15 +169,6 @@ def conversation_of(parts: Sequence[Parts]) -> ConversationalTestCase | InvalidC
     first = parts[0].metadata
     ids = {name: first[name] for name in ("session_id", STARTED) if name in first}
     return ConversationalTestCase(name=name, turns=turns, additional_metadata=ids)
-
-
-def _root_of(steps: Sequence[Step]) -> Step:
-    """The span without a parent; of several the first. Of a part of a trace, its first top span.
-
-    A clock that is wrong lets a span begin before the one that it is in.
-    """
-    whole = (step for step in steps if not step.span.parent_id)
-    return next(whole, None) or _tops(steps)[0]
 
 
 def _tops(steps: Sequence[Step]) -> list[Step]:

@@ -180,21 +180,18 @@ class _Courier:
         if status == 404 and request.otherwise is not None:
             self._make(request.otherwise)
         elif status == 404:
-            self._without_absent(request, response.text, refusal)
+            # Write the rest of a batch that was refused because some of its spans are not there
+            absent = self.backend.absent(request, response.text)
+            self.sent.absent += len(absent)
+            self.sent.problems[refusal] += len(absent)
+            rest = without(request.scores, absent)
+            for again in self.backend.requests(rest) if rest else ():
+                self._make(again)
         elif status in _TRANSIENT:
             raise _StoppedError(refusal)
         else:
             self.sent.failed += len(request.scores)
             self.sent.problems[refusal] += len(request.scores)
-
-    def _without_absent(self, request: Request, answer: str, said: str) -> None:
-        """Write the rest of a batch that was refused because some of its spans are not there."""
-        absent = self.backend.absent(request, answer)
-        self.sent.absent += len(absent)
-        self.sent.problems[said] += len(absent)
-        rest = without(request.scores, absent)
-        for again in self.backend.requests(rest) if rest else ():
-            self._make(again)
 
     def _answer(self, request: Request) -> httpx2.Response:
         """The last answer to a request, or _StoppedError if there is none."""

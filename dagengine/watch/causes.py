@@ -93,7 +93,9 @@ def _divided(departure: Departure) -> tuple[Part | None, Part]:
         count = len(departure.latest)
         return None, (change, math.sqrt((departure.now * (1 - departure.now) + 1 / count) / count))
     numpy = needs("numpy")
-    kinds = _kinds(departure.first)
+    # The lengths that divide the baseline into classes of equal size
+    lengths = sorted(case.characters for case in departure.first)
+    kinds = [lengths[len(lengths) * part // _LENGTHS] for part in range(1, _LENGTHS)]
     sides = [_table(cases, departure, kinds) for cases in (departure.first, departure.latest)]
     names = sorted({name for side in sides for name in side[0]})
     place = {name: number for number, name in enumerate(names)}
@@ -120,12 +122,6 @@ def _divided(departure: Departure) -> tuple[Part | None, Part]:
         (float(parts[0]), math.hypot(float(parts[1:].std()), least)) for parts in (of_mix, of_kinds)
     )
     return traffic, inside
-
-
-def _kinds(first: Sequence[Judged]) -> list[int]:
-    """The lengths that divide the baseline into classes of equal size."""
-    lengths = sorted(case.characters for case in first)
-    return [lengths[len(lengths) * part // _LENGTHS] for part in range(1, _LENGTHS)]
 
 
 def _table(

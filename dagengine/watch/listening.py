@@ -77,7 +77,12 @@ def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
             if request.headers.get("host", "") not in hosts:
                 raise _RefusedError(403, "this address is for programs on this machine")
             media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            value = _value(kind, media, _unpacked(await _body(request), request))
+            body = bytearray()
+            async for part in request.stream():
+                body += part
+                if len(body) > _LONGEST:
+                    raise _RefusedError(413, f"a request has at most {_LONGEST >> 20} MB")
+            value = _value(kind, media, _unpacked(bytes(body), request))
             files.append(value)
         except _RefusedError as refusal:
             return JSONResponse({"message": str(refusal)}, refusal.status)
@@ -85,15 +90,6 @@ def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
 
     routes = [Route("/v1/{kind:str}", take, methods=["POST"])]
     return Starlette(routes=routes)
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > _LONGEST:
-            raise _RefusedError(413, f"a request has at most {_LONGEST >> 20} MB")
-    return bytes(body)
 
 
 def _unpacked(body: bytes, request: Request) -> bytes:

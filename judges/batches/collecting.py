@@ -180,7 +180,13 @@ class _Batch:
         self._busy = True
         try:
             if not self._is_earlier:
-                await self._collect()
+                # Wait until the batch is full, or nothing more comes
+                while not self._full.is_set():
+                    count = len(self._lines)
+                    with anyio.move_on_after(self._limits.quiet):
+                        await self._full.wait()
+                    if len(self._lines) == count:
+                        self._full.set()
             self._found = await self._fetched(await self._sent())
         except self._failures as error:
             self._error = self._explained(error)  # every question of the batch gets it
@@ -194,15 +200,6 @@ class _Batch:
         if not self._is_earlier:
             return error
         return ProviderError(f"a batch of an earlier run is lost: {error}", transient=True)
-
-    async def _collect(self) -> None:
-        """Wait until the batch is full, or nothing more comes."""
-        while not self._full.is_set():
-            count = len(self._lines)
-            with anyio.move_on_after(self._limits.quiet):
-                await self._full.wait()
-            if len(self._lines) == count:
-                self._full.set()
 
     async def _sent(self) -> str:
         """The id of the batch, which is sent unless that was done."""

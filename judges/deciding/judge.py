@@ -222,22 +222,20 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             ]
         # Outside of the handler: what is raised inside keeps the other error with it.
         if isinstance(failure, ProviderError) and failure.status == _NO_MODEL:
-            self._say(failure)
+            # Decide by labels from now on; the first time is told
+            if not self._labelling:
+                self._labelling = True
+                # A chat is asked one question at a time, so that there is nothing to pack.
+                self.capabilities = replace(self.capabilities, packs=None)
+                _log.warning(
+                    "%s; from now on, its chat is asked for labels, with odds from token "
+                    "probabilities",
+                    failure,
+                )
             return None
         if blamed and len(questions) > 1:
             return blamed
         raise failure
-
-    def _say(self, failure: ProviderError) -> None:
-        """Decide by labels from now on; the first time is told."""
-        if not self._labelling:
-            self._labelling = True
-            # A chat is asked one question at a time, so that there is nothing to pack.
-            self.capabilities = replace(self.capabilities, packs=None)
-            _log.warning(
-                "%s; from now on, its chat is asked for labels, with odds from token probabilities",
-                failure,
-            )
 
     async def _by_labels(
         self, questions: Sequence[Question[T]], on_request: Callable[[], None], ahead: int

@@ -37,7 +37,10 @@ def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
     for _ in range(_DEPTH):
         below: list[Any] = []
         for thing in level:
-            if _is_http_client(thing):
+            if any(
+                kind.__name__ == "AsyncClient" and kind.__module__.partition(".")[0] in _LIBRARIES
+                for kind in type(thing).__mro__
+            ):
                 yield thing
                 continue
             parts = [
@@ -48,13 +51,6 @@ def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
             below += [part for part in parts if id(part) not in seen]
             seen.update(map(id, parts))
         level = below
-
-
-def _is_http_client(thing: Any) -> bool:
-    return any(
-        kind.__name__ == "AsyncClient" and kind.__module__.partition(".")[0] in _LIBRARIES
-        for kind in type(thing).__mro__
-    )
 
 
 class _Bounded:

@@ -81,7 +81,13 @@ class OllamaPost:
             if self._looks_cut(reply) and reply.prompt_eval_count != before:
                 used = reply.prompt_eval_count, reply.eval_count
                 raise TruncatedError("Ollama cut the prompt; use a newer Ollama", used)
-        return read_completion(json.dumps(_completion(reply)).encode())
+        choice = {
+            "message": {"content": reply.message.content},
+            "finish_reason": reply.done_reason,
+            "logprobs": None if reply.logprobs is None else {"content": reply.logprobs},
+        }
+        usage = {"prompt_tokens": reply.prompt_eval_count, "completion_tokens": reply.eval_count}
+        return read_completion(json.dumps({"choices": [choice], "usage": usage}).encode())
 
     async def _grow(self, tokens: int) -> None:
         """Let the window have so many tokens, as far as the model has them."""
@@ -145,13 +151,3 @@ def _schema(body: Body) -> Any:
         return "json"
     tools = body.get("tools") or []
     return tools[0]["function"]["parameters"] if tools else None
-
-
-def _completion(reply: _Reply) -> Body:
-    choice = {
-        "message": {"content": reply.message.content},
-        "finish_reason": reply.done_reason,
-        "logprobs": None if reply.logprobs is None else {"content": reply.logprobs},
-    }
-    usage = {"prompt_tokens": reply.prompt_eval_count, "completion_tokens": reply.eval_count}
-    return {"choices": [choice], "usage": usage}

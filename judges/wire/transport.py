@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import ssl
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -81,7 +84,12 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         encoding = response.headers.get("Content-Encoding", "")
         if not encoding and (response.content_length or SMALL + 1) <= SMALL:
             return await response.read()
-        _take_little(response)
+        # Have no more taken from the socket at once than a call may hold while it waits. asyncio
+        # takes 256 kB, for every connection; the transports of other loops may not be told
+        connection = response.connection
+        if connection is not None:  # else all of the body is there
+            with suppress(AttributeError):
+                connection.transport.max_size = SMALL  # type: ignore[union-attr]
         chunks = response.content.iter_chunked(_PIECE)
         try:
             return await self._reader.read(chunks, encoding, response.content_length)
@@ -99,7 +107,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             connector=aiohttp.TCPConnector(
                 limit=0,  # the gateway has one
                 keepalive_timeout=_KEEP_ALIVE,
-                ssl=httpx2.create_ssl_context() if url.scheme == "https" else True,
+                ssl=certificates() if url.scheme == "https" else True,
             ),
             headers={"Accept-Encoding": ENCODINGS},
             timeout=self._timeout,
@@ -114,17 +122,6 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
-
-
-def _take_little(response: aiohttp.ClientResponse) -> None:
-    """Have no more taken from the socket at once than a call may hold while it waits.
-
-    asyncio takes 256 kB, for every connection; the transports of other loops may not be told.
-    """
-    connection = response.connection
-    if connection is not None:  # else all of the body is there
-        with suppress(AttributeError):
-            connection.transport.max_size = SMALL  # type: ignore[union-attr]
 
 
 class BoundedClient(httpx2.AsyncClient):
@@ -173,6 +170,20 @@ def _response(
     return httpx2.Response(status, headers=without_wire(headers), content=body, request=request)
 
 
+def certificates() -> ssl.SSLContext:
+    """What the environment trusts, read once for each of its settings.
+
+    A judge opens a client on every event loop, so for every `measure()`, and reading the
+    certificates of a system takes longer than all else that a client needs.
+    """
+    return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=8)
+def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:
+    return httpx2.create_ssl_context()  # reads the two variables itself
+
+
 def http_client(
     reader: BodyReader, *, connect_timeout: float
 ) -> tuple[httpx2.AsyncClient, AiohttpTransport | None]:
@@ -181,7 +192,7 @@ def http_client(
     `connect_timeout` is in seconds.
     """
     if sniffio.current_async_library() != "asyncio":  # aiohttp knows no other
-        return BoundedClient(DefaultAsyncHttpxClient(), reader), None
+        return BoundedClient(DefaultAsyncHttpxClient(verify=certificates()), reader), None
     direct = AiohttpTransport(reader, connect_timeout=connect_timeout)
     return httpx2.AsyncClient(transport=direct), direct
 
@@ -194,7 +205,7 @@ def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, b
     """
     # with_options() makes the client again, which a subclass may not be able to do.
     api, plain = copy.copy(given), isinstance(given._client, AsyncHttpxClientWrapper)
-    sender: httpx2.AsyncClient = DefaultAsyncHttpxClient() if plain else given._client
+    sender = DefaultAsyncHttpxClient(verify=certificates()) if plain else given._client
     api._client = BoundedClient(sender, reader)
     return api, plain
 

@@ -78,20 +78,17 @@ class BaseMetric:
 
     def spec(self) -> MetricSpec:
         """The metric as the compiler takes it."""
+        # The threshold; None for one of another unit, which the metric's own code knows
+        own = type(self).is_successful is not BaseMetric.is_successful
+        number = isinstance(self.threshold, int | float)
         return MetricSpec(
             name=self.__name__,
             graph=Graph(root_node=MeasureNode(self)),
-            threshold=self._share(),
+            threshold=None if own and number and not 0 <= self.threshold <= 1 else self.threshold,
             strict=bool(self.strict_mode),
             model=self.model,
             include_reason=bool(self.include_reason),
         )
-
-    def _share(self) -> Any:
-        """The threshold; None for one of another unit, which the metric's own code knows."""
-        own = type(self).is_successful is not BaseMetric.is_successful
-        number = isinstance(self.threshold, int | float)
-        return None if own and number and not 0 <= self.threshold <= 1 else self.threshold
 
     # Any: a caller's metric narrows the parameter to the kind of case they judge.
     def measure(self, test_case: Any, *args: Any, **private: Any) -> float:

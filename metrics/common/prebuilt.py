@@ -97,9 +97,17 @@ class PrebuiltMetric(DrawnMetric):
         raise TypeError(f"{type(self).__name__} must override graph")
 
     def spec(self) -> MetricSpec:
+        # The graph, newly made, with quotes if the metric quotes
+        graph = self.graph()
+        if self.quoting is not None:
+            nodes = [node for node in graph.nodes() if isinstance(node, AskingNode) and node.quotes]
+            if not nodes:
+                raise InputError(f"{self.name}: it has no verdict that could quote anything")
+            for node in nodes:
+                node.quote_with(self.quoting)
         return MetricSpec(
             name=self.__name__,
-            graph=self._quoting(self.graph()),
+            graph=graph,
             threshold=self.threshold,
             strict=self.strict_mode,
             model=self.model,
@@ -109,16 +117,6 @@ class PrebuiltMetric(DrawnMetric):
             judged=self.judged,
             expected=self.expected,
         )
-
-    def _quoting(self, graph: Graph) -> Graph:
-        """The graph, newly made, with quotes if the metric quotes."""
-        if self.quoting is not None:
-            nodes = [node for node in graph.nodes() if isinstance(node, AskingNode) and node.quotes]
-            if not nodes:
-                raise InputError(f"{self.name}: it has no verdict that could quote anything")
-            for node in nodes:
-                node.quote_with(self.quoting)
-        return graph
 
     def wording(
         self, default: type[Any], method: str, *read: str, **fixed: Any

@@ -42,7 +42,10 @@ def replies_with_context(size: int, *, of_window: bool, outcome: bool) -> CodeNo
         last = -1  # the place of the reply before
         for end in places:
             start = max(0, end + 1 - size)
-            contexts = _contexts(turns[start if of_window else max(start, last + 1) : end + 1])
+            # What was retrieved for some turns, each text once
+            shown = turns[start if of_window else max(start, last + 1) : end + 1]
+            texts = [text for turn in shown for text in turn.retrieval_context or ()]
+            contexts = [text for text in dict.fromkeys(texts) if not is_blank(text)]
             last = end
             if contexts and not is_blank(turns[end]):
                 cases.append(
@@ -64,12 +67,6 @@ def replies_with_context(size: int, *, of_window: bool, outcome: bool) -> CodeNo
 
     read = ["turns", "expected_outcome"] if outcome else ["turns"]
     return CodeNode(cases_of, evaluation_params=read, output_label=REPLIES)
-
-
-def _contexts(turns: Iterable[Turn]) -> list[str]:
-    """What was retrieved for some turns, each text once."""
-    texts = [text for turn in turns for text in turn.retrieval_context or ()]
-    return [text for text in dict.fromkeys(texts) if not is_blank(text)]
 
 
 def mean_of_each(score: CodeNode, cases: CodeNode) -> CodeNode:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 from folders.places import ROOT
 from make_pictures import DRAWN, MADE_OF, TUTORIAL, drawn_pages, home, made_of, readme_names
 from pages import Reader, alike
+from programs.commands import start_program
 from servers.batch_server import BatchServer
 from servers.decision_server import DecisionServer
 from servers.openai_server import OpenAIServer
@@ -189,14 +189,14 @@ def test_the_example_agrees_with_its_labels_as_its_readme_says() -> None:
 
 
 @pytest.mark.parametrize("script", ["quickstart.py", "own_metric.py", "benchmark.py"])
-def test_the_example_scripts_run(script: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "COLUMNS": "120"},
-    )
+def test_the_example_scripts_run(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    path = str(ROOT / "examples" / script)
+    code = f"import runpy; runpy.run_path({path!r}, run_name='__main__')"
+    done = start_program(code, str(tmp_path)).ended()
     assert done.returncode == 0, done.stderr
     assert "score" in done.stdout.lower()
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer.main
 from folders.places import ROOT
 
@@ -75,14 +76,16 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield f"{file.name}:{node.lineno}", node.value
 
 
-TEXTS = [(where, text.replace("\\\n", " ")) for where, text in texts()]
+@pytest.fixture(scope="module")
+def all_texts() -> list[tuple[str, str]]:
+    return [(where, text.replace("\\\n", " ")) for where, text in texts()]
 
 
-def test_every_option_that_is_named_exists() -> None:
+def test_every_option_that_is_named_exists(all_texts: list[tuple[str, str]]) -> None:
     ours = set().union(*OPTIONS.values()) | of_tests()
     named = [
         (where, option)
-        for where, text in TEXTS
+        for where, text in all_texts
         if (options := set(_OPTION.findall(text)) - FOREIGN)
         for option in options - of_scripts(text)
     ]
@@ -90,9 +93,11 @@ def test_every_option_that_is_named_exists() -> None:
     assert [one for one in named if one[1] not in ours] == []
 
 
-def test_every_command_that_is_named_exists_and_has_the_options_it_is_given() -> None:
+def test_every_command_that_is_named_exists_and_has_the_options_it_is_given(
+    all_texts: list[tuple[str, str]],
+) -> None:
     wrong = []
-    for where, text in TEXTS:
+    for where, text in all_texts:
         shown = [span.strip() for span in _SPAN.findall(text)] if where.endswith(".md") else []
         for typed in _TYPED.findall(text):
             certain = f"dagengine {typed.strip()}" in shown

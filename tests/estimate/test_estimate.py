@@ -188,9 +188,9 @@ def test_a_run_of_every_metric_lies_within_the_bounds(
 ) -> None:
     metric = make(kind)
     metric.judged_reason = judged
-    for case in cases_like(case_for(metric)):
-        is_within(foretold([case], metric), ran([case], metric, model=judge(pick)))
     cases = cases_like(case_for(metric))
+    for case in () if judged else cases:
+        is_within(foretold([case], metric), ran([case], metric, model=judge(pick)))
     is_within(foretold(cases, metric), ran(cases, metric, model=judge(pick)))
 
 

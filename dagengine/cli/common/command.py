@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, get_type_hints
 
@@ -181,7 +181,12 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     options = _options_of(function)
     parameters = inspect.signature(options or function).parameters.values()
     hints = get_type_hints(options or function, include_extras=True)
-    labels = _labels(hints)
+    # What the caller types for a parameter: an option's name, an argument's placeholder
+    labels: dict[str, str] = {}
+    for name, hint in hints.items():
+        info = next((mark for mark in _metadata(hint) if isinstance(mark, ParameterInfo)), None)
+        argument = isinstance(info, ArgumentInfo) and info.metavar
+        labels[name] = argument or f"--{name.replace('_', '-')}"
     marks = {
         name: mark
         for name, hint in hints.items()
@@ -211,13 +216,3 @@ def _options_of(function: Callable[..., None]) -> type[Any] | None:
 
 def _metadata(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__metadata__", ())
-
-
-def _labels(hints: Mapping[str, Any]) -> dict[str, str]:
-    """What the caller types for a parameter: an option's name, an argument's placeholder."""
-    labels: dict[str, str] = {}
-    for name, hint in hints.items():
-        info = next((mark for mark in _metadata(hint) if isinstance(mark, ParameterInfo)), None)
-        argument = isinstance(info, ArgumentInfo) and info.metavar
-        labels[name] = argument or f"--{name.replace('_', '-')}"
-    return labels

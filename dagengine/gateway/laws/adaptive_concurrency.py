@@ -133,9 +133,23 @@ class AdaptiveConcurrency:
             return
         self._good = self._bad = 0
         if self._trusted:
-            self._trust(bad / total, saturated)
+            share = bad / total
+            self._trusted -= 1
+            if share > _MILD or (share and not self._trusted):
+                self._retreat(self.limit)
+            else:
+                self._grow(saturated)
         elif self._trial and bad:
-            self._judge(self._trial, bad / total)
+            # Stepping back has not helped: step back further, or see that it is no use
+            if (bad / total) > _MILD:
+                self._trial = _Trial(self.limit, self._known, sample=0)
+                self._step_back(self.limit, _FAR_BACK)
+            elif not self._trial.last:
+                self._trial.last, self._trial.sample = True, _SAMPLE
+                self._step_back(self.limit, _FAR_BACK)
+            else:
+                self.limit, self._known = self._trial.limit, self._trial.too_many
+                self._trial, self._trusted = None, _TRUST
         elif bad:  # a few: one call fewer, and what was too much comes closer
             too_many = self.limit if self._known is None else self._known
             self._known = (too_many + self.limit) // 2
@@ -143,25 +157,6 @@ class AdaptiveConcurrency:
             self._pause()
         else:
             self._trial = None
-            self._grow(saturated)
-
-    def _judge(self, trial: _Trial, share: float) -> None:
-        """Stepping back has not helped: step back further, or see that it is no use."""
-        if share > _MILD:
-            self._trial = _Trial(self.limit, self._known, sample=0)
-            self._step_back(self.limit, _FAR_BACK)
-        elif not trial.last:
-            trial.last, trial.sample = True, _SAMPLE
-            self._step_back(self.limit, _FAR_BACK)
-        else:
-            self.limit, self._known = trial.limit, trial.too_many
-            self._trial, self._trusted = None, _TRUST
-
-    def _trust(self, share: float, saturated: bool) -> None:
-        self._trusted -= 1
-        if share > _MILD or (share and not self._trusted):
-            self._retreat(self.limit)
-        else:
             self._grow(saturated)
 
     def _grow(self, saturated: bool) -> None:

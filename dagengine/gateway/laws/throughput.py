@@ -123,7 +123,10 @@ class ThroughputLimit:
         # The calls that were added, of which the quickest half has answered.
         added = 0 if self._has_stepped_back else self.limit - self._level
         middle = partial(_middle, share=max(0.5, added / 2 / len(samples)))
-        slower = self._slowdown(samples, middle)
+        # How many times as long as usual answers take, where something is usual
+        usual = self._usual
+        ratios = [sample.seconds / usual[sample.kind] for sample in samples if sample.kind in usual]
+        slower = middle(ratios) if ratios else 1.0
         long = sorted(sample.seconds for sample in samples)[math.ceil(0.9 * len(samples)) - 1]
         self._longest = longest = max(long, _FADING * self._longest)
         halfway = (self._level + self.limit) / 2
@@ -142,12 +145,6 @@ class ThroughputLimit:
         self._held -= self._held > 0
         if not self._held:
             self.limit = min(self._ceiling, self._next(longest / self.time_limit))
-
-    def _slowdown(self, samples: list[_Sample], middle: Callable[[list[float]], float]) -> float:
-        """How many times as long as usual answers take, where something is usual."""
-        usual = self._usual
-        ratios = [sample.seconds / usual[sample.kind] for sample in samples if sample.kind in usual]
-        return middle(ratios) if ratios else 1.0
 
     @property
     def _has_grown(self) -> bool:

@@ -152,7 +152,11 @@ class WholePrompts:
         #                           far more       the first count left out what was in its cache
         #                           some of them   it cut the longer prompt only, or this one, too
         words = max(_FEWEST, read)
-        more = await self._count(question, _with_words(question.messages, words))
+        # The prompt with known words before it: no cache of its beginning serves it, either
+        first = question.messages[0]
+        filler = _WORDS * (words // 10 + 1)
+        changed: Any = {**first, "content": f"{filler}\n\n{first['content']}"}
+        more = await self._count(question, (changed, *question.messages[1:]))
         if not more:
             return 0, self._if_few(size, read)
         growth = more - read
@@ -166,16 +170,13 @@ class WholePrompts:
             return read, None
         if growth >= _GROWS * words and not self._counts.is_few(size, read):
             return more - 1, None  # it may be the limit itself
-        return read, await self._by_halves(question, read)
-
-    async def _by_halves(self, question: Question[Any], read: int) -> int | None:
-        """Whether two halves of the longest message have more tokens than the whole prompt."""
+        # Whether two halves of the longest message have more tokens than the whole prompt
         longest = max((message["content"] for message in question.messages), key=len)
         middle, around = len(longest) // 2, await self._count(question, _TINY)
         whole = 0
         for half in (longest[:middle], longest[middle:]):
             whole += await self._count(question, ({"role": "user", "content": half},)) - around
-        return whole if read < _HALVES * whole else None
+        return read, whole if read < _HALVES * whole else None
 
 
 def explained(
@@ -185,14 +186,6 @@ def explained(
     overflow = Overflow(error.needed, error.window)
     text = too_long(question.messages, overflow, facts)
     return TooLongError(f"{text} ({error})", error.tokens, **overflow._asdict())
-
-
-def _with_words(messages: Messages, words: int) -> Messages:
-    """The prompt with known words before it: no cache of its beginning serves it, either."""
-    first = messages[0]
-    filler = _WORDS * (words // 10 + 1)
-    changed: Any = {**first, "content": f"{filler}\n\n{first['content']}"}
-    return (changed, *messages[1:])
 
 
 def counting(question: Question[Any], messages: Messages) -> Question[Any]:

@@ -180,7 +180,11 @@ def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
     """
     results, texts = runs.table(outcome(threshold)), runs.table(lambda run: run.raw)
     ways = departures(results, groups=runs.rows)
-    if _texts_differ(results, texts):
+    # Whether most cases have different texts for one and the same result
+    kinds = [(len({*zip(row, written, strict=True)}), len({*row}))
+             for row, written in zip(results, texts, strict=True)
+             if None not in row and None not in written and len({*row}) < len(row)]  # fmt: skip
+    if kinds and 2 * sum(pairs > alone for pairs, alone in kinds) >= len(kinds):
         copies = [departure for departure in departures(texts, groups=runs.rows)
                   if departure.sure and departure.way.startswith("copied")]  # fmt: skip
         ways = copies or [departure for departure in ways if not departure.way.startswith("copied")]
@@ -225,14 +229,6 @@ def _cached(texts: Sequence[Sequence[str | None]]) -> str:
 # With fewer such cases, or more that are neither, a judge may be like that: an answer of few words
 # comes again now and then.
 _LEAST_ALIKE, _ALL_BUT_FEW = 5, 0.9
-
-
-def _texts_differ(results: Sequence[Sequence[Any]], texts: Sequence[Sequence[str | None]]) -> bool:
-    """Whether most cases have different texts for one and the same result."""
-    kinds = [(len({*zip(row, written, strict=True)}), len({*row}))
-             for row, written in zip(results, texts, strict=True)
-             if None not in row and None not in written and len({*row}) < len(row)]  # fmt: skip
-    return bool(kinds) and 2 * sum(pairs > alone for pairs, alone in kinds) >= len(kinds)
 
 
 def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:

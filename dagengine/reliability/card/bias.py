@@ -48,7 +48,12 @@ def position_bias(
     runs: Runs, replay: Counterfactual, cases: Sequence[TestCase], symmetry: Symmetry
 ) -> Iterator[Figure]:
     """Consistency and preference where another order was repeated beside the given one."""
-    options = _options(replay)
+    # The first and the last option of every decision whose options are in an order
+    options: dict[str, Names] = {}
+    for unit in replay.plan.units:
+        verdicts = [branch.verdict for branch in unit.node.branches()]
+        if isinstance(unit.node, NonBinaryJudgementNode) and len(verdicts) > 1:
+            options[unit.name] = verdicts[0], verdicts[-1]
 
     def shown(case: int, last: str) -> Names | None:
         try:
@@ -77,16 +82,6 @@ def position_bias(
             )
             for name, of, why in measures:
                 yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
-
-
-def _options(replay: Counterfactual) -> dict[str, Names]:
-    """The first and the last option of every decision whose options are in an order."""
-    options: dict[str, Names] = {}
-    for unit in replay.plan.units:
-        verdicts = [branch.verdict for branch in unit.node.branches()]
-        if isinstance(unit.node, NonBinaryJudgementNode) and len(verdicts) > 1:
-            options[unit.name] = verdicts[0], verdicts[-1]
-    return options
 
 
 def _in_both_orders(

@@ -396,22 +396,15 @@ def corrected_figures(
     if labels.kind == "number":
         yield _corrected_mean(rows.values(), marks, labels.scale, sample)
     elif labels.kind == "pass" and threshold is not None:
-        yield _corrected_rate(rows.values(), marks, threshold, sample)
+        verdicts = [majority(run.passed(threshold) for run in row) for row in rows.values()]
+        truths = [None if label is None else bool(label) for label in marks]
+        estimate = corrected_rate(verdicts, truths, **sample)
+        yield _corrected("corrected-pass-rate", estimate, sample["random"])
     elif random:
         why = "labels name verdicts, not pass or fail"
         if labels.kind == "pass":
             why = "the metric has no threshold, so no case passes or fails"
         yield CorrectedFigure(Figure("corrected-pass-rate", None, note=why))
-
-
-def _corrected_rate(
-    rows: Iterable[Sequence[Run]], marks: Sequence[Vote | None],
-    threshold: float, sample: Mapping[str, Any],
-) -> CorrectedFigure:  # fmt: skip
-    verdicts = [majority(run.passed(threshold) for run in row) for row in rows]
-    truths = [None if label is None else bool(label) for label in marks]
-    estimate = corrected_rate(verdicts, truths, **sample)
-    return _corrected("corrected-pass-rate", estimate, sample["random"])
 
 
 def _corrected_mean(

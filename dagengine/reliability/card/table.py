@@ -153,7 +153,14 @@ def _text(text: str, style: str = "") -> Text:
 def _figures(under: SettingCard) -> Iterator[RenderableType]:
     yield _measures(under.again)
     if under.nodes:
-        yield _nodes(under)
+        heads = ("share of the noise", "95 % interval", "flip rate", "score change per flip")
+        table = _grid("node", *heads, "votes")
+        for node in under.nodes:
+            table.add_row(
+                _text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
+                number(node.effect), node_votes(node),
+            )  # fmt: skip
+        yield table
     if any(node.unsupported for node in under.nodes):
         yield _by_node("unsupported verdicts", under, attrgetter("unsupported"))
     if under.people:
@@ -227,16 +234,4 @@ def _by_node(
     for node in under.nodes:
         if (figure := figure_of(node)) is not None:
             table.add_row(_text(node.node), number(figure), interval(figure), str(figure.items))
-    return table
-
-
-def _nodes(under: SettingCard) -> Table:
-    table = _grid(
-        "node", "share of the noise", "95 % interval", "flip rate", "score change per flip", "votes"
-    )
-    for node in under.nodes:
-        table.add_row(
-            _text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
-            number(node.effect), node_votes(node),
-        )  # fmt: skip
     return table

@@ -130,6 +130,10 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
     low = rate.value if rate.low is None else rate.low
     high = rate.value if rate.high is None else rate.high
     binom = needs("scipy.stats").binom
+    # Nodes that the card measured with another definition than the new run has
+    measured = card.binding.metrics.get(found.name, {})
+    now = {node.name: node.hash for node in every_node(found.trees.new)}
+    changed = [name for name, digest in now.items() if measured.get(name) != digest]
     return Noise(
         rate.value,
         low,
@@ -137,13 +141,5 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
         found.cases,
         int(binom.ppf(0.025, found.cases, low)),
         int(binom.ppf(0.975, found.cases, high)),
-        _stale(card, found),
+        f"{' and '.join(changed)} changed since" if changed else "",
     )
-
-
-def _stale(card: JudgeCard, comparison: MetricComparison) -> str:
-    """Nodes that the card measured with another definition than the new run has."""
-    measured = card.binding.metrics.get(comparison.name, {})
-    now = {node.name: node.hash for node in every_node(comparison.trees.new)}
-    changed = [name for name, digest in now.items() if measured.get(name) != digest]
-    return f"{' and '.join(changed)} changed since" if changed else ""

@@ -118,7 +118,12 @@ def compare_means(
     interval = mean_of(changes, level=level, groups=groups)
     if isinstance(interval, Unknown) and interval.reason != "no variation":
         return interval
-    each = _by_group(changes, groups)
+    names = range(len(changes)) if groups is None else groups
+    members: dict[Hashable, list[float]] = {}
+    for name, change in zip(names, changes, strict=True):
+        if change is not None:
+            members.setdefault(name, []).append(change)
+    each = [statistics.fmean(group) for group in members.values()]
     value, differing = statistics.fmean(each), sum(change != 0 for change in each)
     if len(each) < _FEW or isinstance(interval, Unknown):
         test: Test = "sign permutation mid-p"
@@ -281,15 +286,6 @@ def _needed(power: float, level: float) -> float:
 
 
 # Paired values.
-
-
-def _by_group(changes: Sequence[float | None], groups: Sequence[Hashable] | None) -> list[float]:
-    names = range(len(changes)) if groups is None else groups
-    members: dict[Hashable, list[float]] = {}
-    for name, change in zip(names, changes, strict=True):
-        if change is not None:
-            members.setdefault(name, []).append(change)
-    return [statistics.fmean(group) for group in members.values()]
 
 
 def _mid_p(won: int, lost: int) -> float:

@@ -74,23 +74,19 @@ def departures(
     tested = _tested(coded, numbers, together, level)
     apart = next((d.run for d in tested if d.sure and d.way == "stands apart"), None)
     if apart is None or len(rows[0]) < 4:
-        return _clearest(tested)
+        # What is shown and does not follow from another departure; else what is suspected
+        sure = [departure for departure in tested if departure.sure]
+        copies = [departure for departure in sure if departure.way.startswith("copied")]
+        if any(departure.way in _SHOCKS for departure in sure):
+            return [departure for departure in sure if departure not in copies]
+        # Copies make later runs like earlier ones, so results seem to move.
+        return copies or sure or tested
     # A run that stands apart makes its neighbours seem alike: what do the rest say without it?
     rest = numpy.delete(coded, apart, 1), numpy.delete(numbers, apart, 1)
     again = _tested(*rest, together, level)
     still = {"stands apart", *(departure.way for departure in again if departure.sure)}
     kept = [departure for departure in tested if departure.sure and departure.way in still]
     return sorted(kept, key=lambda departure: departure.way != "stands apart")
-
-
-def _clearest(tested: list[Departure]) -> list[Departure]:
-    """What is shown and does not follow from another departure; else what is suspected."""
-    sure = [departure for departure in tested if departure.sure]
-    copies = [departure for departure in sure if departure.way.startswith("copied")]
-    if any(departure.way in _SHOCKS for departure in sure):
-        return [departure for departure in sure if departure not in copies]
-    # Copies make later runs like earlier ones, so results seem to move.
-    return copies or sure or tested
 
 
 def _telling(table: Table, groups: Sequence[Hashable]) -> tuple[Table, Sequence[Hashable]]:

@@ -30,6 +30,13 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     if manifest.ended is not None:
         seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
     texts = "none" if not manifest.texts else "all" if kept == cases else "some"
+    # The command that holds the judge of a run against the labels in its folder. What the run was
+    # told of its cases and its judge is told again. Of a run that no command started only the
+    # folder is known
+    words = ["dagengine", "benchmark", *(_repeated(manifest) or ["METRICS.py", "--data", "FILE"])]
+    # What the caller says the run was made with; a long text by its beginning
+    record = manifest.settings.get("hyperparameters")
+    settings = record if isinstance(record, dict) else {}
     return {
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
         "folder": folder,
@@ -41,7 +48,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "data": None if manifest.data.file is None else Path(manifest.data.file).name,
         "metricFile": _metric_file(manifest.command),
         "command": manifest.command,
-        "benchmark": _benchmark_of(manifest, folder),
+        "benchmark": shlex.join([*words, "--labels", str(Path(folder, LABELS))]),
         "planned": manifest.data.cases,
         "cases": cases,
         "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
@@ -53,7 +60,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "texts": texts,
         "kept": kept,
         "hidden": list(manifest.redacted),
-        "settings": _settings(manifest.settings.get("hyperparameters")),
+        "settings": [(str(name), _short(value)) for name, value in settings.items()],
         "noPrompts": why_without(run),
     }
 
@@ -63,16 +70,6 @@ def _shown_folder(folder: Path, *, served: bool) -> str:
     if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
         return str(folder.relative_to(Path.cwd()))
     return folder.name if folder.is_absolute() and not served else str(folder)
-
-
-def _benchmark_of(manifest: Manifest, folder: str) -> str:
-    """The command that holds the judge of a run against the labels in its folder.
-
-    What the run was told of its cases and its judge is told again. Of a run that no command
-    started only the folder is known.
-    """
-    words = ["dagengine", "benchmark", *(_repeated(manifest) or ["METRICS.py", "--data", "FILE"])]
-    return shlex.join([*words, "--labels", str(Path(folder, LABELS))])
 
 
 def _repeated(manifest: Manifest) -> list[str] | None:
@@ -97,12 +94,6 @@ def _words(command: str | None) -> list[str]:
         return shlex.split(command or "")
     except ValueError:
         return []
-
-
-def _settings(record: Any) -> list[tuple[str, str]]:
-    """What the caller says the run was made with; a long text by its beginning."""
-    settings = record if isinstance(record, dict) else {}
-    return [(str(name), _short(value)) for name, value in settings.items()]
 
 
 def _short(value: Any) -> str:

@@ -391,7 +391,17 @@ class _Maker:
             if (source, target) in drawn or source.startswith("s") or (folded and not feed.runs):
                 continue
             drawn.add((source, target))
-            model.arrows.append(self._feed_arrow(feed, source, target))
+            before, behind = self._view.node(feed.source), self._view.node(feed.target)
+            taken = share = None
+            failed, cases = 0.0, max(self._view.cases, 1)
+            if behind.reached is not None:
+                taken = bool(before.reached and behind.reached)
+            if behind.traffic is not None and before.traffic is not None:
+                share = min(before.traffic.cases, behind.traffic.cases) / cases
+                failed = min(before.traffic.failed, behind.traffic.failed) / cases
+            model.arrows.append(
+                Arrow(source, target, data=not feed.runs, share=share, failed=failed, taken=taken)
+            )
 
     def _feeds(self) -> Iterator[Feed]:
         """What hands on to what, past the steps that are left out."""
@@ -408,17 +418,6 @@ class _Maker:
                     waiting += after.get(step.target, [])
                 else:
                     yield Feed(feed.source, step.target, feed.runs)
-
-    def _feed_arrow(self, feed: Feed, source: str, target: str) -> Arrow:
-        before, behind = self._view.node(feed.source), self._view.node(feed.target)
-        taken = share = None
-        failed, cases = 0.0, max(self._view.cases, 1)
-        if behind.reached is not None:
-            taken = bool(before.reached and behind.reached)
-        if behind.traffic is not None and before.traffic is not None:
-            share = min(before.traffic.cases, behind.traffic.cases) / cases
-            failed = min(before.traffic.failed, behind.traffic.failed) / cases
-        return Arrow(source, target, data=not feed.runs, share=share, failed=failed, taken=taken)
 
     # -- title -----------------------------------------------------------------------------
 

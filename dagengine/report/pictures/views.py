@@ -172,7 +172,16 @@ def _votes(step: Step) -> str:
 def counts(graph: MetricGraph, tally: MetricTally) -> View:
     """How many cases of a data set came by each part, and how many of them failed in the end."""
     whole = _traffic(tally.states)
-    view = View("counts", _totals(whole), cases=whole.cases)
+    # The cases of a run, and how many of them failed
+    pieces: list[tuple[str, Tone]] = [(counted(whole.cases, "case"), "")]
+    if whole.failed:
+        pieces.append((", ", ""))
+        pieces.append((f"{SIGNS['failed']} {whole.failed:,} failed", "fail"))
+        pieces.append((f", {whole.failed / whole.cases:.0%} of them", ""))
+    if whole.unscored:
+        pieces.append((", ", ""))
+        pieces.append((f"{SIGNS['no_score']} {whole.unscored:,} without a score", "none"))
+    view = View("counts", tuple(pieces), cases=whole.cases)
     for number, node in enumerate(graph.nodes):
         came = _came(tally, node.name)
         broke, items = tally.broke[node.name], tally.items.get(node.name)
@@ -196,19 +205,6 @@ def _came(tally: MetricTally, place: Place) -> Traffic:
 
 def _traffic(states: Mapping[State, int]) -> Traffic:
     return Traffic(states["failed"], states["no_score"], states["passed"] + states["scored"])
-
-
-def _totals(whole: Traffic) -> Words:
-    """The cases of a run, and how many of them failed."""
-    pieces: list[tuple[str, Tone]] = [(counted(whole.cases, "case"), "")]
-    if whole.failed:
-        pieces.append((", ", ""))
-        pieces.append((f"{SIGNS['failed']} {whole.failed:,} failed", "fail"))
-        pieces.append((f", {whole.failed / whole.cases:.0%} of them", ""))
-    if whole.unscored:
-        pieces.append((", ", ""))
-        pieces.append((f"{SIGNS['no_score']} {whole.unscored:,} without a score", "none"))
-    return tuple(pieces)
 
 
 def cases_words(traffic: Traffic) -> Words:

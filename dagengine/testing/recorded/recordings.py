@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question
 from dagengine.regular_files import is_there, read_whole, write_whole
@@ -218,7 +217,11 @@ def _parts(question: Question[Any]) -> dict[str, Any]:
     _, shape, options = question.canonical.decode(errors="surrogatepass").split("\n", 2)
     try:
         step, pieces = parts_of(question.messages)
-        evidence = _evidence(pieces)
+        evidence = {}
+        for piece in pieces:
+            names = (piece.label if place == 1 else f"{piece.label} #{place}" for place in count(1))
+            name = next(name for name in names if name not in evidence)
+            evidence[name] = _digest(piece.text)[:_PART]
     except ValueError:  # a prompt of the caller's own
         *before, last = (message["content"] for message in question.messages)
         step, evidence = "\n\n".join(before), {"prompt": _digest(last)[:_PART]}
@@ -228,16 +231,6 @@ def _parts(question: Question[Any]) -> dict[str, Any]:
         "shape": _digest(shape)[:_PART],
         "options": options,
     }
-
-
-def _evidence(pieces: list[Evidence]) -> dict[str, str]:
-    """A digest of each piece of evidence."""
-    digests: dict[str, str] = {}
-    for piece in pieces:
-        names = (piece.label if place == 1 else f"{piece.label} #{place}" for place in count(1))
-        name = next(name for name in names if name not in digests)
-        digests[name] = _digest(piece.text)[:_PART]
-    return digests
 
 
 def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:

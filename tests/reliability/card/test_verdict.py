@@ -270,12 +270,10 @@ def test_copied_answers_stop_the_card() -> None:
 
 def noise_like_copies() -> tuple[list[list[bool | None]], dict[int, bool]]:
     """Repeats of which each happens to agree with the run before more often than with others."""
-    for seed in range(200):
-        table = noisy(Random(seed), 40)
-        ways = [(departure.way, departure.sure) for departure in departures(table)]
-        if ways == [("copied from the run before", False)]:
-            return table, dict.fromkeys(range(40), True)
-    raise AssertionError("no such luck in 200 seeds")
+    table = noisy(Random(18), 40)  # the first of many seeds
+    ways = [(departure.way, departure.sure) for departure in departures(table)]
+    assert ways == [("copied from the run before", False)]
+    return table, dict.fromkeys(range(40), True)
 
 
 def test_copies_that_are_only_suspected_are_said_to_be_chance_or_copies() -> None:
@@ -337,12 +335,8 @@ def test_a_judge_that_always_answers_alike_is_no_cache() -> None:
 
 
 def test_a_shock_that_is_only_suspected_withholds_votes_and_blame_but_no_verdict() -> None:
-    drawn = (judged(60, 8, lambda random: 0.15, seed) for seed in range(300))
-    table, truth = next(
-        (table, truth)
-        for table, truth in drawn
-        if [(part.way, part.sure) for part in departures(table)] == [("stands apart", False)]
-    )
+    table, truth = judged(60, 8, lambda random: 0.15, 197)  # the first of many seeds
+    assert [(part.way, part.sure) for part in departures(table)] == [("stands apart", False)]
     card = card_of(table, truth)
     (warning,) = under(card).warnings
     assert warning.startswith("perhaps run ")

@@ -29,7 +29,17 @@ PROGRAM = [
     "dagengine.report",
 ]
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload([*PROGRAM, "instructor", "openai", "pygraphviz", "rich.table"])
+# What a run imports when it reads, judges and writes; pyarrow imports pandas for its first array.
+LATER = [
+    "anyio._backends._asyncio",
+    "dagengine.estimate",
+    "dagengine.loading",
+    "dagengine.traces.sending",
+    "dagengine.voting",
+    "pandas",
+    "pyarrow.parquet",
+]
+FORKS.set_forkserver_preload([*PROGRAM, *LATER, "instructor", "openai", "pygraphviz", "rich.table"])
 
 
 def _command(arguments: list[str]) -> None:

@@ -163,10 +163,12 @@ class _Source:
                 value = next((v for k, v in pairs if k is not None and _is(k, verdict)), None)
                 if value is not None:
                     return value
-            if isinstance(node, ast.Call) and node.args and _is(node.args[0], verdict):
-                own = [k.value for k in node.keywords if k.arg in ("score", "child")]
-                if own := own or node.args[1:2]:
-                    return own[0]
+            if isinstance(node, ast.Call):
+                named = {keyword.arg: keyword.value for keyword in node.keywords}
+                head = named.get("verdict") or next(iter(node.args), None)
+                leads = named.get("score") or named.get("child") or next(iter(node.args[1:2]), None)
+                if head is not None and leads is not None and _is(head, verdict):
+                    return leads
         raise _NotLiteralError
 
     def _lead(self, call: ast.Call, verdict: Any, written: str) -> _Edit:

@@ -529,16 +529,16 @@ async def a_improve(
     and when a limit of `limits` is reached.
     """
     check_names("improve() has no argument", settings, Terms.__annotations__)
-    rest: dict[str, Any] = {**settings}
-    own, ran = (
-        {name: rest.pop(name) for name in names if name in rest}
+    run_settings: dict[str, Any] = {**settings}
+    search_terms, run_terms = (
+        {name: run_settings.pop(name) for name in names if name in run_settings}
         for names in (names_of(Search.of), names_of(Search.run))
     )
-    search = Search.of(test_cases, metric, labels, **own)
+    search = Search.of(test_cases, metric, labels, **search_terms)
     with tempfile.TemporaryDirectory() as folder:  # answers are shared by all candidates
-        if rest.get("store") is None:
-            rest["store"] = Path(folder) / "answers.db"
-        return await search.run(rest, **ran)
+        if run_settings.get("store") is None:
+            run_settings["store"] = Path(folder) / "answers.db"
+        return await search.run(run_settings, **run_terms)
 
 
 def improve(

@@ -42,6 +42,8 @@ def change(candidate: Candidate) -> str:
         return f"Another criterion at {candidate.where}"
     if candidate.rung == "rival":
         return "One question in the place of the tree"
+    if candidate.rung in ("merge", "split"):
+        return f"{candidate.where} {candidate.what}"
     return f"{candidate.what[0].upper()}{candidate.what[1:]} at {candidate.where}"
 
 

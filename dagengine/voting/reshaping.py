@@ -149,8 +149,10 @@ def merged(metric: BaseMetric, title: str) -> BaseMetric:
         for name in ("evaluation_params", "inputs"):
             both = (*getattr(parent, name), *getattr(child, name))
             setattr(parent, name, tuple(dict.fromkeys(both)))
-        end, goes_on = targets(parent)[not pair.first], targets(child)[pair.second]
-        parent.children, parent.then = [], {True: goes_on, False: end}
+        leads = {True: targets(child)[pair.second], False: targets(parent)[not pair.first]}
+        # In the order that the parent has: definitions are made of it.
+        parent.then = {verdict: leads[verdict] for verdict in targets(parent)}
+        parent.children = []
         for node in made.copies.values():
             if child in node.successors():
                 kept = [parent if each is child else each for each in node.children]

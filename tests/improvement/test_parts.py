@@ -140,6 +140,29 @@ def test_a_patch_defines_the_accepted_metric(rung: Rung, tmp_path: Path) -> None
     assert metric_hash(Counterfactual(loaded)) == metric_hash(Counterfactual(made))
 
 
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        "[VerdictNode(True, child=sources), VerdictNode(False, 0)]",
+        "[VerdictNode(verdict=False, score=0), VerdictNode(verdict=True, child=sources)]",
+    ],
+)
+@pytest.mark.parametrize("rung", ["merge", "split"])
+def test_a_patch_leads_verdicts_that_are_nodes_elsewhere(
+    rung: Rung, verdicts: str, tmp_path: Path
+) -> None:
+    source = misread.METRICS.replace("then={True: sources, False: 0}", f"children={verdicts}")
+    source = source.replace("BinaryJudgementNode\n\n", "BinaryJudgementNode, VerdictNode\n\n")
+    path = tmp_path / "metrics.py"
+    path.write_text(source, encoding="utf-8")
+    (metric,) = load_metrics(str(path))
+    where, detail = CHANGES[rung]
+    made = changed(metric, rung, where, **detail)
+    text = patch(path, metric, [Candidate(rung, "a change", where, detail=detail)], made)
+    assert text is not None
+    assert ("True, score=10)" if rung == "merge" else "True, child=tone_2)") in text
+
+
 def test_what_is_not_literal_has_no_patch(tmp_path: Path) -> None:
     path = tmp_path / "metrics.py"
     spelled = misread.METRICS.replace('"Is the answer polite?"', '"Is the " + "answer polite?"')

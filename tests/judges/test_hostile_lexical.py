@@ -17,7 +17,7 @@ part of it.) What must then stay as it is:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import pytest
@@ -131,6 +131,14 @@ def with_text(text: str) -> list[tuple[str, LLMTestCase]]:
     return [*lines, *lists, ("retrieval_context", item("retrieval_context", text, first=True))]
 
 
+@cache
+def judged_with(
+    make_one: Callable[[], PrebuiltMetric], text: str
+) -> list[tuple[str, Said, MetricResult]]:
+    """What is said of the case with the text in each of the fields."""
+    return [(field, *judged(make_one(), case)) for field, case in with_text(text)]
+
+
 def test_the_metrics_that_words_can_answer_are_tried() -> None:
     assert {
         "AnswerRelevancyMetric",
@@ -158,8 +166,7 @@ def test_added_text_takes_no_verdict_from_anything_else(
 ) -> None:
     before, _ = judged(make_one(), CASE)
     for text in (*TEXTS.values(), *ORDERS, FALSE):
-        for field, case in with_text(text):
-            after, result = judged(make_one(), case)
+        for field, after, result in judged_with(make_one, text):
             assert result.failure is None
             for (name, item_text), verdict in before.items():
                 now = after[name, item_text]
@@ -175,8 +182,7 @@ def test_an_order_to_say_yes_is_no_reason_to_say_yes(
     make_one: Callable[[], PrebuiltMetric], order: str
 ) -> None:
     before, plain = judged(make_one(), CASE)
-    for field, case in with_text(order):
-        after, result = judged(make_one(), case)
+    for field, after, result in judged_with(make_one, order):
         added = {key: verdict for key, verdict in after.items() if key not in before}
         for (name, text), verdict in added.items():
             # A text is, of course, borne out by itself.

@@ -22,6 +22,10 @@ def dask_cluster(workers: int = 2, deaths: int = 1) -> Iterator[str]:
     settings = {
         "distributed.comm.timeouts.connect": "5s",
         "distributed.scheduler.allowed-failures": deaths,
+        # Idle workers would take a tenth of a processor for what nobody looks at.
+        "distributed.admin.system-monitor.interval": "10s",
+        "distributed.admin.tick.interval": "1s",
+        "distributed.worker.profile.enabled": False,
     }
     own = {"threads_per_worker": 2, "memory_limit": 0, "dashboard_address": ":0"}
     with (

@@ -25,7 +25,9 @@ _SCRIPT = re.compile(r"\b\w+\.py\b")
 _DECLARED = re.compile(r"^    (\w+): Annotated\[", re.MULTILINE)
 FOREIGN = {
     *("--durations", "--junitxml", "--lf", "--maxfail", "--pdb", "--reruns", "--sw"),  # pytest
-    "--nthreads",  # Dask
+    *("--nthreads", "--port", "--no-dashboard", "--memory-limit", "--death-timeout"),  # Dask
+    *("--array", "--cpus-per-task", "--job-name", "--mem", "--nodes", "--ntasks-per-node"),  # Slurm
+    *("--time", "--wait"),  # Slurm
     *("--cache-sim", "--tool"),  # valgrind
     *("--max-model-len", "--structured-outputs-config"),  # vLLM
     *("--ctx-size", "--parallel"),  # llama.cpp

@@ -171,9 +171,9 @@ class Leased:
         elif kind == AMOUNT:
             self.account.amounts[name].hear(value)
         elif name in self._questions:
-            said, answer = self._questions[name]
-            answer.append(value)
-            said.set()
+            heard, answers = self._questions[name]
+            answers.append(value)
+            heard.set()
 
     async def keep(self) -> None:
         """Give back what is not needed any more, until cancelled."""
@@ -246,11 +246,11 @@ class Leased:
         if name is None:
             return await ask()
         key, data = key_of(name, question), b""
-        said, answers = self._questions[key] = anyio.Event(), list[bytes]()
+        heard, answers = self._questions[key] = anyio.Event(), list[bytes]()
         self._say(QUESTION, key)
         try:
             with waiting or nullcontext(), anyio.move_on_after(_PATIENCE):
-                await said.wait()
+                await heard.wait()
             if answers and answers[0]:
                 fields = json.loads(answers[0].decode(errors="surrogatepass"))
                 answer = revive(question, fields, "cached")

@@ -79,16 +79,16 @@ class SharedQuantity:
                 need = min(least or fair / 2, self._total) - has
                 if need > self._free + _SMALL:
                     return moves + self._asked_back(worker, need, 0.0)
-                given = min(self._free, max(need, min(wish, fair - has)))
+                granted = min(self._free, max(need, min(wish, fair - has)))
             elif self._free > _SMALL:
-                given = min(self._free, wish)
+                granted = min(self._free, wish)
             else:
                 moves += self._asked_back(worker, min(wish, fair - has), fair)
                 continue
-            self._free -= given
-            self._held[worker] = has + given
+            self._free -= granted
+            self._held[worker] = has + granted
             del self._wants[worker]
-            moves.append((worker, given))
+            moves.append((worker, granted))
         return moves
 
     def _asked_back(self, worker: str, amount: float, above: float) -> list[tuple[str, float]]:
@@ -135,17 +135,17 @@ class SpentAmount:
         moves: list[tuple[str, float]] = []
         while self._wants:
             worker, (need, wish) = next(iter(self._wants.items()))
-            others = self._fresh - {worker}
+            borrowers = self._fresh - {worker}
             if need <= self._free + _SMALL:
                 # Ever smaller slices towards the end, so that every worker works until it is near.
-                given = max(need, min(wish, self._free / (2 * self._workers)))
-                self._free -= given
+                granted = max(need, min(wish, self._free / (2 * self._workers)))
+                self._free -= granted
                 self._fresh.add(worker)
-                moves.append((worker, given))
-            elif self._asked or others:
+                moves.append((worker, granted))
+            elif self._asked or borrowers:
                 if not self._asked:
-                    self._asked, self._fresh = others, self._fresh - others
-                    moves += [(other, -1.0) for other in sorted(others)]
+                    self._asked, self._fresh = borrowers, self._fresh - borrowers
+                    moves += [(borrower, -1.0) for borrower in sorted(borrowers)]
                 return moves
             else:
                 moves.append((worker, 0.0))
@@ -195,7 +195,7 @@ class CommonQuestions:
     def gone(self, worker: str) -> list[tuple[str, bytes, bytes]]:
         """A worker has died: the next ones ask what it asked. As `back`, with the key."""
         keys = [key for key, workers in self._asking.items() if worker in workers]
-        return [(next_, key, said) for key in keys for next_, said in self.back(worker, key, b"")]
+        return [(heir, key, answer) for key in keys for heir, answer in self.back(worker, key, b"")]
 
 
 def _weight(answer: bytes) -> int:
@@ -231,8 +231,8 @@ class Leases:
 
     def _hear_question(self, send: Send, worker: str, key: bytes, *answer: bytes) -> None:
         if answer:
-            for waiting, said in self._questions.back(worker, key, *answer):
-                send(waiting, QUESTION, key, said)
+            for waiting, text in self._questions.back(worker, key, *answer):
+                send(waiting, QUESTION, key, text)
             return
         kept = self._questions.want(worker, key)
         if kept is not None:
@@ -250,8 +250,8 @@ class Leases:
             for name, quantity in quantities.items():
                 quantity.gone(worker)
                 _say(send, kind, name, quantity.moves())
-        for waiting, key, said in self._questions.gone(worker):
-            send(waiting, QUESTION, key, said)
+        for waiting, key, answer in self._questions.gone(worker):
+            send(waiting, QUESTION, key, answer)
 
 
 def _say(send: Send, kind: str, name: str, moves: Iterable[tuple[str, float]]) -> None:

@@ -372,6 +372,16 @@ def test_equal_questions_are_asked_once_by_all_workers_without_a_store(
     assert two.replace("two", "one") == one
 
 
+def test_processes_share_answers_where_a_system_has_no_locks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "available", False)
+    lines = (folder / "cases.jsonl").read_text()
+    (folder / "cases.jsonl").write_text(lines * 8)
+    run(folder, "--processes", "2", "--max-calls", "1000")
+    assert set(asked(folder).values()) == {1}
+
+
 def test_workers_without_a_cluster_are_refused(folder: Path) -> None:
     said = run(folder, "--workers", "2", code=2)
     assert "--workers needs --cluster" in " ".join(said.replace("│", " ").split())

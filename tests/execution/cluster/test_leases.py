@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -28,6 +29,7 @@ from dagengine.gateway import Gateway, Limits
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.results import OutcomeKind
+from dagengine.store.answers import BothAnswers, Store
 
 WORKERS = "abcd"
 STEPS = st.lists(
@@ -293,6 +295,27 @@ async def test_a_failure_is_no_answer_for_others() -> None:
         assert (await run.gateways["b"].ask(judge, ask_about("weather"))).origin == "live"
         assert (await run.gateways["a"].ask(judge, ask_about("weather"))).origin == "cached"
         group.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_what_a_store_lacks_another_worker_may_have_and_then_both_stores_have_it(
+    tmp_path: Path,
+) -> None:
+    run, pupil = Run(Limits()), Pupil()
+    pupil.open.set()
+    async with anyio.create_task_group() as group:
+        group.start_soon(run.deliver)
+        for name, each in run.leased.items():
+            async with Store(tmp_path / name).open() as store:
+                gateway = Gateway(
+                    Limits(), None, BothAnswers(store, each), account=each.account, leased=each
+                )
+                await gateway.ask(pupil.judge, ask_about("weather"))
+        group.cancel_scope.cancel()
+    assert pupil.asked.total() == 1
+    for name in run.leased:
+        async with Store(tmp_path / name, replay=True).open() as store:
+            assert (await Gateway(stored=store).ask(pupil.judge, ask_about("weather"))).value
 
 
 @pytest.mark.anyio

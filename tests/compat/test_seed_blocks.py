@@ -165,6 +165,7 @@ def run(block: Block, names: dict[str, Any]) -> None:
 @pytest.mark.parametrize("block", PYTHON, ids=named)
 @pytest.mark.filterwarnings("ignore:.*both given; only the steps are used:UserWarning")
 @pytest.mark.filterwarnings("ignore:Hallucination. a score of 1 means no faults:UserWarning")
+@pytest.mark.filterwarnings("ignore:no golden was made:UserWarning")
 @pytest.mark.usefixtures("place")
 def test_a_block_of_python_does_what_the_table_says(block: Block) -> None:
     names: dict[str, Any] = {"__name__": "published"}

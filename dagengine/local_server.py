@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,11 +35,21 @@ def listening(port: int) -> Iterator[tuple[socket.socket, tuple[str, str]]]:
 
 
 def server_of(app: Any) -> uvicorn.Server:
-    """A quiet server of an application; run it with the sockets to serve."""
+    """A quiet server of an application; run it with the sockets to serve.
+
+    At its end all connections are closed, also those whose client does not read its answer.
+    """
     import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().shutdown(sockets)
+            for connection in [*self.server_state.connections]:
+                connection.transport.abort()
+            await asyncio.sleep(0)  # their sockets are closed by the loop
 
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="off",
         timeout_graceful_shutdown=1,  # a request in progress does not hold up the end
     )  # fmt: skip
-    return uvicorn.Server(config)
+    return Server(config)

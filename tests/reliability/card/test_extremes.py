@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -96,6 +97,13 @@ def assert_said_of_figures(one: SettingCard) -> None:
         shown += f" {sum(v.calls for _, v in voting):.0f}"
         shown += f" {sum((v.most or 0) * v.calls for _, v in voting):.0f}"
         shown += f" {len(voting) - 1}"
+    single = one.figure("test-retest")
+    if not voting and single is not None and single.value is not None:
+        # How many ratings make a mean of 0.9, at both ends (Spearman and Brown).
+        ends = [end for end in (single.low, single.high) if end is not None and end > 0]
+        shown += " 0.9 " + " ".join(
+            str(max(math.ceil(9 * (1 / end - 1) - 1e-9), 1)) for end in ends
+        )
     known = set(_numbers(f"{shown} 95"))
     for answer in answers(one):
         assert set(_numbers(str(answer))) <= known | {"99"}, answer

@@ -507,6 +507,27 @@ def durable_identity(judge: Judge) -> str | None:
     return identity
 
 
+class DurableNames:
+    """The durable identities of judges, as they were when each was first asked for.
+
+    A judge may read its endpoint from the environment, which can change during a run. `unnamed` is
+    called once with the identity of each judge that has none.
+    """
+
+    def __init__(self, unnamed: Callable[[str], object] = lambda identity: None) -> None:
+        self._names: dict[str, str | None] = {}
+        self._unnamed = unnamed
+
+    def of(self, judge: Judge) -> str | None:
+        """The durable identity of a judge; None if nothing tells it apart in another process."""
+        identity = judge.identity
+        if identity not in self._names:
+            name = self._names[identity] = durable_identity(judge)
+            if name is None:
+                self._unnamed(identity)
+        return self._names[identity]
+
+
 def model_of(judge: Judge) -> str | None:
     """The name of the model that a judge asks, by which it has a price; None if it has none."""
     model = getattr(judge, "model", None)

@@ -175,6 +175,7 @@ def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
     return made
 
 
+# Metrics whose counts the last line of the terminal has; the page has all.
 _METRICS = 4
 
 

@@ -29,7 +29,7 @@ from dagengine.errors import (
     JudgeError,
     RecordingMissError,
 )
-from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.question import Answer, DurableNames, Judge, Question
 from dagengine.store.claims import LOOKS, Claims
 from dagengine.store.file import connect, connect_to_read, explained
 from dagengine.store.misses import difference
@@ -146,6 +146,15 @@ class BothAnswers:
         return await self.store.get(judge, question, shared, waiting)
 
 
+def _warn_of(identity: str) -> None:
+    """Say of a judge without a durable identity what follows."""
+    _log.warning(
+        "answers of the judge %r are not stored: it has no durable_identity, "
+        "nothing tells it apart in another process",
+        identity,
+    )
+
+
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
     """A store from what a caller passes as `store=`: a path, or a Store."""
     if isinstance(store, Store):
@@ -170,7 +179,7 @@ class OpenStore:
         self._reader = reader
         self._journal = Journal(writer) if writer is not None else None
         self._claims = Claims(path) if writer is not None else None
-        self._judges: dict[str, str | None] = {}
+        self._names = DurableNames(_warn_of)
         self._damaged: set[bytes] = set()
         self.scope = anyio.CancelScope()
         self.failure: InputError | None = None
@@ -200,7 +209,7 @@ class OpenStore:
 
         It waits inside `waiting` for another process that asks the same.
         """
-        name = self._name(judge)
+        name = self._names.of(judge)
         key = key_of(name or "", question)
         try:
             with explained(self._path):
@@ -259,19 +268,6 @@ class OpenStore:
         """Let other processes ask what is not answered."""
         if self._claims is not None:
             self._claims.close()
-
-    def _name(self, judge: Judge) -> str | None:
-        """The judge's durable identity; says once of a judge without one what follows."""
-        identity = judge.identity
-        if identity not in self._judges:
-            name = self._judges[identity] = durable_identity(judge)
-            if name is None:
-                _log.warning(
-                    "answers of the judge %r are not stored: it has no durable_identity, "
-                    "nothing tells it apart in another process",
-                    identity,
-                )
-        return self._judges[identity]
 
     def _find(self, key: bytes, question: Question[T]) -> Answer[T] | None:
         try:

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 import anyio
 from pydantic import BaseModel
 
-from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.question import Answer, DurableNames, Judge, Question
 from dagengine.store.claims import LOOKS
 from dagengine.store.locks import lock, locked, unlock
 from dagengine.store.rows import entry_of, key_of, revive
@@ -61,7 +61,7 @@ class SharedAnswers:
     def __init__(self, folder: Path) -> None:
         """`folder` exists, and every process of the run gets the same one."""
         self._folder = folder
-        self._names: dict[str, str | None] = {}
+        self._names = DurableNames()
         self._process = os.getpid()
         self._table_file = _opened(folder / "table")
         # Every process holds the byte of its number as long as it lives.
@@ -83,10 +83,7 @@ class SharedAnswers:
 
         It waits inside `waiting` for a process that asks the same.
         """
-        identity = judge.identity
-        if identity not in self._names:
-            self._names[identity] = durable_identity(judge)
-        name = self._names[identity]
+        name = self._names.of(judge)
         if name is None:
             return await ask()
         key, waited = key_of(name, question), 0.0

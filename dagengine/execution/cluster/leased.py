@@ -17,7 +17,7 @@ from dagengine.gateway.budget import Account
 from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
 from dagengine.gateway.limits import Limits
-from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.question import Answer, DurableNames, Judge, Question
 from dagengine.store.rows import entry_of, key_of, revive
 
 T = TypeVar("T", bound=BaseModel)
@@ -161,7 +161,7 @@ class Leased:
         self.account = LeasedAccount(limits, say)
         self._limiter: Limiter
         self._shares: dict[str, _Share] = {}
-        self._names: dict[str, str | None] = {}
+        self._names = DurableNames()
         self._questions: dict[bytes, tuple[anyio.Event, list[bytes]]] = {}
 
     def hear(self, kind: str, name: Any, value: Any) -> None:
@@ -239,10 +239,7 @@ class Leased:
 
         It waits inside `waiting` for a worker that asks the same.
         """
-        identity = judge.identity
-        if identity not in self._names:
-            self._names[identity] = durable_identity(judge)
-        name = self._names[identity]
+        name = self._names.of(judge)
         if name is None:
             return await ask()
         key, data = key_of(name, question), b""

@@ -1,7 +1,6 @@
 // The form in which data lies in the page: columns by row, and compressed blocks of texts.
 // `dagengine/report/page/columns.py` and `texts.py` beside it write it.
 
-import type { ServerHead } from "./server.ts";
 import type { Calls, Odds, Quote, Run, Said } from "./source.ts";
 
 /** How a result went, but for its score: results that went alike share one. */
@@ -29,6 +28,14 @@ export interface Index {
   kinds: Kind[][];
   /** What people said, by row: only rows with some. */
   said?: Record<string, Said[]>;
+}
+
+/** What the head of the page says of its server. */
+export interface ServerHead {
+  run: number;
+  who: string;
+  /** Whether the page holds no data, and reads it from the server. */
+  asks?: boolean;
 }
 
 /** What stands in the file uncompressed. */

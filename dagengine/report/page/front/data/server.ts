@@ -1,6 +1,6 @@
 // What only a server behind the page can do: other runs, what changed, labels, the data of a large run.
 
-import type { PackedRow } from "./packed.ts";
+import type { PackedRow, ServerHead } from "./packed.ts";
 import type { Said } from "./source.ts";
 
 /** A question as it was sent to the judge. */
@@ -173,14 +173,6 @@ interface Who {
   who: string;
   metric: string;
   place: number;
-}
-
-/** What the head of the page says of its server. */
-export interface ServerHead {
-  run: number;
-  who: string;
-  /** Whether the page holds no data, and reads it from the server. */
-  asks?: boolean;
 }
 
 export class Server {

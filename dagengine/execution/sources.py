@@ -84,21 +84,22 @@ class PulledSource(Generic[T]):
 
 
 class Chunks(Generic[T]):
-    """The items of a source, `size` at a time, each chunk with the index of its first item.
+    """The items of a source in chunks, each with the index of its first item.
 
-    The last one may be smaller. `taken` counts the items that were taken.
+    `size` gives the length of the next chunk from how many items were `taken`; the last one may be
+    smaller.
     """
 
-    def __init__(self, source: PulledSource[T], size: int) -> None:
+    def __init__(self, source: PulledSource[T], size: Callable[[int], int]) -> None:
         self._items: Iterator[T] = iter(source.take, None)
-        self.size = size
+        self._size = size
         self.taken = 0
 
     def __iter__(self) -> Chunks[T]:
         return self
 
     def __next__(self) -> tuple[int, list[T]]:
-        items = list(itertools.islice(self._items, self.size))
+        items = list(itertools.islice(self._items, self._size(self.taken)))
         if not items:
             raise StopIteration
         first, self.taken = self.taken, self.taken + len(items)

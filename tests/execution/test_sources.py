@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from dagengine import Limits, a_evaluate, evaluate, stream
 from dagengine.dataset import App, ConversationalGolden, EvaluationDataset, Golden
 from dagengine.errors import InputError
+from dagengine.execution.cluster.coordinator import chunk_size
+from dagengine.execution.sources import Chunks, PulledSource
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -403,3 +409,23 @@ async def test_a_data_set_is_its_test_cases_and_with_an_app_its_goldens_too() ->
     assert only_goldens.evaluate([SAME], app=lambda text: text.upper(), show=False).success
     with pytest.raises(InputError, match="give app="):
         only_goldens.evaluate([SAME], show=False)
+
+
+@given(st.integers(1, 3_000), st.integers(1, 40))
+def test_chunks_for_workers_get_shorter_so_that_none_is_long_at_the_end(
+    count: int, places: int
+) -> None:
+    source = PulledSource(range(1, count + 1))
+    firsts, items = zip(*Chunks(source, partial(chunk_size, count, places)), strict=True)
+    sizes = list(map(len, items))
+    assert list(itertools.chain(*items)) == list(range(1, count + 1))
+    assert list(firsts) == list(itertools.accumulate(sizes, initial=0))[:-1]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] <= 64
+    assert sizes[-1] <= 4
+    # No more short ones than keep every place at work: each is a message to a worker.
+    assert len(sizes) <= max(count / 64 + 4 * places * 6, min(count, 16 * places))
+
+
+def test_chunks_of_a_source_whose_length_is_not_known_are_all_alike() -> None:
+    assert {chunk_size(None, 8, taken) for taken in (0, 64, 1 << 20)} == {64}

@@ -72,8 +72,9 @@ from dagengine.store.locks import available
 
 LOCAL = "local"
 
-# Cases of one chunk, at most; a small data set is cut into so many chunks per place.
-_CHUNK, _CHUNKS = 64, 4
+# Cases of one chunk, at most and, but for a few cases, at least; what is left of a data set whose
+# length is known is cut into so many chunks per place.
+_CHUNK, _LEAST, _CHUNKS = 64, 4, 4
 # Chunks that a worker process of our own judges at the same time.
 _PLACES = 4
 # Chunks in progress, and chunks begun whose rows may wait for an earlier one, per place.
@@ -349,8 +350,8 @@ class Cluster:
             raise InputError("a cluster judges all cases of a source: leave out the part of them")
         cases, places = _pullable(cases), await self._places()
         source: PulledSource[Item] = PulledSource(cases)
-        size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
-        chunks, rows = Chunks(source, size), RowsInOrder(observer)
+        chunks = Chunks(source, partial(chunk_size, cases.count(), places))
+        rows = RowsInOrder(observer)
         waiting: set[asyncio.Task[Part]] = set()
         watching = asyncio.create_task(self._watch())
         # The cases go out in chunks, and rows come back by two ways:
@@ -383,7 +384,7 @@ class Cluster:
         self, chunks: Chunks[Item], rows: RowsInOrder, places: int, waiting: int
     ) -> set[asyncio.Task[Part]]:
         """Hand out as many chunks more as there is room for."""
-        behind = (chunks.taken - rows.next) // chunks.size
+        behind = (chunks.taken - rows.next) // _CHUNK
         room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
         return {
             asyncio.create_task(
@@ -413,6 +414,18 @@ class Cluster:
         with _connection_explained():
             threads: dict[str, int] = await self._client.nthreads()
         return max(1, sum(threads.values()))
+
+
+def chunk_size(count: int | None, places: int, taken: int) -> int:
+    """The length of the next chunk, when so many of so many cases (None: not known) are taken.
+
+    Chunks get shorter towards the end. A worker that got the last long one would be at work while
+    the others have nothing left to do.
+    """
+    if count is None:
+        return _CHUNK
+    least = _LEAST if count > _LEAST * _CHUNKS * places else 1
+    return max(least, min(_CHUNK, (count - taken) // (_CHUNKS * places)))
 
 
 def _pullable(cases: Cases | AsyncCases) -> Cases:

@@ -5,8 +5,8 @@
 Makes two folders as `view_million.py` does, one with a few answers that differ. Every command is a
 process of its own, once with the columns of the folders and once without; printed are its seconds
 of processor, the most memory that it took, and the target for a million rows on an idle processor.
-Both ways must print the same. Then so many cases are judged by a judge that answers at once, with
-a record and without, in turns: what counts is the ratio.
+Both ways must print the same. Then so many cases are judged with a record and without, in turns, by
+a judge that answers at once and (a tenth of the cases) by one over HTTP: what counts is the ratio.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from server import Settings, running
 from view_million import make
 
 from dagengine import evaluate
-from dagengine.judges import ScriptedJudge
+from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.question import Judge
 from dagengine.record.columns import COLUMNS
 from dagengine.test_case import LLMTestCase
 
@@ -71,11 +73,10 @@ def look(old: Path, new: Path, cache: Path) -> dict[str, str]:
     return outputs
 
 
-def record_ratio(cases: int, base: Path, *, page: bool) -> float:
-    """Processor time with a record by that without, the median of some rounds."""
+def record_ratio(judge: Judge, cases: int, base: Path, *, page: bool) -> float:
+    """This process's processor time with a record by that without, the median of some rounds."""
     node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
     metric = DAGMetric("Judged", DAG(node))
-    judge = ScriptedJudge(lambda question: {"reason": "It is.", "verdict": True}, name="at once")
 
     def seconds(out: Path | None) -> float:
         data = (LLMTestCase(input=f"q{n}", actual_output="yes") for n in range(cases))
@@ -105,10 +106,19 @@ def main() -> None:
         print(f"{given.rows:,} rows, from lines:")
         if look(base / "old", base / "new", base) != outputs:
             sys.exit("columns and lines do not say the same")
-        for page in (False, True):
-            ratio = record_ratio(given.cases, base, page=page)
-            what = "record and page" if page else "record"
-            print(f"run with a {what}, by the run without (target 1.25): {ratio:.2f}")
+        scripted = ScriptedJudge(
+            lambda question: {"reason": "It is.", "verdict": True}, name="at once"
+        )
+        with running(Settings(latency=0.0)) as url:
+            judges = (
+                (scripted, given.cases),
+                (OpenAIJudge("benchmark", base_url=url), given.cases // 10),
+            )
+            for judge, cases in judges:
+                for page in (False, True):
+                    ratio = record_ratio(judge, cases, base, page=page)
+                    what = f"{judge.identity}: run with a {'record and page' if page else 'record'}"
+                    print(f"{what}, by the run without (target 1.25): {ratio:.2f}", flush=True)
         print(
             f"most memory here: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
         )

@@ -248,7 +248,10 @@ def _report(
     """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.common.pictures import draw_views
     from dagengine.record.gate import failures
+    from dagengine.record.run import load_run
     from dagengine.report.github import add_step_summary
+    from dagengine.report.junit import write_junit
+    from dagengine.report.page.writing import write_run_page
     from dagengine.report.tables import print_table
 
     outlive_reader()  # the page and the pictures are not written yet
@@ -256,9 +259,14 @@ def _report(
     add_step_summary(tally, executor.totals)
     say(f"results: {writer.rows.path}")
     if options.junit is not None:
-        _write_junit(options, tally)
+        with named(options.junit):
+            write_junit(options.junit, load_run(options.out).rows(), tally.summing.result())
+        say(f"JUnit: {options.junit}")
     if options.page:
-        _write_page(options)
+        with named(options.out / "report.html"):
+            page = write_run_page(load_run(options.out))
+        unwritten = "page: not written for a run of this size; use dagengine view"
+        say(f"page: {page}" if page else unwritten)
     specs: list[MetricSpec] = [metric.spec for metric in executor.plan.metrics]
     draw_views(specs, tally, options.out)
     if options.to:
@@ -270,22 +278,3 @@ def _report(
         raise typer.Exit(EXIT_FAILED)
     if tally.unscored:
         raise typer.Exit(EXIT_NO_SCORE)
-
-
-def _write_page(options: RunOptions) -> None:
-    from dagengine.record.run import load_run
-    from dagengine.report.page.writing import write_run_page
-
-    with named(options.out / "report.html"):
-        page = write_run_page(load_run(options.out))
-    say(f"page: {page}" if page else "page: not written for a run of this size; use dagengine view")
-
-
-def _write_junit(options: RunOptions, tally: Tally) -> None:
-    from dagengine.record.run import load_run
-    from dagengine.report.junit import write_junit
-
-    assert options.junit is not None
-    with named(options.junit):
-        write_junit(options.junit, load_run(options.out).rows(), tally.summing.result())
-    say(f"JUnit: {options.junit}")

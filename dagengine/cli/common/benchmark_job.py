@@ -123,7 +123,16 @@ class BenchmarkJob:
 
     def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
         """Raise InputError when more calls may be needed than are allowed."""
-        lacking, stored = self._lacking_answers(store)
+        from dagengine.results import OutcomeKind
+        from dagengine.store.answers import Store
+
+        lacking, stored = True, 0
+        if store is not None and store.exists():
+            # Only a run on the store alone shows which answers it lacks: later questions contain
+            # the answers to earlier ones, so their keys are not known before.
+            seen = self.observations(store=Store(store, replay=True))
+            lacking = any(row.outcome is OutcomeKind.PROVIDER_ERROR for row in seen)
+            stored = seen.totals.cached
         needed = 0 if not lacking else None if most is None else most - stored
         if needed is None or needed > allowed:
             stored_note = f" ({stored:,} answers are in the store)" if stored else ""
@@ -132,17 +141,6 @@ class BenchmarkJob:
                 f"{allowed:,}: lower --times, use fewer cases, or allow more calls; no call was "
                 "made"
             )
-
-    def _lacking_answers(self, path: Path | None) -> tuple[bool, int]:
-        """Whether a store lacks an answer, and how many it has, found by running on it alone."""
-        from dagengine.results import OutcomeKind
-        from dagengine.store.answers import Store
-
-        if path is None or not path.exists():
-            return True, 0
-        seen = self.observations(store=Store(path, replay=True))
-        lacking = any(row.outcome is OutcomeKind.PROVIDER_ERROR for row in seen)
-        return lacking, seen.totals.cached
 
     def all(self, store: Path | None, **settings: Any) -> Observations:
         """Ask everything; an interrupt says how to continue.

@@ -140,6 +140,8 @@ def _run(
 ) -> None:
     """Search, leave the files, and say what came of it."""
     from dagengine.execution.interrupts import sync
+    from dagengine.improvement import words
+    from dagengine.improvement.files import PAGE, RECORD
 
     async def whole() -> tuple[Improvement, str | None]:
         looking = partial(folder.look, search.split.sha256)
@@ -154,7 +156,20 @@ def _run(
     except KeyboardInterrupt:
         say(f"interrupted; {go_on(settings['store'])}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _say(result, left, folder.path)
+
+    # The screen: headline, what it rests on, next, what n is, the change.
+    say(f"\n{shown(words.headline(result))}\n")
+    say(f"  {shown(words.why(result))}")
+    say(f"  next  {shown(words.step(result, left))}\n")
+    for warning in words.warnings(result):
+        say(f"  warning: {shown(warning)}", err=True)
+    for name, text in words.facts(result):
+        say(f"  {name:8} {shown(text)}")
+    for candidate in result.accepted:
+        marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
+        if parts := [marks[kind].format(text) for kind, text in words.edit(candidate)]:
+            say(f"\n  {candidate.where}: {shown(' '.join(parts))}")
+    say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")
 
 
 def _metric(target: str) -> BaseMetric:
@@ -187,22 +202,3 @@ def _say_candidate(candidate: Candidate) -> None:
     gain = "" if candidate.skipped else words.points(candidate.gain)
     line = f"  {candidate.what[:28]:28} {candidate.where[:16]:16} {gain:>16}  "
     say(shown(line + words.decision(candidate)))
-
-
-def _say(result: Improvement, left: str | None, out: Path) -> None:
-    """The screen: headline, what it rests on, next, what n is, the change."""
-    from dagengine.improvement import words
-    from dagengine.improvement.files import PAGE, RECORD
-
-    say(f"\n{shown(words.headline(result))}\n")
-    say(f"  {shown(words.why(result))}")
-    say(f"  next  {shown(words.step(result, left))}\n")
-    for warning in words.warnings(result):
-        say(f"  warning: {shown(warning)}", err=True)
-    for name, text in words.facts(result):
-        say(f"  {name:8} {shown(text)}")
-    for candidate in result.accepted:
-        marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
-        if parts := [marks[kind].format(text) for kind, text in words.edit(candidate)]:
-            say(f"\n  {candidate.where}: {shown(' '.join(parts))}")
-    say(f"\npage: {out / PAGE} (also {RECORD}, run.json)")

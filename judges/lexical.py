@@ -172,9 +172,21 @@ class LexicalJudge:
         if not around:
             raise _unsupported(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, step)
-        judge = self._rule(meaning, _texts_for(meaning, around))
-        verdicts = [self._verdict(judge(text), meaning, allowed) for text in items]
-        return [{**name, **verdict} for name, verdict in zip(names, verdicts, strict=True)]
+        each, together = _evidence_words(tuple(_texts_for(meaning, around)), self._stem)
+        rules: dict[Meaning, Callable[[Words], Overlap]] = {
+            "supported": lambda item: supported(item, each, together),
+            "relevant": lambda item: relevant(item, together),
+            "useful": lambda item: useful(item, each),
+        }
+        needed = self._needed[meaning]
+        verdicts: list[Fields] = []
+        for name, text in zip(names, items, strict=True):
+            overlap = rules[meaning](words_of(text, self._stem))
+            unsure = "idk" in allowed and overlap.share >= self._doubt * needed
+            verdict = "yes" if overlap.share >= needed else "idk" if unsure else "no"
+            reason = f"{overlap.reason} ({needed:.0%} needed)"
+            verdicts.append({**name, "reason": reason, "verdict": verdict})
+        return verdicts
 
     def _meaning(self, question: Question[Any], label: str, step: str) -> Meaning:
         """What `yes` says of an item: as the caller has it, or as the criterion explains it."""
@@ -186,22 +198,6 @@ class LexicalJudge:
             if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
                 return meaning
         raise _unsupported(question, f"the meaning of `yes` for {label!r} is not known: {stated!r}")
-
-    def _verdict(self, overlap: Overlap, meaning: Meaning, allowed: Sequence[str]) -> Fields:
-        needed = self._needed[meaning]
-        unsure = "idk" in allowed and overlap.share >= self._doubt * needed
-        verdict = "yes" if overlap.share >= needed else "idk" if unsure else "no"
-        return {"reason": f"{overlap.reason} ({needed:.0%} needed)", "verdict": verdict}
-
-    def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], Overlap]:
-        """How items are compared with the evidence."""
-        each, together = _evidence_words(tuple(texts), self._stem)
-        rules: dict[Meaning, Callable[[Words], Overlap]] = {
-            "supported": lambda item: supported(item, each, together),
-            "relevant": lambda item: relevant(item, together),
-            "useful": lambda item: useful(item, each),
-        }
-        return lambda text: rules[meaning](words_of(text, self._stem))
 
 
 # Most questions about one case show the same evidence, and come one after the other.

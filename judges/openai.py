@@ -226,27 +226,6 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         most += self._demands.thoughts
         return most if most < self._demands.too_many else own
 
-    def _lower_demands(
-        self, error: Any, demands: _Demands, question: Question[Any], limit: int | None
-    ) -> bool:
-        """Ask for less when the server says that it does not know what was asked for.
-
-        `demands` are those of the rejected request: others may have lowered them meanwhile.
-        `limit` is what it named as the most tokens of its answer.
-        """
-        text = error_message(error).lower()
-        overflow = overflow_in(text, whole_body(error))
-        if overflow is not None and overflow.is_of_prompt:
-            return False
-        now = self._demands
-        lowered = now.with_fitting_limit(text, demands, limit, question.token_limit)
-        if lowered is None and overflow is None:  # such messages count the tokens of the schema
-            lowered = now if demands != now else now.without_what(text)
-        if lowered is None:
-            return False
-        self._demands = lowered
-        return True
-
     async def _ask(
         self,
         client: ChatConnection,
@@ -413,7 +392,11 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         question: Question[Any],
         limit: int | None,
     ) -> JudgeError | None:
-        """A provider's error as a JudgeError; None if the judge asks otherwise from now on."""
+        """A provider's error as a JudgeError; None if the judge asks otherwise from now on.
+
+        `demands` are those of the rejected request: others may have lowered them meanwhile.
+        `limit` is what it named as the most tokens of its answer.
+        """
         # One token is asked for where nobody reads the answer.
         wanted = question.token_limit != 1
         if isinstance(error, RunawayError):
@@ -422,9 +405,20 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
                 return self._failure(openai, error)
             self._demands = self._demands._replace(thoughts=_ROOM)
             return None
-        rejected = isinstance(error, openai.APIStatusError) and error.status_code in _REJECTED
-        lowered = rejected and self._lower_demands(error, demands, question, limit)
-        return None if lowered else self._failure(openai, error)
+        if not isinstance(error, openai.APIStatusError) or error.status_code not in _REJECTED:
+            return self._failure(openai, error)
+        text = error_message(error).lower()
+        overflow = overflow_in(text, whole_body(error))
+        if overflow is not None and overflow.is_of_prompt:
+            return self._failure(openai, error)  # asking for less makes no prompt shorter
+        now = self._demands
+        lowered = now.with_fitting_limit(text, demands, limit, question.token_limit)
+        if lowered is None and overflow is None:  # such messages count the tokens of the schema
+            lowered = now if demands != now else now.without_what(text)
+        if lowered is None:
+            return self._failure(openai, error)
+        self._demands = lowered
+        return None
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:

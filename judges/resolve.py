@@ -95,7 +95,15 @@ def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
     if rest and provider in PROVIDERS:
         options: dict[str, Any] = {"api_key": api_key} if api_key else {}
         return ProviderJudge(name, **options)
-    _require_model(name)
+    # Nobody calls a model so; sent on, the first would leave this machine as a model's name.
+    if is_key(name):
+        raise InputError(
+            "model= (--judge) is the name of a model, such as gpt-4o, and this text has the form "
+            "of a key: put the key into the environment variable OPENAI_API_KEY (or that of its "
+            "provider, such as ANTHROPIC_API_KEY)"
+        )
+    if name.endswith(".gguf"):
+        raise InputError(f"{name!r:.200} is a model file: write {FILE}{name:.200}")
     return OpenAIJudge(name, api_key=api_key)
 
 
@@ -110,37 +118,21 @@ def _judge_of(model: Any) -> Judge:
         return CustomJudge(ChatModel(model))
     if looks_like_llm(model):
         return CustomJudge(model)
-    raise InputError(
-        f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
-        f"`generate`, `a_generate`, `invoke` or `ainvoke`{_meant_by(model)}"
-    )
-
-
-def _meant_by(model: Any) -> str:
-    """How a judge is made of a function, or what several models become; empty for the rest."""
+    meant = ""
     if callable(model):
-        return (
+        meant = (
             ". A function that takes the question and returns the verdict: ScriptedJudge(function) "
             "of dagengine.judges. One that takes the prompt: a class with it as `generate`"
         )
-    if isinstance(model, list | tuple):
-        return (
+    elif isinstance(model, list | tuple):
+        meant = (
             ". Several judges: judged_by(metric, [judge, …]) of dagengine.voting, which returns "
             "the metric with them"
         )
-    return ""
-
-
-def _require_model(name: str) -> None:
-    """Raise InputError for what nobody calls a model: a key, a file."""
-    if is_key(name):
-        raise InputError(
-            "model= (--judge) is the name of a model, such as gpt-4o, and this text has the form "
-            "of a key: put the key into the environment variable OPENAI_API_KEY (or that of its "
-            "provider, such as ANTHROPIC_API_KEY)"
-        )
-    if name.endswith(".gguf"):
-        raise InputError(f"{name!r:.200} is a model file: write {FILE}{name:.200}")
+    raise InputError(
+        f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
+        f"`generate`, `a_generate`, `invoke` or `ainvoke`{meant}"
+    )
 
 
 def require_provider(name: str) -> None:

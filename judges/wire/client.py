@@ -313,7 +313,11 @@ class EndpointJudge(SharedJudge, Generic[C]):
             if isinstance(raised, JudgeError):
                 return raised
         if isinstance(error, openai.APIConnectionError):
-            cause = _told_by(error)
+            # The client's own words say nothing: the first cause that does is told.
+            raised = error.__cause__ or error.__context__
+            while raised is not None and not str(raised):
+                raised = raised.__cause__ or raised.__context__
+            cause = str(raised or error)
             if self._given is not None and _transport().is_of_another_loop(cause):
                 return ProviderError(_transport().ANOTHER_LOOP, transient=False)
             url = error.request.url
@@ -328,14 +332,6 @@ class EndpointJudge(SharedJudge, Generic[C]):
         if isinstance(error, openai.APIStatusError):
             return status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
-
-
-def _told_by(error: BaseException) -> str:
-    """What the first cause of an error says that says anything: the client's own words do not."""
-    cause = error.__cause__ or error.__context__
-    while cause is not None and not str(cause):
-        cause = cause.__cause__ or cause.__context__
-    return str(cause or error)
 
 
 def _transport() -> ModuleType:

@@ -30,7 +30,7 @@ from dagengine.cli.common.options import (
     prices,
 )
 from dagengine.cli.common.streams import say
-from dagengine.errors import InputError
+from dagengine.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from dagengine.execution.engine import Settings
@@ -227,8 +227,16 @@ def watch(
     }  # fmt: skip
     with sole_writer(out), ExitStack() as stack:
         folder = source
-        if folder is None:
-            folder = _receive(stack, out, listen or 0)
+        if folder is None:  # what comes is written into a folder, which is then watched
+            try:
+                from dagengine.watch.listening import received
+            except ModuleNotFoundError as error:
+                lacking = (error.name or "").split(".")[0]
+                raise MissingExtraError(
+                    f"--listen needs {lacking}: pip install 'dagengine[view]'"
+                ) from None
+            address, folder = stack.enter_context(received(out / "received", listen or 0))
+            say(f"listening at {address} (/v1/traces, /v1/logs)")
         watching = _watch(metrics, folder, out, how, limits, judge, base_url, store, to)
         _run(watching, out, shown, texts)
     if not (watching.read or watching.counts):
@@ -264,22 +272,6 @@ def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
                 "mean inside of 0 and 1"
             )
     return cases, rates
-
-
-def _receive(stack: ExitStack, out: Path, port: int) -> Path:
-    """Listen; the folder into which what comes is written."""
-    from dagengine.errors import MissingExtraError
-
-    try:
-        from dagengine.watch.listening import received
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        raise MissingExtraError(
-            f"--listen needs {missing}: pip install 'dagengine[view]'"
-        ) from None
-    address, folder = stack.enter_context(received(out / "received", port))
-    say(f"listening at {address} (/v1/traces, /v1/logs)")
-    return folder
 
 
 def _watch(

@@ -203,13 +203,32 @@ def _number(calls: int | None) -> str:
 def ways_of(
     times: int, orders: str, temperatures: str | None, seeds: str | None, wordings: Path | None
 ) -> dict[str, Any]:
-    """How questions are repeated, as `repeat` takes it; raises InputError for no numbers."""
+    """How questions are repeated, as `repeat` takes it.
+
+    Raises InputError for what is no number, and for a file of `wordings` that cannot be read.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from dagengine.prompts.parsing import complaint
+
+    paraphrases: dict[str, dict[str, str]] = {}  # by name, and by the title of the node
+    try:
+        if wordings is not None:
+            form = TypeAdapter(dict[str, dict[str, str]])
+            paraphrases = form.validate_json(wordings.read_bytes())
+    except OSError as error:
+        raise InputError(f"--paraphrases {wordings}: {error.strerror}") from None
+    except ValidationError as error:
+        raise InputError(
+            f"--paraphrases {wordings}: {complaint(error)}; write JSON, for instance "
+            '{"short": {"name of a node": "other words"}}'
+        ) from None
     return {
         "times": times,
         "orders": [order.strip() for order in orders.split(",")],
         "temperatures": _numbers("--temperatures", temperatures, float, "0,0.7"),
         "seeds": _numbers("--seeds", seeds, int, "1,2,3"),
-        "paraphrases": {} if wordings is None else _paraphrases(wordings),
+        "paraphrases": paraphrases,
     }
 
 
@@ -222,23 +241,6 @@ def _numbers(
     except ValueError:
         raise InputError(
             f"{option} takes numbers separated by commas, for instance {example}, not {text!r}"
-        ) from None
-
-
-def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
-    """Other words for nodes, by name and by the title of the node."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from dagengine.prompts.parsing import complaint
-
-    try:
-        return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"--paraphrases {path}: {error.strerror}") from None
-    except ValidationError as error:
-        raise InputError(
-            f"--paraphrases {path}: {complaint(error)}; write JSON, for instance "
-            '{"short": {"name of a node": "other words"}}'
         ) from None
 
 

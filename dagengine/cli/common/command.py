@@ -93,7 +93,7 @@ class _PlainCommand(TyperCommand):
                     hint = f"; did you mean '--{near}'?"
                 usage.message = f"there is no option {usage.option_name!r:.80}{hint}"
                 usage.possibilities = None
-            elif hasattr(usage, "param_type") or type(usage) is _UsageError:  # missing, or extra
+            elif hasattr(usage, "param_type") or type(error) is _UsageError:  # missing, or extra
                 # A word that no argument takes is most often the file that belongs to --data.
                 values, rest, _ = self.make_parser(ctx).parse_args(args=words)
                 if rest and "--data" in options and values.get("data") is None:

@@ -70,6 +70,7 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
         for path in _paths(mark, given.get(name), given)
     ]
     for first, second in itertools.combinations(files, 2):
+        # Two files that are only read may be one, and an option with several may name one twice.
         writes = isinstance(first.mark, Writes) or isinstance(second.mark, Writes)
         if (
             writes

@@ -274,6 +274,7 @@ def _write(
         out.mkdir(parents=True, exist_ok=True)
         (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
         (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
+        # Last, since `--check` and `--compare` read this file: if it is there, all three are.
         write_card(card, out / "card.json")
     say(f"card: {out / 'card.html'} (also card.json, card.md)")
     _exit_as(card, conditions)

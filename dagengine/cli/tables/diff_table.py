@@ -84,8 +84,16 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
         table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))
     out.print(table)
     if metric["flips"]:
-        out.print(_matrix(metric["nodes"]))
+        matrix = Table(title="First node that differs", title_justify="left")
+        matrix.add_column("node", overflow="fold", max_width=40)
+        for cause in ("definition", "evidence", "judge", "same question"):
+            matrix.add_column(cause, justify="right", no_wrap=True)
+        for node in metric["nodes"]:
+            counts = [f"{node[cause]:,}" if node[cause] else "·" for cause in _CAUSES]
+            matrix.add_row(Text(one_line(node["node"] or "(settings)", _NAME)), *counts)
+        out.print(matrix)
     shown = sorted(metric["changes"], key=lambda change: _KINDS.index(change["kind"]))
+    # Another score or path alone is listed only where nothing has flipped, or was lost or gained.
     shown = [change for change in shown if change["kind"] not in ("score", "path")] or shown
     if shown:
         out.print(_cases(shown[:limit]))
@@ -140,20 +148,6 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _mean(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
-
-
-def _matrix(nodes: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="First node that differs", title_justify="left")
-    table.add_column("node", overflow="fold", max_width=40)
-    for cause in ("definition", "evidence", "judge", "same question"):
-        table.add_column(cause, justify="right", no_wrap=True)
-    for node in nodes:
-        counts = [f"{node[cause]:,}" if node[cause] else "·" for cause in _CAUSES]
-        table.add_row(Text(one_line(node["node"] or "(settings)", _NAME)), *counts)
-    return table
 
 
 def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:

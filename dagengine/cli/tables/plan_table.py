@@ -14,7 +14,6 @@ from dagengine.estimate.values import (
     JudgeEstimate,
     NodeEstimate,
     Speeds,
-    Travel,
     cost,
 )
 from dagengine.terminal import counted, plain
@@ -253,8 +252,19 @@ def _notes(estimate: Estimate) -> Iterator[str]:
             "From caches: at most so many tokens need not be read anew, because another question "
             "of the case begins with them, too; at the prices of cached tokens."
         )
-    if estimate.travel.questions:
-        yield _travel_note(estimate.travel)
+    travel = estimate.travel
+    if travel.questions:
+        # Decisions about one case travel together; each request has the texts of the case anew.
+        ahead = (
+            f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
+        )
+        alone = travel.state_tokens + travel.spared_tokens
+        spared = f" (one by one: {_number(alone, _ROUGH)})" if travel.spared_tokens else ""
+        yield (
+            f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
+            f"requests{ahead}. Every request contains the texts of its case: "
+            f"{_number(travel.state_tokens, _ROUGH)} tokens in all{spared}."
+        )
     for name in estimate.uncounted:
         yield f"{name} runs its own code, which may ask questions; they are not counted here."
     if any(node.asked.likely for node in nodes if node.asked.most is None):
@@ -263,18 +273,6 @@ def _notes(estimate: Estimate) -> Iterator[str]:
         f"{metric.metric} has too many paths: likely is estimated from a sample of them."
         for metric in estimate.metrics
         if not metric.exact
-    )
-
-
-def _travel_note(travel: Travel) -> str:
-    """In how many requests decisions are sent, and how many tokens of the case that repeats."""
-    ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
-    alone = travel.state_tokens + travel.spared_tokens
-    spared = f" (one by one: {_number(alone, _ROUGH)})" if travel.spared_tokens else ""
-    return (
-        f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
-        f"requests{ahead}. Every request contains the texts of its case: "
-        f"{_number(travel.state_tokens, _ROUGH)} tokens in all{spared}."
     )
 
 

@@ -172,7 +172,12 @@ class LexicalJudge:
         if not around:
             raise _unsupported(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, step)
-        each, together = _evidence_words(tuple(_texts_for(meaning, around)), self._stem)
+        # `input` is what was asked, no evidence: unless nothing else is there, or whether items are
+        # about it is just what is asked.
+        inputs = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
+        shown = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
+        texts = (inputs or shown) if meaning == "relevant" else (shown or inputs)
+        each, together = _evidence_words(tuple(texts), self._stem)
         rules: dict[Meaning, Callable[[Words], Overlap]] = {
             "supported": lambda item: supported(item, each, together),
             "relevant": lambda item: relevant(item, together),
@@ -261,16 +266,6 @@ def _numbered(
         raise _unsupported(question, "its items are not numbered in the evidence")
     around = [piece for piece in evidence if piece.label not in numbered]
     return label, [item.text for item in items], around
-
-
-def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
-    """The texts that items are compared with: `input` is what was asked, no evidence.
-
-    Unless nothing else is there, or whether items are about it is just what is asked.
-    """
-    asked = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
-    evidence = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
-    return (asked or evidence) if meaning == "relevant" else (evidence or asked)
 
 
 def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:

@@ -193,6 +193,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         async with self.session() as client:
             # OpenAI's strict schemas know no lengths, and its models end by themselves.
             bounds = None if is_hosted(client.base_url) else bounds_of(question)
+            # Every rejection lowers a demand, so that this ends.
             while True:
                 demands = self._demands
                 limit = self._token_limit(question, bounds)
@@ -235,7 +236,17 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     ) -> Answer[T]:
         mode = MODES[self._demands.mode] if question.parser is None else None
         form = self._form(client, mode, question, bounds, limit)
-        completion = await self._door(client)(form, question)
+        post = client.post
+        if self._facts is not None and self._facts.server == OLLAMA:
+            # Ollama's interface in the form of OpenAI's takes no window, and cuts what is longer.
+            # Its own takes one with each request.
+            if client.own_door is None:
+                openai, _ = libraries()
+                send = sender(openai, client.api, f"{root_of(client.base_url)}api/chat")
+                loaded = partial(loaded_window, client.api, self.model)
+                client.own_door = OllamaPost(send, self._facts.window, loaded)
+            post = client.own_door
+        completion = await post(form, question)
         if mode is None:
             return await self._read(question, completion, "text", None, limit)
         value = _parsed(client.handlers[mode], form.shape, completion)
@@ -264,17 +275,6 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         more = Usage(output_tokens=usage_of(completion).output_tokens)
         return replace(answer, tokens=resolved, usage=answer.usage + more)
 
-    def _door(self, client: ChatConnection) -> Post:
-        """What sends questions: to a server's own interface, where this one loses something."""
-        if self._facts is None or self._facts.server != OLLAMA:
-            return client.post
-        if client.own_door is None:
-            openai, _ = libraries()
-            send = sender(openai, client.api, f"{root_of(client.base_url)}api/chat")
-            loaded = partial(loaded_window, client.api, self.model)
-            client.own_door = OllamaPost(send, self._facts.window, loaded)
-        return client.own_door
-
     def _form(
         self,
         client: ChatConnection,
@@ -288,29 +288,25 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
         asked = (options.temperature, type(options.temperature), options.seed, limit)
         key = (shape, bounds, mode, asked, options.top_logprobs, self._demands)
-        return client.form(key, lambda: self._new_form(client, mode, options, limit, shape, bounds))
 
-    def _new_form(
-        self,
-        client: ChatConnection,
-        mode: str | None,
-        options: Options,
-        limit: int | None,
-        shape: type[BaseModel],
-        bounds: Bounds | None,
-    ) -> RequestForm:
-        own = self._body(options, limit)
-        if mode is None:
-            return RequestForm(lambda messages: {**own, "messages": messages}, route=self._route)
-        wire, prepare = wire_type(shape, bounds), client.handlers[mode].request_handler
+        def form() -> RequestForm:
+            own = self._body(options, limit)
+            if mode is None:
+                return RequestForm(
+                    lambda messages: {**own, "messages": messages}, route=self._route
+                )
+            wire, prepare = wire_type(shape, bounds), client.handlers[mode].request_handler
 
-        def write(messages: list[Message]) -> Body:
-            _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
-            make_strict(body, client.base_url)
-            return cast("Body", body)
+            def write(messages: list[Message]) -> Body:
+                _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
+                make_strict(body, client.base_url)
+                return cast("Body", body)
 
-        read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
-        return RequestForm(write, read_by, self._route)
+            read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
+            return RequestForm(write, read_by, self._route)
+
+        # It is made once for all questions of a kind, and not with every call.
+        return client.form(key, form)
 
     def _route(self, warmth: Warmth) -> Body:
         """What sends a question to where its beginning is warm; what the caller set stays."""

@@ -160,6 +160,7 @@ class AnthropicBatchJudge(SharedJudge):
             except JudgeError as error:
                 failure = error
         secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        # Errors stay in results: a cause would keep the whole response there.
         failure.__cause__ = failure.__context__ = failure.__traceback__ = None
         failure.args = tuple(shortened(public_text(str(p), secrets)) for p in failure.args)
         raise failure

@@ -83,6 +83,7 @@ class Batches:
             batch = _Batch(api, limits, journal, begun)
             self._all.append(batch)
             for name in begun.questions:
+                # By the digest alone: equal questions take their answers one after the other.
                 self._earlier[name[:_NAME]].append((batch, name))
 
     async def answer_to(self, body: str) -> dict[str, Any]:

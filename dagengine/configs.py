@@ -120,7 +120,14 @@ def translated(given: Mapping[str, Any], show: Show = True) -> Translated:
     settings = {name: value for name, value in given.items() if name not in NAMES}
     values = _values_of(given)
     _limits(values, settings)
-    _store(values, settings)
+    reads, writes = values.get("use_cache", False), values.get("write_cache")
+    if (reads or writes) and (not reads or writes is False):
+        raise InputError(
+            "use_cache=True reads and writes a store; to read only, "
+            "use store=Store(path, replay=True)"
+        )
+    if reads and settings.get("store") is None:
+        settings["store"] = STORE
     bar, table = values.get("show_indicator", True), values.get("print_results", True)
     if show is True and not (bar and table):
         show = "progress" if bar else "table" if table else False
@@ -184,16 +191,3 @@ def _limits(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
         names = ", ".join(f"{name}=…" for name in changes)
         raise InputError(f"give all limits in one place: limits=Limits({names})")
     settings["limits"] = replace(DEFAULT_LIMITS, **changes)
-
-
-def _store(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
-    reads, writes = values.get("use_cache", False), values.get("write_cache")
-    if not reads and not writes:
-        return
-    if not reads or writes is False:
-        raise InputError(
-            "use_cache=True reads and writes a store; to read only, "
-            "use store=Store(path, replay=True)"
-        )
-    if settings.get("store") is None:
-        settings["store"] = STORE

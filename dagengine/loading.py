@@ -83,14 +83,25 @@ def load_metrics(target: str, quoting: Quotes | None = None) -> list[BaseMetric]
     values = _defined(module) if name is None else _named(module, path, name)
     metrics = [_as_metric(value, path) for value in dict.fromkeys(values)]
     if not metrics:
+        # A class may stand where a metric was meant; to import one alone is not a mistake.
+        classes = [
+            own
+            for own, value in vars(module).items()
+            if isinstance(value, type)
+            and issubclass(value, BaseMetric)
+            and (
+                value.__module__ == module.__name__
+                or own not in (value.__name__, *_metrics.__all__)
+            )
+        ]
+        hint = ""
+        if classes:
+            hint = f"; {classes[0]} is a class, of which `{classes[0]}(…)` makes a metric"
         raise InputError(
-            f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`"
-            f"{_classes_of(module)}"
+            f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`{hint}"
         )
-    return metrics if quoting is None else _quoting(metrics, quoting, path)
-
-
-def _quoting(metrics: list[BaseMetric], quoting: Quotes, path: Path) -> list[BaseMetric]:
+    if quoting is None:
+        return metrics
     able = [
         metric
         for metric in metrics
@@ -116,8 +127,20 @@ def _defined(module: ModuleType) -> list[Any]:
         ):
             candidates += value
     metrics = [value for value in candidates if isinstance(value, BaseMetric)]
+    # A metric that stands under a verdict of another one runs as part of that.
+    graphs = [(metric, metric.spec().graph) for metric in metrics] if len(metrics) > 1 else []
+    nested = [
+        branch.target
+        for metric, graph in graphs
+        if isinstance(graph, Graph)
+        for node in graph.nodes()
+        for branch in node.branches()
+        if branch.target is not metric
+    ]
     outer = [
-        value for value in candidates if value not in metrics or not _is_nested(value, metrics)
+        value
+        for value in candidates
+        if value not in metrics or not any(value is target for target in nested)
     ]
     return outer or [value for value in values if isinstance(value, Graph)]
 
@@ -125,25 +148,20 @@ def _defined(module: ModuleType) -> list[Any]:
 def _named(module: ModuleType, path: Path, name: str) -> list[Any]:
     value = getattr(module, name, None)
     if value is None:
-        names = ", ".join(_candidates(module)) or "no metric at all"
-        raise InputError(f"{path} has no {name!r}; it has {names}")
+        kinds = (BaseMetric, Graph)
+        names = [
+            own
+            for own, value in vars(module).items()
+            if isinstance(value, kinds)
+            or (isinstance(value, list | tuple) and any(isinstance(part, kinds) for part in value))
+        ]
+        listed = ", ".join(names) or "no metric at all"
+        raise InputError(f"{path} has no {name!r}; it has {listed}")
     if isinstance(value, list | tuple):
         if not value:
             raise InputError(f"{path}: the list {name} is empty; add metrics to it")
         return list(value)
     return [value]
-
-
-def _is_nested(metric: BaseMetric, metrics: list[Any]) -> bool:
-    """Whether a metric stands under a verdict of another: then it runs as part of that."""
-    graphs = (outer.spec().graph for outer in metrics if outer is not metric)
-    return any(
-        branch.target is metric
-        for graph in graphs
-        if isinstance(graph, Graph)
-        for node in graph.nodes()
-        for branch in node.branches()
-    )
 
 
 def _as_metric(value: object, path: Path) -> BaseMetric:
@@ -156,32 +174,6 @@ def _as_metric(value: object, path: Path) -> BaseMetric:
         raise InputError(f"{path}: {name} is a class; create a metric, `{name}(…)`")
     hint = "; put it into a metric, DAGMetric(name=…, dag=DAG(…))" * isinstance(value, BaseNode)
     raise InputError(f"{path}: {value!r:.200} is neither a metric nor a DAG{hint}")
-
-
-def _candidates(module: ModuleType) -> list[str]:
-    """The names of a file's metrics, DAGs and lists of metrics."""
-    kinds = (BaseMetric, Graph)
-    return [
-        name
-        for name, value in vars(module).items()
-        if isinstance(value, kinds)
-        or (isinstance(value, list | tuple) and any(isinstance(member, kinds) for member in value))
-    ]
-
-
-def _classes_of(module: ModuleType) -> str:
-    """A hint at classes that stand where a metric was meant."""
-    classes = {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, BaseMetric)
-    }
-    names = [  # an import alone is not a mistake
-        name
-        for name, value in classes.items()
-        if value.__module__ == module.__name__ or name not in (value.__name__, *_metrics.__all__)
-    ]
-    return f"; {names[0]} is a class, of which `{names[0]}(…)` makes a metric" if names else ""
 
 
 def chosen_judge(target: str | None, base_url: str | None) -> Judge | None:

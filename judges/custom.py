@@ -82,7 +82,15 @@ class ChatModel:
             answer = await in_daemon_thread(lambda: self._model.invoke(prompt))
         used = getattr(answer, "usage_metadata", None) or {}
         counts = (used.get(name) or 0 for name in ("input_tokens", "output_tokens"))
-        return _text_of(answer), Usage(*counts)
+        content = getattr(answer, "content", answer)
+        if isinstance(content, list):  # parts that are no text (pictures, calls of tools) left out
+            texts = (part.get("text") if isinstance(part, dict) else part for part in content)
+            content = "".join(text for text in texts if isinstance(text, str))
+        if not isinstance(content, str):
+            raise UnparseableError(
+                f"the model returned {type(answer).__name__}, not text", repr(answer)
+            )
+        return content, Usage(*counts)
 
     def get_model_name(self) -> str:
         """The name of the model, where the object tells one."""
@@ -93,19 +101,6 @@ class ChatModel:
 def looks_like_chat_model(model: object) -> bool:
     """Whether an object has the shape of a chat model of LangChain."""
     return any(callable(getattr(model, name, None)) for name in ("ainvoke", "invoke"))
-
-
-def _text_of(answer: Any) -> str:
-    """The text of an answer; parts that are not text (pictures, calls of tools) are left out."""
-    content = getattr(answer, "content", answer)
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise UnparseableError(
-            f"the model returned {type(answer).__name__}, not text", repr(answer)
-        )
-    texts = (part.get("text") if isinstance(part, dict) else part for part in content)
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 class CustomJudge:
@@ -168,7 +163,14 @@ class CustomJudge:
         else:
             # The gateway bounds the calls: no further limit, with the deadline running.
             output = await in_daemon_thread(lambda: self._call(prompt, **extra))
-        output, usage, cost = _billed(output)
+        # Some models return a pair: their answer, and a number of dollars or a `Usage`.
+        usage, cost = NO_USAGE, None
+        if isinstance(output, tuple) and len(output) == 2:
+            output, bill = output
+            if isinstance(bill, Usage):
+                usage = bill
+            elif isinstance(bill, int | float) and not isinstance(bill, bool):
+                cost = float(bill) if 0 <= bill < math.inf else None
         answer = await self._read(question, prompt, output)
         return replace(answer, usage=usage, cost=cost)
 
@@ -189,18 +191,3 @@ class CustomJudge:
         raise UnparseableError(
             f"the model returned {type(output).__name__}, not text", repr(output)
         )
-
-
-def _billed(output: Any) -> tuple[Any, Usage, float | None]:
-    """What a model returned, the tokens and the US dollars that it says it took.
-
-    Some models return a pair: their answer, and a number of dollars or a `Usage`.
-    """
-    if not isinstance(output, tuple) or len(output) != 2:
-        return output, NO_USAGE, None
-    answer, bill = output
-    if isinstance(bill, Usage):
-        return answer, bill, None
-    if isinstance(bill, int | float) and not isinstance(bill, bool) and 0 <= bill < math.inf:
-        return answer, NO_USAGE, float(bill)
-    return answer, NO_USAGE, None

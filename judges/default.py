@@ -58,6 +58,7 @@ class DefaultJudge:
     def key(self) -> str | None:
         """The key; raises JudgeSetupError if its environment variable is not set."""
         if self.key_from is None:
+            # Our key is for the server that base_url names; providers have variables of their own.
             return os.environ.get(_KEY) if self.base_url else None
         if not os.environ.get(self.key_from):
             raise JudgeSetupError(
@@ -121,6 +122,7 @@ def default_judge() -> DefaultJudge:
     settings_of_files = ((str(path), read_settings(path)) for path in files)
     for source, settings in chain([("the environment", environment)], settings_of_files):
         if settings.get(MODEL) or settings.get(BASE_URL):
+            # What was measured is saved beside its judge: the environment may name another one.
             tuned = {} if settings is environment else _TUNED
             values: dict[str, Any] = {
                 field: _READERS[field][0](settings[name])
@@ -144,6 +146,7 @@ def _require_known(environment: Mapping[str, str]) -> None:
             )
         rest = name.removeprefix(_OURS)
         if name.startswith(_OURS) and rest not in names:
+            # Only what is nearly one of ours: tests have variables with our prefix, too.
             near = did_you_mean(rest, names, cutoff=0.75)
             if near:
                 meant = next(full for part, full in names.items() if repr(part) in near)

@@ -79,22 +79,19 @@ class EmbeddingJudge(EndpointJudge[SendingConnection]):
         try:
             async with self.session() as connection:
                 content = await connection.send(body)
-            return self._read(question, content)
+            try:
+                reply = _Reply.model_validate_json(content)
+            except ValidationError as error:
+                text = content.decode(errors="replace")
+                raise UnparseableError(f"no embedding: {error.errors()[0]['msg']}", text) from None
+            vector = [round(number, _DIGITS) for number in reply.data[0].embedding]
+            raw = json.dumps({"output": vector}, separators=(",", ":"))
+            usage = Usage(reply.usage.prompt_tokens)
+            return Answer(validated(question, {"output": vector}, raw), raw, usage=usage)
         except (JudgeError, openai.OpenAIError) as error:
             failure = self._hidden(self._failure(openai, error))
         # Outside of the handler: what is raised inside keeps the other error with it.
         raise failure
-
-    def _read(self, question: Question[T], content: bytes) -> Answer[T]:
-        try:
-            reply = _Reply.model_validate_json(content)
-        except ValidationError as error:
-            text = content.decode(errors="replace")
-            raise UnparseableError(f"no embedding: {error.errors()[0]['msg']}", text) from None
-        vector = [round(number, _DIGITS) for number in reply.data[0].embedding]
-        raw = json.dumps({"output": vector}, separators=(",", ":"))
-        usage = Usage(reply.usage.prompt_tokens)
-        return Answer(validated(question, {"output": vector}, raw), raw, usage=usage)
 
     def _connection(
         self,

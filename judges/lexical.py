@@ -172,9 +172,26 @@ class LexicalJudge:
         if not around:
             raise _unsupported(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, step)
-        judge = self._rule(meaning, _texts_for(meaning, around))
-        verdicts = [self._verdict(judge(text), meaning, allowed) for text in items]
-        return [{**name, **verdict} for name, verdict in zip(names, verdicts, strict=True)]
+        # `input` is what was asked, no evidence: unless nothing else is there, or whether items are
+        # about it is just what is asked.
+        inputs = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
+        shown = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
+        texts = (inputs or shown) if meaning == "relevant" else (shown or inputs)
+        each, together = _evidence_words(tuple(texts), self._stem)
+        rules: dict[Meaning, Callable[[Words], Overlap]] = {
+            "supported": lambda item: supported(item, each, together),
+            "relevant": lambda item: relevant(item, together),
+            "useful": lambda item: useful(item, each),
+        }
+        needed = self._needed[meaning]
+        verdicts: list[Fields] = []
+        for name, text in zip(names, items, strict=True):
+            overlap = rules[meaning](words_of(text, self._stem))
+            unsure = "idk" in allowed and overlap.share >= self._doubt * needed
+            verdict = "yes" if overlap.share >= needed else "idk" if unsure else "no"
+            reason = f"{overlap.reason} ({needed:.0%} needed)"
+            verdicts.append({**name, "reason": reason, "verdict": verdict})
+        return verdicts
 
     def _meaning(self, question: Question[Any], label: str, step: str) -> Meaning:
         """What `yes` says of an item: as the caller has it, or as the criterion explains it."""
@@ -186,22 +203,6 @@ class LexicalJudge:
             if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
                 return meaning
         raise _unsupported(question, f"the meaning of `yes` for {label!r} is not known: {stated!r}")
-
-    def _verdict(self, overlap: Overlap, meaning: Meaning, allowed: Sequence[str]) -> Fields:
-        needed = self._needed[meaning]
-        unsure = "idk" in allowed and overlap.share >= self._doubt * needed
-        verdict = "yes" if overlap.share >= needed else "idk" if unsure else "no"
-        return {"reason": f"{overlap.reason} ({needed:.0%} needed)", "verdict": verdict}
-
-    def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], Overlap]:
-        """How items are compared with the evidence."""
-        each, together = _evidence_words(tuple(texts), self._stem)
-        rules: dict[Meaning, Callable[[Words], Overlap]] = {
-            "supported": lambda item: supported(item, each, together),
-            "relevant": lambda item: relevant(item, together),
-            "useful": lambda item: useful(item, each),
-        }
-        return lambda text: rules[meaning](words_of(text, self._stem))
 
 
 # Most questions about one case show the same evidence, and come one after the other.
@@ -265,16 +266,6 @@ def _numbered(
         raise _unsupported(question, "its items are not numbered in the evidence")
     around = [piece for piece in evidence if piece.label not in numbered]
     return label, [item.text for item in items], around
-
-
-def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
-    """The texts that items are compared with: `input` is what was asked, no evidence.
-
-    Unless nothing else is there, or whether items are about it is just what is asked.
-    """
-    asked = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
-    evidence = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
-    return (asked or evidence) if meaning == "relevant" else (evidence or asked)
 
 
 def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:

@@ -193,6 +193,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         async with self.session() as client:
             # OpenAI's strict schemas know no lengths, and its models end by themselves.
             bounds = None if is_hosted(client.base_url) else bounds_of(question)
+            # Every rejection lowers a demand, so that this ends.
             while True:
                 demands = self._demands
                 limit = self._token_limit(question, bounds)
@@ -226,27 +227,6 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         most += self._demands.thoughts
         return most if most < self._demands.too_many else own
 
-    def _lower_demands(
-        self, error: Any, demands: _Demands, question: Question[Any], limit: int | None
-    ) -> bool:
-        """Ask for less when the server says that it does not know what was asked for.
-
-        `demands` are those of the rejected request: others may have lowered them meanwhile.
-        `limit` is what it named as the most tokens of its answer.
-        """
-        text = error_message(error).lower()
-        overflow = overflow_in(text, whole_body(error))
-        if overflow is not None and overflow.is_of_prompt:
-            return False
-        now = self._demands
-        lowered = now.with_fitting_limit(text, demands, limit, question.token_limit)
-        if lowered is None and overflow is None:  # such messages count the tokens of the schema
-            lowered = now if demands != now else now.without_what(text)
-        if lowered is None:
-            return False
-        self._demands = lowered
-        return True
-
     async def _ask(
         self,
         client: ChatConnection,
@@ -256,7 +236,17 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     ) -> Answer[T]:
         mode = MODES[self._demands.mode] if question.parser is None else None
         form = self._form(client, mode, question, bounds, limit)
-        completion = await self._door(client)(form, question)
+        post = client.post
+        if self._facts is not None and self._facts.server == OLLAMA:
+            # Ollama's interface in the form of OpenAI's takes no window, and cuts what is longer.
+            # Its own takes one with each request.
+            if client.own_door is None:
+                openai, _ = libraries()
+                send = sender(openai, client.api, f"{root_of(client.base_url)}api/chat")
+                loaded = partial(loaded_window, client.api, self.model)
+                client.own_door = OllamaPost(send, self._facts.window, loaded)
+            post = client.own_door
+        completion = await post(form, question)
         if mode is None:
             return await self._read(question, completion, "text", None, limit)
         value = _parsed(client.handlers[mode], form.shape, completion)
@@ -285,17 +275,6 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         more = Usage(output_tokens=usage_of(completion).output_tokens)
         return replace(answer, tokens=resolved, usage=answer.usage + more)
 
-    def _door(self, client: ChatConnection) -> Post:
-        """What sends questions: to a server's own interface, where this one loses something."""
-        if self._facts is None or self._facts.server != OLLAMA:
-            return client.post
-        if client.own_door is None:
-            openai, _ = libraries()
-            send = sender(openai, client.api, f"{root_of(client.base_url)}api/chat")
-            loaded = partial(loaded_window, client.api, self.model)
-            client.own_door = OllamaPost(send, self._facts.window, loaded)
-        return client.own_door
-
     def _form(
         self,
         client: ChatConnection,
@@ -309,29 +288,25 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
         asked = (options.temperature, type(options.temperature), options.seed, limit)
         key = (shape, bounds, mode, asked, options.top_logprobs, self._demands)
-        return client.form(key, lambda: self._new_form(client, mode, options, limit, shape, bounds))
 
-    def _new_form(
-        self,
-        client: ChatConnection,
-        mode: str | None,
-        options: Options,
-        limit: int | None,
-        shape: type[BaseModel],
-        bounds: Bounds | None,
-    ) -> RequestForm:
-        own = self._body(options, limit)
-        if mode is None:
-            return RequestForm(lambda messages: {**own, "messages": messages}, route=self._route)
-        wire, prepare = wire_type(shape, bounds), client.handlers[mode].request_handler
+        def form() -> RequestForm:
+            own = self._body(options, limit)
+            if mode is None:
+                return RequestForm(
+                    lambda messages: {**own, "messages": messages}, route=self._route
+                )
+            wire, prepare = wire_type(shape, bounds), client.handlers[mode].request_handler
 
-        def write(messages: list[Message]) -> Body:
-            _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
-            make_strict(body, client.base_url)
-            return cast("Body", body)
+            def write(messages: list[Message]) -> Body:
+                _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
+                make_strict(body, client.base_url)
+                return cast("Body", body)
 
-        read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
-        return RequestForm(write, read_by, self._route)
+            read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
+            return RequestForm(write, read_by, self._route)
+
+        # It is made once for all questions of a kind, and not with every call.
+        return client.form(key, form)
 
     def _route(self, warmth: Warmth) -> Body:
         """What sends a question to where its beginning is warm; what the caller set stays."""
@@ -413,7 +388,11 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         question: Question[Any],
         limit: int | None,
     ) -> JudgeError | None:
-        """A provider's error as a JudgeError; None if the judge asks otherwise from now on."""
+        """A provider's error as a JudgeError; None if the judge asks otherwise from now on.
+
+        `demands` are those of the rejected request: others may have lowered them meanwhile.
+        `limit` is what it named as the most tokens of its answer.
+        """
         # One token is asked for where nobody reads the answer.
         wanted = question.token_limit != 1
         if isinstance(error, RunawayError):
@@ -422,9 +401,20 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
                 return self._failure(openai, error)
             self._demands = self._demands._replace(thoughts=_ROOM)
             return None
-        rejected = isinstance(error, openai.APIStatusError) and error.status_code in _REJECTED
-        lowered = rejected and self._lower_demands(error, demands, question, limit)
-        return None if lowered else self._failure(openai, error)
+        if not isinstance(error, openai.APIStatusError) or error.status_code not in _REJECTED:
+            return self._failure(openai, error)
+        text = error_message(error).lower()
+        overflow = overflow_in(text, whole_body(error))
+        if overflow is not None and overflow.is_of_prompt:
+            return self._failure(openai, error)  # asking for less makes no prompt shorter
+        now = self._demands
+        lowered = now.with_fitting_limit(text, demands, limit, question.token_limit)
+        if lowered is None and overflow is None:  # such messages count the tokens of the schema
+            lowered = now if demands != now else now.without_what(text)
+        if lowered is None:
+            return self._failure(openai, error)
+        self._demands = lowered
+        return None
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:

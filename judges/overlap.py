@@ -48,20 +48,17 @@ def _tokens(text: str) -> Iterable[str]:
     """Words without regard to case; pairs of characters where words are not set apart."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     for inside, run in groupby(plain, _in_word):
-        if inside:
-            yield from _split("".join(run))
-
-
-def _split(run: str) -> Iterable[str]:
-    place = 0
-    for joined in _JOINED.finditer(run):
-        if joined.start() > place:
-            yield run[place : joined.start()]
-        pairs = joined.group()
-        yield from (pairs[place : place + 2] for place in range(max(1, len(pairs) - 1)))
-        place = joined.end()
-    if place < len(run):
-        yield run[place:]
+        if not inside:
+            continue
+        word, place = "".join(run), 0
+        for joined in _JOINED.finditer(word):
+            if joined.start() > place:
+                yield word[place : joined.start()]
+            pairs = joined.group()
+            yield from (pairs[start : start + 2] for start in range(max(1, len(pairs) - 1)))
+            place = joined.end()
+        if place < len(word):
+            yield word[place:]
 
 
 def _weight(words: Iterable[str]) -> int:

@@ -191,9 +191,13 @@ class ProviderJudge(SharedJudge):
 
     def _failure(self, error: BaseException) -> JudgeError:
         """Providers' error classes differ; the HTTP status, if there is one, does not."""
-        own = _own_error(error)
-        if own is not None:
-            return own
+        # The way that bodies are read raises errors of its own, in whatever a client makes of them.
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, JudgeError):
+                cause.__cause__ = cause.__context__ = cause.__traceback__ = None
+                return cause
+            cause = cause.__cause__ or cause.__context__
         status = getattr(error, "status_code", None)
         if status is None and _lacks_credentials(error):
             return self._setup_error(error)
@@ -204,16 +208,6 @@ class ProviderJudge(SharedJudge):
         text = shortened(f"{type(error).__name__}: {self._public(error)}")
         text += ACCESS.get(status or 0, "")
         return ProviderError(text, transient=transient, status=status)
-
-
-def _own_error(error: BaseException | None) -> JudgeError | None:
-    """The error of the way that bodies are read, in whatever a client raised because of it."""
-    while error is not None:
-        if isinstance(error, JudgeError):
-            error.__cause__ = error.__context__ = error.__traceback__ = None
-            return error
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def _lacks_credentials(error: BaseException) -> bool:

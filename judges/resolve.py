@@ -55,12 +55,36 @@ def as_judge(
         if base_url is not None:
             return _judge_named(chosen.model or BUILT_IN, base_url, api_key)
         judge = _judge_named(chosen.model or BUILT_IN, chosen.base_url, api_key or chosen.key())
+        # For instance what `judge check` found to switch thoughts off.
         if chosen.tuning.parameters and isinstance(judge, EndpointJudge):
             return cast("Judge", judge.with_parameters(chosen.tuning.parameters))
         return judge
     if isinstance(model, str):
         return _judge_named(model or BUILT_IN, base_url, api_key)
-    return _judge_of(model)
+    if isinstance(model, type):
+        raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
+    if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
+        return cast(Judge, model)
+    # Asked before `generate`: chat models have another kind of it.
+    if looks_like_chat_model(model) and not hasattr(model, "a_generate"):
+        return CustomJudge(ChatModel(model))
+    if looks_like_llm(model):
+        return CustomJudge(model)
+    meant = ""
+    if callable(model):
+        meant = (
+            ". A function that takes the question and returns the verdict: ScriptedJudge(function) "
+            "of dagengine.judges. One that takes the prompt: a class with it as `generate`"
+        )
+    elif isinstance(model, list | tuple):
+        meant = (
+            ". Several judges: judged_by(metric, [judge, …]) of dagengine.voting, which returns "
+            "the metric with them"
+        )
+    raise InputError(
+        f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
+        f"`generate`, `a_generate`, `invoke` or `ainvoke`{meant}"
+    )
 
 
 def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
@@ -95,44 +119,7 @@ def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
     if rest and provider in PROVIDERS:
         options: dict[str, Any] = {"api_key": api_key} if api_key else {}
         return ProviderJudge(name, **options)
-    _require_model(name)
-    return OpenAIJudge(name, api_key=api_key)
-
-
-def _judge_of(model: Any) -> Judge:
-    """The judge that an object is, or has the shape of; raises InputError for anything else."""
-    if isinstance(model, type):
-        raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
-    if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
-        return cast(Judge, model)
-    # Asked before `generate`: chat models have another kind of it.
-    if looks_like_chat_model(model) and not hasattr(model, "a_generate"):
-        return CustomJudge(ChatModel(model))
-    if looks_like_llm(model):
-        return CustomJudge(model)
-    raise InputError(
-        f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
-        f"`generate`, `a_generate`, `invoke` or `ainvoke`{_meant_by(model)}"
-    )
-
-
-def _meant_by(model: Any) -> str:
-    """How a judge is made of a function, or what several models become; empty for the rest."""
-    if callable(model):
-        return (
-            ". A function that takes the question and returns the verdict: ScriptedJudge(function) "
-            "of dagengine.judges. One that takes the prompt: a class with it as `generate`"
-        )
-    if isinstance(model, list | tuple):
-        return (
-            ". Several judges: judged_by(metric, [judge, …]) of dagengine.voting, which returns "
-            "the metric with them"
-        )
-    return ""
-
-
-def _require_model(name: str) -> None:
-    """Raise InputError for what nobody calls a model: a key, a file."""
+    # Nobody calls a model so; sent on, the first would leave this machine as a model's name.
     if is_key(name):
         raise InputError(
             "model= (--judge) is the name of a model, such as gpt-4o, and this text has the form "
@@ -141,6 +128,7 @@ def _require_model(name: str) -> None:
         )
     if name.endswith(".gguf"):
         raise InputError(f"{name!r:.200} is a model file: write {FILE}{name:.200}")
+    return OpenAIJudge(name, api_key=api_key)
 
 
 def require_provider(name: str) -> None:

@@ -53,19 +53,17 @@ class ScriptedJudge:
                 scripted = await scripted
         if isinstance(scripted, JudgeError):
             raise scripted
-        return self._read(question, scripted)
 
-    def _read(self, question: Question[T], answer: Any) -> Answer[T]:
         fields = question.answer_type.model_fields
         main = next((name for name in ("verdict", "score", "output") if name in fields), None)
-        if isinstance(answer, str) and question.parser is not None:
-            return Answer(read_answer(question, answer), answer, mode="text")
-        if main is not None and not (isinstance(answer, dict) and main in answer):
-            answer = {main: answer}
-        if isinstance(answer, dict) and "reason" in fields:
-            answer = {"reason": "scripted", **answer}
-        raw = _JSON.encode(answer)
-        return Answer(validated(question, answer, raw), raw)
+        if isinstance(scripted, str) and question.parser is not None:
+            return Answer(read_answer(question, scripted), scripted, mode="text")
+        if main is not None and not (isinstance(scripted, dict) and main in scripted):
+            scripted = {main: scripted}
+        if isinstance(scripted, dict) and "reason" in fields:
+            scripted = {"reason": "scripted", **scripted}
+        raw = _JSON.encode(scripted)
+        return Answer(validated(question, scripted, raw), raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,14 +112,13 @@ class Noise:
         if times < 2:
             raise InputError(f"a flip needs two repetitions, got {times}")
         spans = [self.spans(truth, options, repetition) for repetition in range(times)]
-        pairs = [1 - self._agree(left, right) for left, right in combinations(spans, 2)]
-        return math.fsum(pairs) / len(pairs)
-
-    def _agree(self, left: Sequence[Span], right: Sequence[Span]) -> float:
-        pairs = [(a, b) for a, b in product(left, right) if a.answer == b.answer]
-        common = math.fsum(max(min(a.high, b.high) - max(a.low, b.low), 0.0) for a, b in pairs)
-        apart = math.fsum((a.high - a.low) * (b.high - b.low) for a, b in pairs)
-        return self.repetitions * common + (1 - self.repetitions) * apart
+        flips = []
+        for left, right in combinations(spans, 2):
+            equal = [(a, b) for a, b in product(left, right) if a.answer == b.answer]
+            common = math.fsum(max(min(a.high, b.high) - max(a.low, b.low), 0.0) for a, b in equal)
+            apart = math.fsum((a.high - a.low) * (b.high - b.low) for a, b in equal)
+            flips.append(1 - (self.repetitions * common + (1 - self.repetitions) * apart))
+        return math.fsum(flips) / len(flips)
 
     def answer(self, draw: float, truth: Any, options: Sequence[Any], repetition: int = 0) -> Any:
         """What a draw from 0 to 1 stands for; None for an answer that cannot be read."""
@@ -232,27 +231,26 @@ class SimulatedJudge:
     def _drawn(
         self, question: Question[T], truth: Any, shape: Mapping[str, Any], place: int = 0
     ) -> Any:
+        """An answer by a number from 0 to 1: the question's own, or one in common."""
         noise, repetition = self.noise_of(question.name), question.options.repetition
-        draw = self._draw(noise, question, place)
-        answer = noise.answer(draw, truth, _options(shape, truth), repetition)
-        if answer is None:
-            raise UnparseableError(_OUTSIDE, raw=_OUTSIDE)
-        return answer
-
-    def _draw(self, noise: Noise, question: Question[T], place: int) -> float:
-        """A number from 0 to 1: the question's own, or one in common."""
         # An answer that could not be read is asked for again, and again cannot be read.
         # How long an answer may be changes nothing about what it says.
         messages = said_without_bounds(question)
         asked = json.dumps((messages, schema_json(question.answer_type), place))
         own = f"{asked} {question.options!r}"
+        # Two draws have a correlation r if each is the common one with the chance of its root.
         source, common = self._uniform("source", own), math.sqrt(noise.repetitions)
         if source < common:
-            return self._uniform("repetitions", asked)
-        if source < common + math.sqrt(noise.nodes):
+            draw = self._uniform("repetitions", asked)
+        elif source < common + math.sqrt(noise.nodes):
             about = f"{question.options.sample} {place} {self._item(question)}"
-            return self._uniform("nodes", about)
-        return self._uniform("own", own)
+            draw = self._uniform("nodes", about)
+        else:
+            draw = self._uniform("own", own)
+        answer = noise.answer(draw, truth, _options(shape, truth), repetition)
+        if answer is None:
+            raise UnparseableError(_OUTSIDE, raw=_OUTSIDE)
+        return answer
 
     def _uniform(self, kind: str, text: str) -> float:
         named = f"{self._seed} {kind} {text}".encode(errors="surrogatepass")

@@ -148,7 +148,12 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
                     failures.append(error)
                 else:
                     answers.append((answer.value.verdict, verdict))
-                    mass = _mass_of_verdicts(answer)
+                    # The share of all probability on true and false where the verdict is
+                    if answer.chances is None:
+                        verdicts = (True, False)
+                        _, mass = stated_probability(answer, answer.value.verdict, verdicts)
+                    else:  # of a judge that decides
+                        mass = 1.0 if answer.mass is None else answer.mass
                     if mass is not None:
                         masses.append(mass)
 
@@ -164,14 +169,6 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
     chance = chance_of(right, len(answers))
     mass = median(masses) if masses else None
     return EasyQuestions(asked, len(answers), right, yes, chance, failure, mass)
-
-
-def _mass_of_verdicts(answer: Answer[questions.Verdict]) -> float | None:
-    """The share of all probability on true and false where the verdict is; None: not told."""
-    if answer.chances is not None:  # of a judge that decides
-        return 1.0 if answer.mass is None else answer.mass
-    _, mass = stated_probability(answer, answer.value.verdict, (True, False))
-    return mass
 
 
 def chance_of(right: int, answered: int) -> float:

@@ -31,12 +31,9 @@ async def speed_of(examiner: Examiner, places: int | None) -> Speed:
     rest = first.seconds - latency
     alone = (written - 1) / rest if written > 1 and rest > 0 else written / first.seconds
     speed = Speed(latency, alone, same_again=same)
-    return await _loaded(examiner, speed, places, raw)
 
-
-async def _loaded(examiner: Examiner, speed: Speed, places: int | None, raw: str) -> Speed:
-    """The speed with the loads that the time allows; a larger one only where it may pay."""
-    best = speed.alone or 0.0
+    # The loads that the time allows; a larger one only where it may pay.
+    best = alone
     for calls in [min(places, MANY)] if places else [USUAL, MANY]:
         if calls < 2:
             break

@@ -6,7 +6,7 @@ import errno
 import glob
 import importlib.metadata
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -14,7 +14,7 @@ import typer
 
 from dagengine.cli.common.collector import collector_at_rest
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.options import (
     EXIT_FAILED,
@@ -85,19 +85,19 @@ app.command()(view)
 app.command()(watch)
 
 
-def _pictures(out: Path, given: Given) -> Iterable[Path]:
-    """What `render` writes: its file, or one for each metric beside it."""
-    yield out
-    yield from out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(out.suffix)}")
-
-
 @app.command()
 def render(
     metrics: Metrics,
     out: Annotated[
         Path,
         typer.Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md."),
-        Writes(_pictures),
+        Writes(
+            # Its file, or one for each metric beside it.
+            lambda out, given: [
+                out,
+                *out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(out.suffix)}"),
+            ]
+        ),
     ] = Path("tree.svg"),
     results: Annotated[
         Path | None,
@@ -218,6 +218,7 @@ def check(
     names = [metric.spec().name for metric in loaded]
     problems = list(dict.fromkeys([*name_problems(names), *tree_problems]))
     failing = any(strict or problem.severity == "error" for problem in problems)
+    # A tree with errors cannot be compiled: nothing can be said of the data.
     if data and not failing:
         compiled = compile_metrics(loaded)
         cases = cases_of(data, mapped, delimiter, unit=unit)

@@ -36,8 +36,17 @@ def explain(
         _list("codes, what `dagengine check` finds", problems)
         return
     explanations = {**outcomes, **problems}
-    wanted = [_code_named(code, explanations) for code in codes]
-    for place, name in enumerate(dict.fromkeys(wanted)):
+    wanted: dict[str, None] = {}
+    plain = {name.casefold().replace("-", "_"): name for name in reversed(explanations)}
+    for code in codes:
+        word = code.lstrip("#").casefold()
+        # Outcomes are written with "_" and codes with "-", which nobody has to remember.
+        name = word if word in explanations else plain.get(word.replace("-", "_"))
+        if name is None:
+            hint = did_you_mean(word, explanations) or "`dagengine explain` lists all"
+            raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
+        wanted[name] = None
+    for place, name in enumerate(wanted):
         say("\n" * bool(place) + name + "\n")
         say("\n".join(f"  {line}".rstrip() for line in _wrapped(explanations[name])))
 
@@ -57,18 +66,6 @@ def _list(title: str, names: dict[str, str]) -> None:
     say(f"{title}:")
     lines = textwrap.wrap(", ".join(names), _WIDTH - 2, break_on_hyphens=False)
     say("\n".join(f"  {line}" for line in lines))
-
-
-def _code_named(code: str, known: dict[str, str]) -> str:
-    """The name that was meant; raises InputError if there is none."""
-    word = code.lstrip("#").casefold()
-    if word in known:
-        return word
-    for name in known:
-        if word.replace("-", "_") == name.casefold().replace("-", "_"):
-            return name
-    hint = did_you_mean(word, known) or "`dagengine explain` lists all"
-    raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
 
 
 def _wrapped(text: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import importlib.metadata
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -85,8 +86,15 @@ def migrated(source: str, deepeval: Version | None = None) -> Migrated:
     edits: list[Edit] = []
     notes: set[tuple[int, str]] = set()
     for node in ast.walk(ast.parse(source)):
-        edits += _edits(node, text)
+        if isinstance(node, ast.ImportFrom):
+            edits += _import_edits(node, text)
+        elif isinstance(node, ast.Import):
+            homes = ((alias, home_of(alias.name)) for alias in node.names)
+            edits += [text.named(alias, alias.name, home) for alias, home in homes if home]
+        elif isinstance(node, ast.Name) and node.id == "deepeval":
+            edits.append(text.named(node, "deepeval", "dagengine"))
         notes.update(_notes(node, deepeval))
+    # From the end on, so that the places of earlier edits stay as they are.
     for edit in sorted(edits, reverse=True):
         source = source[: edit.start] + edit.text + source[edit.end :]
     return Migrated(source, sorted(notes), any(_ASK in note for _, note in notes))
@@ -127,18 +135,6 @@ class _Text:
         after = _LINE_END.split(self.source[end:], maxsplit=1)[0].strip()
         alone = not before.strip() and (not after or after.startswith("#"))
         return f"\n{before}" if alone else "; "
-
-
-def _edits(node: ast.AST, text: _Text) -> Iterator[Edit]:
-    if isinstance(node, ast.ImportFrom):
-        yield from _import_edits(node, text)
-    elif isinstance(node, ast.Import):
-        for alias in node.names:
-            home = home_of(alias.name)
-            if home is not None:
-                yield text.named(alias, alias.name, home)
-    elif isinstance(node, ast.Name) and node.id == "deepeval":
-        yield text.named(node, "deepeval", "dagengine")
 
 
 def _import_edits(node: ast.ImportFrom, text: _Text) -> Iterator[Edit]:
@@ -364,13 +360,6 @@ def _shown(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def _installed() -> Version | None:
-    try:
-        return _version(importlib.metadata.version("deepeval"))
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def migrate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Python files."), Reads()],
     write: Annotated[
@@ -390,8 +379,17 @@ def migrate(
     missing names, which stay as they are, and thresholds with the opposite direction. Changes no
     file without --write. Exits with 3 if something is left for you to decide.
     """
-    version = _version(deepeval) if deepeval else _installed()
-    sources = {path: _text(path) for path in files}
+    version = _version(deepeval) if deepeval else None
+    if not deepeval:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            version = _version(importlib.metadata.version("deepeval"))
+    sources: dict[Path, str] = {}
+    for path in files:
+        try:
+            with path.open(encoding="utf-8", newline="") as file:  # line ends stay as they are
+                sources[path] = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from None
     programs = {path: _migrated(path, source, version) for path, source in sources.items()}
     if any(program.undated for program in programs.values()) and sys.stdin.isatty():
         answer = typer.prompt("Which deepeval were they written for? (empty: unknown)", default="")
@@ -419,11 +417,3 @@ def _migrated(path: Path, source: str, deepeval: Version | None) -> Migrated:
         return migrated(source, deepeval)
     except SyntaxError as error:
         raise InputError(f"{path}, line {error.lineno}: not valid Python: {error.msg}") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:  # line ends stay as they are
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None

@@ -133,7 +133,12 @@ def plan(
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        print_estimate(forecast, budget, more=_could_be_seen(forecast.cases) if detectable else ())
+        more = []
+        if detectable and forecast.cases:
+            from dagengine.reliability.card.answers import could_be_seen
+
+            more = [could_be_seen(forecast.cases, 1, more=_TIMES)]
+        print_estimate(forecast, budget, more=more)
         for warning in (*long, *shown_as_examples(compiled, enumerate(readable))):
             say(f"warning: {warning}", err=True)
 
@@ -177,16 +182,6 @@ def _latency(judges: Sequence[Judge]) -> float | None:
         return has_places or (address is not None and not is_provider(address))
 
     return None if any(map(is_own, judges)) else LATENCY
-
-
-def _could_be_seen(cases: int) -> list[str]:
-    """The difference that this number of cases can detect, if there is a case.
-
-    Raises MissingExtraError without the statistics extra.
-    """
-    from dagengine.reliability.card.answers import could_be_seen
-
-    return [could_be_seen(cases, 1, more=_TIMES)] if cases else []
 
 
 def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:

@@ -57,17 +57,36 @@ def run(options: RunOptions) -> None:
     holds; 2 invalid input, or a judge that accepts no call; 3 nothing of that, and a case has no
     score; 130 interrupted.
     """
+    from dagengine.execution.interrupts import sync
     from dagengine.record.gate import conditions_of
     from dagengine.record.writer import sole_writer
     from dagengine.report.tally import Tally
 
     _check(options)
-    cases = _cases(options)
+    cases = cases_of(
+        options.data,
+        options.mapped,
+        options.delimiter,
+        goldens=options.app is not None,
+        unit=options.unit,
+    )
+    if options.case is not None:
+        total = cases.count()
+        if options.case < 0 or (total is not None and options.case >= total):
+            raise typer.BadParameter(
+                shown(f"there is no case {options.case}; {cases.name} has {total}")
+            )
     executor = _executor(options)
     tally = Tally(case=options.case)
     names = [metric.spec.name for metric in executor.plan.metrics]
     conditions = conditions_of(options.fail_if or (), names)
-    _start(executor, cases)
+    executor.cases(cases)  # checks them
+    for judge in executor.asked_judges:
+        reachable = getattr(judge, "require_reachable", None)
+        if reachable is not None:
+            sync(reachable)
+    for problem in executor.plan.warnings:
+        say(f"warning: {problem}", err=True)
     _warn_of_cases(executor, cases, options)
     writer = _writer(options, executor, cases)
     with sole_writer(options.out):  # its page and pictures are this run's as well
@@ -108,24 +127,6 @@ def _check(options: RunOptions) -> None:
     )
 
 
-def _cases(options: RunOptions) -> Cases:
-    """The cases of the run; raises BadParameter if --case names a case that does not exist."""
-    cases = cases_of(
-        options.data,
-        options.mapped,
-        options.delimiter,
-        goldens=options.app is not None,
-        unit=options.unit,
-    )
-    if options.case is not None:
-        total = cases.count()
-        if options.case < 0 or (total is not None and options.case >= total):
-            raise typer.BadParameter(
-                shown(f"there is no case {options.case}; {cases.name} has {total}")
-            )
-    return cases
-
-
 def _executor(options: RunOptions) -> Executor:
     """What judges the cases: this process, or the workers of a cluster."""
     from dagengine.store.answers import Store
@@ -163,19 +164,6 @@ def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
         options.results,
     )
     return target.writer(executor, target.data(cases))
-
-
-def _start(executor: Executor, cases: Cases) -> None:
-    """Check everything that can be checked before the first call; print warnings."""
-    from dagengine.execution.interrupts import sync
-
-    executor.cases(cases)  # checks them
-    for judge in executor.asked_judges:
-        reachable = getattr(judge, "require_reachable", None)
-        if reachable is not None:
-            sync(reachable)
-    for problem in executor.plan.warnings:
-        say(f"warning: {problem}", err=True)
 
 
 def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
@@ -248,7 +236,10 @@ def _report(
     """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.common.pictures import draw_views
     from dagengine.record.gate import failures
+    from dagengine.record.run import load_run
     from dagengine.report.github import add_step_summary
+    from dagengine.report.junit import write_junit
+    from dagengine.report.page.writing import write_run_page
     from dagengine.report.tables import print_table
 
     outlive_reader()  # the page and the pictures are not written yet
@@ -256,9 +247,14 @@ def _report(
     add_step_summary(tally, executor.totals)
     say(f"results: {writer.rows.path}")
     if options.junit is not None:
-        _write_junit(options, tally)
+        with named(options.junit):
+            write_junit(options.junit, load_run(options.out).rows(), tally.summing.result())
+        say(f"JUnit: {options.junit}")
     if options.page:
-        _write_page(options)
+        with named(options.out / "report.html"):
+            page = write_run_page(load_run(options.out))
+        unwritten = "page: not written for a run of this size; use dagengine view"
+        say(f"page: {page}" if page else unwritten)
     specs: list[MetricSpec] = [metric.spec for metric in executor.plan.metrics]
     draw_views(specs, tally, options.out)
     if options.to:
@@ -270,22 +266,3 @@ def _report(
         raise typer.Exit(EXIT_FAILED)
     if tally.unscored:
         raise typer.Exit(EXIT_NO_SCORE)
-
-
-def _write_page(options: RunOptions) -> None:
-    from dagengine.record.run import load_run
-    from dagengine.report.page.writing import write_run_page
-
-    with named(options.out / "report.html"):
-        page = write_run_page(load_run(options.out))
-    say(f"page: {page}" if page else "page: not written for a run of this size; use dagengine view")
-
-
-def _write_junit(options: RunOptions, tally: Tally) -> None:
-    from dagengine.record.run import load_run
-    from dagengine.report.junit import write_junit
-
-    assert options.junit is not None
-    with named(options.junit):
-        write_junit(options.junit, load_run(options.out).rows(), tally.summing.result())
-    say(f"JUnit: {options.junit}")

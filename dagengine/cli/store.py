@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +14,6 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, named
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
-
-if TYPE_CHECKING:
-    from dagengine.store.maintenance import Group
 
 app = Commands(
     name="store",
@@ -47,13 +43,30 @@ def show(
     ] = 0,
 ) -> None:
     """Show the contents of a store; with --limit, --judge or --node also questions and answers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from dagengine.store.maintenance import Selection, groups, latest, reading, size
 
     limit = limit or (10 if judge or node else 0)
     with reading(path) as db:
-        table = groups(db)
+        held = groups(db)
         listed = latest(db, Selection(judge, node), limit) if limit else []
-    _print_groups(path, size(path), table)
+    out = Console()
+    total = sum(group.answers for group in held)
+    head = f"{path}: {total:,} answers, {size(path) / 1e6:,.1f} MB"
+    out.print(Text(shown(head)), highlight=False)
+    table = Table("judge", "node")
+    for name in ("answers", "first", "last"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group in held:
+        dates = (f"{moment:%Y-%m-%d}" for moment in (group.first, group.last))
+        table.add_row(
+            Text(shown(group.judge)), Text(shown(group.node)), f"{group.answers:,}", *dates
+        )
+    if held:
+        out.print(table)
     for record in listed:
         asked, answered, *_ = record.answer["usage"]
         say(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
@@ -61,26 +74,6 @@ def show(
         for message in record.question.messages:
             say(f"[{message['role']}]\n{message['content']}")
         say(f"[answer, {record.answer['mode']}]\n{record.answer['raw']}")
-
-
-def _print_groups(path: Path, size: int, found: Sequence[Group]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    out = Console()
-    total = sum(group.answers for group in found)
-    out.print(Text(shown(f"{path}: {total:,} answers, {size / 1e6:,.1f} MB")), highlight=False)
-    table = Table("judge", "node")
-    for name in ("answers", "first", "last"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for group in found:
-        dates = (f"{moment:%Y-%m-%d}" for moment in (group.first, group.last))
-        table.add_row(
-            Text(shown(group.judge)), Text(shown(group.node)), f"{group.answers:,}", *dates
-        )
-    if found:
-        out.print(table)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from dagengine.cli.common.collector import collector_at_work
-from dagengine.cli.common.files import Given, Reads, Writes, named
+from dagengine.cli.common.files import Reads, Writes, named, within
 from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,
@@ -35,22 +35,6 @@ from dagengine.cli.common.streams import outlive_reader, say
 
 if TYPE_CHECKING:
     from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
-
-
-def _record_files(folder: Path, given: Given) -> Iterator[Path]:
-    names = (
-        "run.json",
-        "results.jsonl",
-        "cases.jsonl",
-        "times.jsonl",
-        "columns.parquet",
-        "goldens.jsonl",
-        "goldens.md",
-        "drafts.jsonl",
-        "yield.json",
-        "report.html",
-    )
-    yield from (folder / name for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +141,10 @@ class SynthesizeOptions:
             help="Folder for the record of the run: every draft is a case. Review the goldens in "
             "report.html."
         ),
-        Writes(_record_files),
+        within(
+            *("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "columns.parquet"),
+            *("goldens.jsonl", "goldens.md", "drafts.jsonl", "yield.json", "report.html"),
+        ),
     ] = None
     plan: Annotated[
         bool,
@@ -230,7 +217,13 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
     from dagengine.synthesis import StylingConfig, Synthesizer
 
     address = options.base_url
+    embedder: Any = None
+    if options.embedder is not None and options.embedder.rpartition(":")[0].endswith(".py"):
+        embedder = load_judge(options.embedder, None)
+    elif options.embedder is not None:
+        from dagengine.judges.embedding import EmbeddingJudge
 
+        embedder = EmbeddingJudge(options.embedder, base_url=address)
     return Synthesizer(
         model=chosen_judge(options.judge, address),
         evolution_config=_evolutions(options),
@@ -242,7 +235,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         ),
         second_model=options.second_judge and chosen_judge(options.second_judge, address),
         difficulty_models=[load_judge(name, address) for name in options.difficulty_judge or ()],
-        embedder=_embedder(options),
+        embedder=embedder,
         max_tries=options.tries,
         seed=options.seed,
         on_golden=write,
@@ -256,18 +249,6 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         ),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )
-
-
-def _embedder(options: SynthesizeOptions) -> Any:
-    if options.embedder is None:
-        return None
-    if options.embedder.rpartition(":")[0].endswith(".py"):
-        from dagengine.loading import load_judge
-
-        return load_judge(options.embedder, None)
-    from dagengine.judges.embedding import EmbeddingJudge
-
-    return EmbeddingJudge(options.embedder, base_url=options.base_url)
 
 
 def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:

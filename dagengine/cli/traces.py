@@ -14,7 +14,7 @@ import typer
 
 from dagengine.cli.common.access import Access, any_accepted
 from dagengine.cli.common.collector import collector_at_work
-from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.files import Reads, within
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -30,12 +30,12 @@ from dagengine.cli.common.options import (
     prices,
 )
 from dagengine.cli.common.streams import say
-from dagengine.errors import InputError
+from dagengine.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from dagengine.execution.engine import Settings
     from dagengine.gateway.limits import Limits
-    from dagengine.watch import Sampling, Watch, WatchSettings
+    from dagengine.watch import Watch, WatchSettings
     from dagengine.watch.budget import DailyAccount
 
 _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
@@ -85,12 +85,6 @@ def send_all(folder: Path, destinations: Sequence[str]) -> bool:
     return complete
 
 
-def _files_in(out: Path, given: Given) -> Iterable[Path]:
-    names = ("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "summary.json")
-    more = ("report.html", "alerts.jsonl", "again.jsonl", "spent.json")
-    return (out / name for name in (*names, *more))
-
-
 def watch(
     metrics: Metrics,
     source: Annotated[
@@ -114,7 +108,11 @@ def watch(
     out: Annotated[
         Path,
         typer.Option(help="Output folder of the watch; one that is there is continued."),
-        Writes(_files_in, opened=True),
+        within(
+            *("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "summary.json"),
+            *("report.html", "alerts.jsonl", "again.jsonl", "spent.json"),
+            opened=True,
+        ),
     ] = Path("out"),
     texts: Annotated[
         bool,
@@ -197,8 +195,10 @@ def watch(
     Exit codes: 0 no alarm; 1 an alarm; 2 invalid input, or a judge that accepts no call; 130
     interrupted.
     """
+    from dagengine.gateway.limits import Limits
+    from dagengine.loading import load_function
     from dagengine.record.writer import sole_writer
-    from dagengine.watch import WatchSettings
+    from dagengine.watch import Sampling, WatchSettings
 
     if (source is None) == (listen is None):
         raise typer.BadParameter("name a folder of traces, or a port with --listen: one of them")
@@ -210,10 +210,16 @@ def watch(
         for destination in to:
             backend_of(destination, os.environ)  # raises before anything is asked
     cases, rates = _baseline(baseline or ())
-    how = WatchSettings(
-        _sampling(sample or (), strata), quiet, poll, cases, rates, again, seconds, until_idle
+    stratify: Any = None if strata is None else load_function(strata, "stratum")
+    sampling = Sampling.parse(list(sample or ()), stratify)
+    how = WatchSettings(sampling, quiet, poll, cases, rates, again, seconds, until_idle)
+    limits = Limits(
+        max_in_flight=in_flight(max_in_flight, judge, base_url),
+        max_calls=max_calls_per_day,
+        budget=budget_per_day,
+        prices=prices(price),
+        remembered=_REMEMBERED,
     )
-    limits = _limits(max_calls_per_day, budget_per_day, price, max_in_flight, judge, base_url)
     shown = {
         "metrics": metrics, "judge": judge, "base_url": base_url,
         "watch": str(source) if listen is None else f"port {listen}",
@@ -221,8 +227,16 @@ def watch(
     }  # fmt: skip
     with sole_writer(out), ExitStack() as stack:
         folder = source
-        if folder is None:
-            folder = _receive(stack, out, listen or 0)
+        if folder is None:  # what comes is written into a folder, which is then watched
+            try:
+                from dagengine.watch.listening import received
+            except ModuleNotFoundError as error:
+                lacking = (error.name or "").split(".")[0]
+                raise MissingExtraError(
+                    f"--listen needs {lacking}: pip install 'dagengine[view]'"
+                ) from None
+            address, folder = stack.enter_context(received(out / "received", listen or 0))
+            say(f"listening at {address} (/v1/traces, /v1/logs)")
         watching = _watch(metrics, folder, out, how, limits, judge, base_url, store, to)
         _run(watching, out, shown, texts)
     if not (watching.read or watching.counts):
@@ -234,14 +248,6 @@ def watch(
         send_all(out, to)
     if watching.alerts:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _sampling(sample: Iterable[str], strata: str | None) -> Sampling:
-    from dagengine.loading import load_function
-    from dagengine.watch import Sampling
-
-    stratify: Any = None if strata is None else load_function(strata, "stratum")
-    return Sampling.parse(list(sample), stratify)
 
 
 def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
@@ -266,41 +272,6 @@ def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
                 "mean inside of 0 and 1"
             )
     return cases, rates
-
-
-def _limits(
-    calls: int | None,
-    dollars: float | None,
-    price: str | None,
-    most: int | None,
-    judge: str | None,
-    base_url: str | None,
-) -> Limits:
-    from dagengine.gateway.limits import Limits
-
-    return Limits(
-        max_in_flight=in_flight(most, judge, base_url),
-        max_calls=calls,
-        budget=dollars,
-        prices=prices(price),
-        remembered=_REMEMBERED,
-    )
-
-
-def _receive(stack: ExitStack, out: Path, port: int) -> Path:
-    """Listen; the folder into which what comes is written."""
-    from dagengine.errors import MissingExtraError
-
-    try:
-        from dagengine.watch.listening import received
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        raise MissingExtraError(
-            f"--listen needs {missing}: pip install 'dagengine[view]'"
-        ) from None
-    address, folder = stack.enter_context(received(out / "received", port))
-    say(f"listening at {address} (/v1/traces, /v1/logs)")
-    return folder
 
 
 def _watch(

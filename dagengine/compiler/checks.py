@@ -67,7 +67,18 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
     for slot in nodes:
         yield from _reads(slot, report)
         yield from _labels(slot, labels, wiring, report)
-        yield from _leaf(slot, slot in read, report)
+        node = slot.node
+        assert node is not None
+        follows = node.successors() or any(branch.target is not None for branch in node.branches())
+        if not slot.grades and slot not in read and not follows:
+            hint = "let a judgement read its output, or remove it"
+            yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
+            continue
+        # A verdict may lead nowhere if another node reads which one it was.
+        for branch in node.branches():
+            if branch.target is None and slot not in read:
+                hint = "give it a score, a node or a metric"
+                yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
     yield from _bypassed_gates(scope, report)
     yield from roots_below(scope.spec.graph, report)
     yield from _scores(scope, report)
@@ -88,7 +99,22 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
             hint = "rename the output_label"
             yield report("label-clash", node, f"{label!r} is an input and a field", hint)
     if isinstance(node, CodeNode):
-        yield from _arity(slot, node, report)
+        for source in slot.sources:
+            if not source.certain:
+                message = (
+                    f"{source.label!r} is not certain to have run before {node.text}() is called"
+                )
+                hint = "name it in inputs=, which makes it run, or read something that always runs"
+                yield report("label-uncertain", node, message, hint)
+        count = len(slot.fields) + len(slot.sources)
+        try:
+            inspect.signature(node.function).bind(*range(count))
+        except TypeError as error:
+            names = ", ".join([*slot.fields, *(s.label for s in slot.sources)]) or "nothing"
+            hint = f"it is called with: {names}"
+            yield report("code-arity", node, f"{node.text}() cannot be called: {error}", hint)
+        except ValueError:  # a builtin without a signature
+            pass
     if isinstance(node, AskingNode) and node.examples:
         yield from _examples(slot, node, report)
 
@@ -118,23 +144,6 @@ def _examples(slot: Slot, node: AskingNode, report: Reporter) -> Iterator[Proble
             yield report("example-incomplete", node, message, hint, "warning")
 
 
-def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
-    for source in slot.sources:
-        if not source.certain:
-            message = f"{source.label!r} is not certain to have run before {node.text}() is called"
-            hint = "name it in inputs=, which makes it run, or read something that always runs"
-            yield report("label-uncertain", node, message, hint)
-    count = len(slot.fields) + len(slot.sources)
-    try:
-        inspect.signature(node.function).bind(*range(count))
-    except TypeError as error:
-        names = ", ".join([*slot.fields, *(s.label for s in slot.sources)]) or "nothing"
-        hint = f"it is called with: {names}"
-        yield report("code-arity", node, f"{node.text}() cannot be called: {error}", hint)
-    except ValueError:  # a builtin without a signature
-        return
-
-
 def _labels(slot: Slot, labels: set[str], wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Whether everything a prompt refers to is there for certain."""
     node = slot.node
@@ -155,6 +164,7 @@ def _labels(slot: Slot, labels: set[str], wiring: Wiring, report: Reporter) -> I
             continue
         elif word in labels:
             yield from _certain(slot, word, wiring, report)
+        # Words in backticks may be code, or a name: only what is nearly a name here is a slip.
         elif did_you_mean(word, [*labels, *known_fields()], cutoff=0.8):
             hint = name_hint(word, [*labels, *known_fields()])
             yield report("label-unknown", node, f"nothing is called `{word}`", hint)
@@ -208,6 +218,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
     reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
     for name in names:
         base = name.removesuffix(".reason")
+        # Only a judgement has a reason: `{name.reason}` of other nodes is a label not known.
         if base in labels & shown and (base == name or base in reasoned):
             yield from _certain(slot, base, wiring, report)
         elif name not in shown:
@@ -217,20 +228,6 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
     for name in sorted(shown - used):
         hint = "use it in the prompt, or remove it from what the node reads"
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
-
-
-def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
-    node = slot.node
-    assert node is not None
-    follows = node.successors() or any(branch.target is not None for branch in node.branches())
-    if slot.grades or read or follows:
-        for branch in node.branches():
-            if branch.target is None and not read:
-                hint = "give it a score, a node or a metric"
-                yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
-        return
-    hint = "let a judgement read its output, or remove it"
-    yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
 
 
 def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
@@ -312,6 +309,7 @@ def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
         return
     scores = [slot.score if slot.kind == "verdict" else None for slot in scope.terminals]
     stated = [score for score in scores if score is not None]
+    # A score that is computed may have any value.
     if len(stated) < len(scores):
         return
     if max(stated) < threshold:

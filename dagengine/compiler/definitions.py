@@ -12,9 +12,9 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from types import CellType
 from typing import Any
 
 from pydantic import BaseModel
@@ -138,26 +138,18 @@ def _function(function: Any, around: _Around) -> Any:
     """
     owner = getattr(function, "__self__", None)
     inner = inspect.unwrap(getattr(function, "__func__", function))
+    variables = []
+    for cell in getattr(inner, "__closure__", None) or ():
+        with suppress(ValueError):  # it is not set yet, or not any more
+            variables.append(cell.cell_contents)
     values = {
         "self": None if inspect.ismodule(owner) else owner,
         "defaults": getattr(inner, "__defaults__", None),
         "keywords": getattr(inner, "__kwdefaults__", None),
-        "variables": [
-            cell.cell_contents
-            for cell in getattr(inner, "__closure__", None) or ()
-            if not _is_empty(cell)
-        ],
+        "variables": variables,
     }
     taken = [[name, _plain(value, around)] for name, value in values.items() if value]
     return [_source(function), *taken] if taken else _source(function)
-
-
-def _is_empty(cell: CellType) -> bool:
-    """Whether a variable of a function around is not set yet, or not any more."""
-    try:
-        return cell.cell_contents is cell
-    except ValueError:
-        return True
 
 
 def _source(function: Any) -> str:

@@ -71,8 +71,22 @@ class _Compiler:
     def plan(self, warnings: tuple[Problem, ...]) -> Plan:
         units = with_shares(self._units())
         unit_of = {slot: unit.index for unit in units for slot in unit.slots}
+        metrics, start = [], 0
+        for index, wiring in enumerate(self.wirings):
+            # A metric's slots are numbered in a row, those of the metrics nested in it among them.
+            span = range(start, start + len(wiring.slots))
+            start = span.stop
+            # What is read whatever the verdicts are.
+            required = tuple(
+                (path, slot.name)
+                for slot in wiring.slots
+                if slot.always and slot.node is not None
+                for path in slot.fields
+            )
+            scope = self.scope_number[wiring.scope]
+            metrics.append(PlanMetric(index, wiring.scope.spec, scope, span, required))
         return Plan(
-            metrics=tuple(self._metrics()),
+            metrics=tuple(metrics),
             scopes=tuple(
                 PlanScope(
                     index=self.scope_number[scope],
@@ -108,6 +122,7 @@ class _Compiler:
             while model is None and scope is not None and scope.owner is not None:
                 scope = scope.owner.scope  # a nested metric without a judge uses its parent's
                 model = scope.spec.model
+            # One node with one judge that reads the same is one unit, in however many metrics.
             key = (slot.node, self._number_of(model), sources, alone, slot.fields)
             if key not in groups:
                 fixed = not (slot.fields or slot.node.whole_case)
@@ -156,21 +171,6 @@ class _Compiler:
             place = len(self.models)
             self.models.append(model)
         return place
-
-    def _metrics(self) -> Iterable[PlanMetric]:
-        start = 0
-        for index, wiring in enumerate(self.wirings):
-            span = range(start, start + len(wiring.slots))
-            scope = self.scope_number[wiring.scope]
-            # What is read whatever the verdicts are.
-            required = tuple(
-                (path, slot.name)
-                for slot in wiring.slots
-                if slot.always and slot.node is not None
-                for path in slot.fields
-            )
-            yield PlanMetric(index, wiring.scope.spec, scope, span, required)
-            start = span.stop
 
     def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
         def numbers(slots: Iterable[Slot]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -244,7 +245,16 @@ def _coverage(
     node: BaseNode, branches: list[Branch], bare: bool, report: Reporter
 ) -> Iterator[Problem]:
     declared = dict.fromkeys(branch.verdict for branch in branches)
-    possible = _possible_verdicts(node)
+    possible: tuple[Any, ...] | None = None  # all verdicts that the node can give, if known
+    if isinstance(node, BinaryJudgementNode):
+        possible = (True, False)
+    elif isinstance(node, CodeNode):
+        with suppress(NameError, TypeError):  # annotations may name what is not there, or nothing
+            returned = typing.get_type_hints(node.function).get("return")
+            if returned is bool:
+                possible = (True, False)
+            elif typing.get_origin(returned) is typing.Literal:
+                possible = typing.get_args(returned)
     if isinstance(node, NonBinaryJudgementNode) and len(declared) < 2:
         hint = "declare every verdict the judge may give, at least two"
         yield report("verdict-missing", node, f"{len(declared)} verdicts are declared", hint)
@@ -259,22 +269,6 @@ def _coverage(
             message = f"verdict {verdict!r} is never returned by {node.text}()"
             hint = "remove it, or correct the function's return annotation"
             yield report("unreachable-verdict", node, message, hint, "warning")
-
-
-def _possible_verdicts(node: BaseNode) -> tuple[Any, ...] | None:
-    """All verdicts a node can give, where that is known."""
-    if isinstance(node, BinaryJudgementNode):
-        return (True, False)
-    if isinstance(node, CodeNode):
-        try:
-            returned = typing.get_type_hints(node.function).get("return")
-        except (NameError, TypeError):
-            return None
-        if returned is bool:
-            return (True, False)
-        if typing.get_origin(returned) is typing.Literal:
-            return typing.get_args(returned)
-    return None
 
 
 def _target(node: BaseNode, branch: Branch, report: Reporter) -> Iterator[Problem]:

@@ -67,6 +67,7 @@ class AsyncCases:
         return self
 
     async def __anext__(self) -> Item:
+        # Not before somebody reads, so that a source that nobody reads is not begun.
         if self._rows is None:
             self._rows = aiter(self._source)
         row = await anext(self._rows)
@@ -133,6 +134,7 @@ def read_cases(
     if preset is not None and preset not in PRESETS:
         raise InputError(f"there is no preset {preset!r:.40}; there are {', '.join(PRESETS)}")
     mapping = Preset({}) if preset is None else PRESETS[preset]
+    # What the caller maps goes before the preset, also before what it takes cells for.
     every = {**mapping.columns, **renamed}
     values = {column: read for column, read in mapping.values.items() if column not in renamed}
     convert = Converter(

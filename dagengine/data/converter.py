@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,7 @@ class Converter:
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
         names = sorted({name for kind in kinds for name in kind.model_fields})
         for column, field in self.map.items():
+            # The usual slip is the order of the two: `--map field=column`.
             if field and _split(field)[0] not in names:
                 swapped = f"; the column comes first: --map {_pair(field, column)}"
                 hint = swapped if column in names else _like(field, names)
@@ -101,8 +103,20 @@ class Converter:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
         for column, cell in self._flat(row).items():
-            value = self._meant(column, cell)
-            field = self.map.get(column, self._unnamed(column))
+            # What the cell means by the preset; an empty cell of a list is an empty list.
+            read = (self.values or {}).get(column)
+            try:
+                value = cell if read is None or cell is None else read(cell)
+            except InputError as error:
+                raise _CellError(f"column {column!r}: {error}") from None
+            if value is None and column in self.delimiters:
+                value = []
+            # A column that nothing names is the field of its own name, or a key of the metadata.
+            owner, _, part = column.partition(".")
+            unnamed = column if self.others else None
+            if owner in self.opened and part:
+                unnamed = f"additional_metadata.{part}"
+            field = self.map.get(column, unnamed)
             if not field or value is None:
                 continue
             name, key = _split(field)
@@ -120,15 +134,6 @@ class Converter:
                 raise _CellError(f"two columns map to the field '{name}.{key}'; ignore one")
             fields[name] = {**entries, key: value}
         return fields
-
-    def _meant(self, column: str, cell: Any) -> Any:
-        """What a cell means by the preset; an empty cell of a list is an empty list."""
-        read = (self.values or {}).get(column)
-        try:
-            value = cell if read is None or cell is None else read(cell)
-        except InputError as error:
-            raise _CellError(f"column {column!r}: {error}") from None
-        return [] if value is None and column in self.delimiters else value
 
     def _as_field(self, column: str, field: str, value: Any) -> Any:
         """A value in the form of its field: a text, a parsed list or object, turns."""
@@ -158,18 +163,15 @@ class Converter:
                 flat[column] = value
         return flat
 
-    def _unnamed(self, column: str) -> str | None:
-        """The field of a column that nothing names: its own name, or a key of the metadata."""
-        name, _, key = column.partition(".")
-        if name in self.opened and key:
-            return f"additional_metadata.{key}"
-        return column if self.others else None
-
     def _parsed(self, column: str, field: str, cell: str) -> Any:
         delimiter = self.delimiters.get(column)
         if not cell.strip():
             return None if field in _OBJECTS else []
-        if delimiter is not None and not _is_json_list(cell):
+        is_list = False
+        if delimiter is not None and cell.lstrip().startswith("["):
+            with suppress(FlawError):  # it may be a list already, as `save_as` writes it
+                is_list = isinstance(read_json(cell), list)
+        if delimiter is not None and not is_list:
             parts = [part.strip() for part in cell.split(delimiter)]
             return [{"name": part} for part in parts] if field in _TOOLS else parts
         try:
@@ -181,14 +183,6 @@ class Converter:
                 f"column {column!r} is text, but its field needs a list or object: write JSON "
                 f'(["a", "b"]), or say what separates its items (a delimiter); {flaw}'
             ) from None
-
-
-def _is_json_list(cell: str) -> bool:
-    """Whether a cell with a delimiter is a list already, as `save_as` writes it."""
-    try:
-        return cell.lstrip().startswith("[") and isinstance(read_json(cell), list)
-    except FlawError:
-        return False
 
 
 def _split(field: str) -> tuple[str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pydantic import BaseModel
 
@@ -20,6 +20,7 @@ from dagengine.test_case import ConversationalTestCase, LLMTestCase
 # Where cells are split when nothing else is said, as deepeval writes its files: of JSONL, of CSV.
 CONTEXTS: dict[str, str] = {"context": "|", "retrieval_context": "|"}
 DELIMITERS = {**CONTEXTS, **dict.fromkeys(("tools_called", "expected_tools"), ";")}
+_TYPES = ("json", "csv", "jsonl")
 
 
 # Names of such arguments that deepeval writes in its own way.
@@ -114,8 +115,8 @@ def save_rows(
 
     Raises InputError for another type of file, and if there is nothing to write.
     """
-    if file_type not in _WRITERS:
-        raise InputError(f"a data set is saved as {', '.join(_WRITERS)}, not as {file_type!r:.40}")
+    if file_type not in _TYPES:
+        raise InputError(f"a data set is saved as {', '.join(_TYPES)}, not as {file_type!r:.40}")
     fields = {name for kind in GOLDEN_TYPES for name in kind.model_fields}
     rows: list[dict[str, Any]] = []
     for golden in (*goldens, *cases):
@@ -131,31 +132,21 @@ def save_rows(
     path.parent.mkdir(parents=True, exist_ok=True)
     # A lone surrogate comes out as the escape that JSON has for it.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        _WRITERS[file_type](rows, file)
+        _write(rows, file_type, file)
     return path
 
 
-def _as_json(rows: list[dict[str, Any]], file: Any) -> None:
-    json.dump(rows, file, ensure_ascii=False, indent=2)
-
-
-def _as_jsonl(rows: list[dict[str, Any]], file: Any) -> None:
-    file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-
-
-def _as_csv(rows: list[dict[str, Any]], file: Any) -> None:
-    """Lists and objects as JSON."""
-    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
-    writer.writeheader()
-    for row in rows:
-        for name, value in row.items():
-            if isinstance(value, list | dict):
-                row[name] = json.dumps(value, ensure_ascii=False)
-        writer.writerow(row)
-
-
-_WRITERS: dict[str, Callable[[list[dict[str, Any]], Any], None]] = {
-    "json": _as_json,
-    "csv": _as_csv,
-    "jsonl": _as_jsonl,
-}
+def _write(rows: list[dict[str, Any]], file_type: str, file: TextIO) -> None:
+    if file_type == "json":
+        json.dump(rows, file, ensure_ascii=False, indent=2)
+    elif file_type == "jsonl":
+        file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    else:
+        # A cell is a text: lists and objects are JSON in it.
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        for row in rows:
+            for name, value in row.items():
+                if isinstance(value, list | dict):
+                    row[name] = json.dumps(value, ensure_ascii=False)
+            writer.writerow(row)

@@ -172,8 +172,8 @@ def _array(path: Path) -> Iterator[Record]:
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
     """Rows of a CSV file with a header; an empty cell is None."""
     csv.field_size_limit(sys.maxsize)  # the library's own limit is shorter than a document
-    # Bytes that are not UTF-8 become lone surrogates, which `_row` finds: so they cost one row. A
-    # strict decoder would fail in the middle of a buffer, and nobody would know in which row.
+    # Bytes that are not UTF-8 become lone surrogates, which are found below, so that they cost one
+    # row. A strict decoder would fail inside of a buffer, and nobody would know in which row.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, delimiter=delimiter)
         header = next(reader, [])
@@ -194,8 +194,18 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 continue
             if row is None:
                 return
-            if row:  # not a blank line
-                yield _row(place, header, row)
+            if not row:  # a blank line
+                continue
+            cells = (cell for cell in row if not cell.isascii())
+            if len(row) != len(header):
+                problem = f"{len(row)} cells, but the header names {len(header)} columns"
+                yield Record(place, problem=problem)
+            elif any("\udc80" <= char <= "\udcff" for cell in cells for char in cell):
+                yield Record(place, problem=f"not UTF-8; {_UTF_8}")
+            else:
+                yield Record(
+                    place, {key: cell or None for key, cell in zip(header, row, strict=True)}
+                )
 
 
 def _other_cells(path: Path, other: str) -> str:
@@ -207,15 +217,6 @@ def _other_cells(path: Path, other: str) -> str:
     new = path.with_stem(f"{path.stem}-commas")
     command = _COMMAS.format(other=other, path=shlex.quote(str(path)), new=shlex.quote(str(new)))
     return f"; save it with commas, or convert it:\n  {command}"
-
-
-def _row(place: str, header: list[str], row: list[str]) -> Record:
-    if len(row) != len(header):
-        problem = f"{len(row)} cells, but the header names {len(header)} columns"
-        return Record(place, problem=problem)
-    if any("\udc80" <= char <= "\udcff" for cell in row if not cell.isascii() for char in cell):
-        return Record(place, problem=f"not UTF-8; {_UTF_8}")
-    return Record(place, {key: cell or None for key, cell in zip(header, row, strict=True)})
 
 
 def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:

@@ -235,19 +235,8 @@ def row_of(value: Any, place: str) -> CaseResult:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         raise InputError(f"{place}: no result of a run ({where}: {first['msg']})") from None
-    if not _is_in_range(row):
-        raise InputError(f"{place}: no result of a run (a number in it is out of range)")
-    return row
-
-
-# Records travel, and readers add up and draw what is in them. JSON has numbers such as 1e999, which
-# are infinite here: one of them in a file would make all sums of a run so.
-_HUGE = 1e15  # no index, score or count of tokens is as large
-
-
-def _is_in_range(row: CaseResult) -> bool:
-    """Whether sums and pictures can be made of its numbers; no NaN is below anything."""
-    return 0 <= row.index < _HUGE and all(
+    # Sums and pictures are made of its numbers; no NaN is below anything.
+    in_range = 0 <= row.index < _HUGE and all(
         _fits(result.score)
         and _fits(result.raw_score)
         and _fits(result.threshold)
@@ -261,6 +250,14 @@ def _is_in_range(row: CaseResult) -> bool:
         )
         for result in row.metrics
     )
+    if not in_range:
+        raise InputError(f"{place}: no result of a run (a number in it is out of range)")
+    return row
+
+
+# Records travel, and readers add up and draw what is in them. JSON has numbers such as 1e999, which
+# are infinite here: one of them in a file would make all sums of a run so.
+_HUGE = 1e15  # no index, score or count of tokens is as large
 
 
 def _fits(number: float | None) -> bool:

@@ -48,6 +48,7 @@ def read_array(text: str) -> list[Any]:
     Raises FlawError for a text that is not a JSON array as a whole.
     """
     try:
+        # Marked and not raised, so that a flawed item costs one row and not the file.
         items = _MARKING.decode(text)
         require_shallow(text, items)
     except RecursionError:
@@ -78,6 +79,7 @@ def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
     """A reader that hands every flaw to `flawed`, and takes what that returns for the value."""
 
     def made(pairs: list[tuple[str, Any]]) -> Any:
+        # The decoder of the library would keep the last of two equal keys, and say nothing.
         value = dict(pairs)
         if len(value) == len(pairs):
             return value

@@ -39,7 +39,14 @@ class CaseClasses:
 
     def __init__(self, plan: Plan, walker: Walker, lookahead: Lookahead) -> None:
         self._plan, self._walker, self._lookahead = plan, walker, lookahead
-        self.units_of = [_units(plan, metric) for metric in range(len(plan.metrics))]
+        # The units of each metric in order; none of one that puts no question.
+        self.units_of: list[tuple[int, ...]] = []
+        for metric in plan.metrics:
+            slots = (plan.slots[number] for number in metric.slots)
+            units = sorted({slot.unit for slot in slots if slot.unit != NONE})
+            nodes = [plan.units[unit].node for unit in units]
+            asks = any(n.asks or (n.whole_case and n.grades) for n in nodes)
+            self.units_of.append(tuple(units) if asks else ())
         self._known: dict[object, CaseClass] = {}
         self._find_paths = lru_cache(_CLASSES)(self._paths)
         self._wanted_by = lru_cache(_CLASSES)(self._wanted)
@@ -125,14 +132,6 @@ class CaseClasses:
         # Code at the end may find that there is nothing to judge: no score, and no reason for it.
         least = not fails and all(node.asks for node in ends)
         return Bounds(int(least), 1 - sum(fails), int(not ways or len(fails) < len(ways)))
-
-
-def _units(plan: Plan, metric: int) -> tuple[int, ...]:
-    """The units of a metric in order; none when it puts no question."""
-    slots = (plan.slots[number] for number in plan.metrics[metric].slots)
-    units = sorted({slot.unit for slot in slots if slot.unit != NONE})
-    nodes = [plan.units[unit].node for unit in units]
-    return tuple(units) if any(n.asks or (n.whole_case and n.grades) for n in nodes) else ()
 
 
 def _joint(

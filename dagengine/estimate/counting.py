@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.compiler.plan import Plan, Unit
+from dagengine.compiler.plan import Plan
 from dagengine.estimate.cached_prompts import CachedPrompts
 from dagengine.estimate.case_classes import CaseClass, CaseClasses
 from dagengine.estimate.duplicates import EqualQuestions
@@ -167,7 +167,24 @@ class _Counting:
 
     def _metric_estimate(self, metric: int) -> MetricEstimate:
         sums, units = self.sums[metric], self.classes.units_of[metric]
+        # Code that asks nothing is no line of the table.
         own = [u for u in units if self.nodes[u].bounds.most != 0 or self.plan.units[u].node.asks]
+        nodes = []
+        for unit in own:
+            part, asked = self.plan.units[unit], self.nodes[unit]
+            metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
+            names = tuple(self.plan.metrics[number].spec.name for number in metrics)
+            panel = "" if part.node.panel is None else part.node.panel.label
+            # A constant unit is asked once, so that a sample of the cases tells all of it.
+            factor = 1.0 if part.constant else self.factor
+            nodes.append(
+                NodeEstimate(
+                    part.name, part.node.kind, part.judges[0],
+                    asked.bounds if part.constant else self._scaled(asked.bounds),
+                    asked.equal * factor, asked.input_tokens * factor,
+                    asked.output_tokens * factor, names, part.constant, panel,
+                )
+            )  # fmt: skip
         once = (self.nodes[unit].bounds for unit in units if self.plan.units[unit].constant)
         likely = sums.bounds.likely / sums.cases if sums.cases else 0.0
         return MetricEstimate(
@@ -175,23 +192,10 @@ class _Counting:
             cases=round(sums.cases * self.factor),
             asked=sum(once, self._scaled(sums.bounds)),
             case=Bounds(sums.least, likely, sums.most),
-            nodes=(*map(self._node_estimate, own), *self._reason_estimate(metric)),
+            nodes=(*nodes, *self._reason_estimate(metric)),
             worst=self._worst(metric),
             exact=sums.exact,
         )
-
-    def _node_estimate(self, unit: int) -> NodeEstimate:
-        part, sums = self.plan.units[unit], self.nodes[unit]
-        metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
-        names = tuple(self.plan.metrics[metric].spec.name for metric in metrics)
-        panel = "" if part.node.panel is None else part.node.panel.label
-        factor = 1.0 if part.constant else self.factor
-        return NodeEstimate(
-            part.name, part.node.kind, part.judges[0],
-            sums.bounds if part.constant else self._scaled(sums.bounds),
-            sums.equal * factor, sums.input_tokens * factor, sums.output_tokens * factor,
-            names, part.constant, panel,
-        )  # fmt: skip
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
         part, bounds = self.plan.metrics[metric], self._scaled(self.sums[metric].reason)
@@ -212,6 +216,7 @@ class _Counting:
         path, counts = sums.worst
         nodes = [(self.plan.units[u].name, n) for u, n in zip(path.units, counts, strict=True)]
         depth = path.depth
+        # The reason is asked for after all else.
         if sums.reason.most:
             nodes, depth = [*nodes, ("reason", 1)], depth + 1
         numbers = [count for _, count in nodes if count is not None]
@@ -221,7 +226,16 @@ class _Counting:
     def _judge_estimate(self, judge: int) -> JudgeEstimate:
         calls = tokens_in = tokens_out = 0.0
         for unit, sums in zip(self.plan.units, self.nodes, strict=True):
-            if share := _share(unit, judge, self.asked) if sums.bounds.likely else 0.0:
+            if not sums.bounds.likely:
+                continue
+            # A panel gives each of its judges a share of the unit's questions.
+            parts = (1.0,) if unit.node.panel is None else unit.node.panel.shares
+            share = sum(
+                part
+                for voter, part in zip(unit.judges, parts, strict=True)
+                if answering(unit, voter, self.asked) == judge
+            )
+            if share:
                 share *= 1.0 if unit.constant else self.factor
                 kept = share * max(0.0, 1 - sums.equal / sums.bounds.likely)
                 calls += kept * sums.bounds.likely
@@ -238,6 +252,7 @@ class _Counting:
             for n, asked_judge in enumerate(self.asked)
             if asked_judge.capabilities.packs is not None
         ]
+        # What packs spare is one sum for all judges: it is taken off the first one that packs.
         if judge in packing[:1]:
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
         cached = min(tokens_in, max(0.0, self.cached.tokens[judge]) * self.factor)
@@ -290,16 +305,6 @@ class _MetricSums:
             rank = sum(float("inf") if n is None else n for n in counts), path.depth
             if rank > self.rank:
                 self.rank, self.worst = rank, (path, counts)
-
-
-def _share(unit: Unit, judge: int, asked: Sequence[Judge]) -> float:
-    """How much of a unit's questions a judge gets."""
-    shares = (1.0,) if unit.node.panel is None else unit.node.panel.shares
-    return sum(
-        share
-        for voter, share in zip(unit.judges, shares, strict=True)
-        if answering(unit, voter, asked) == judge
-    )
 
 
 def _greater(left: int | None, right: int | None) -> int | None:

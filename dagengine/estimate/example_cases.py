@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from dagengine.compiler.plan import Plan, Unit
+from dagengine.compiler.plan import Plan
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text
@@ -37,7 +37,23 @@ def shown_as_examples(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]
 
     `cases` come with their numbers; what is no test case yet is passed over.
     """
-    solved = [example for unit in plan.units for example in _examples(unit)]
+    solved: list[_Solved] = []
+    for unit in plan.units:
+        asking = unit.node
+        if not isinstance(asking, AskingNode):
+            continue
+        listed = asking.over if isinstance(asking, MapNode | VerdictListNode) else None
+        lone = unit.reads[0] if len(unit.reads) == 1 and not unit.sources else None
+        for example in asking.examples:
+            # A bare text stands for the one thing that the node reads, or for an item of its list.
+            field = asking.only or (lone if isinstance(example.reads, str) else None)
+            values = dict(example.values(unit.reads, field))
+            texts = tuple((path, as_text(values[path])) for path in unit.reads if path in values)
+            item = None
+            if isinstance(listed, str) and asking.only in values:
+                item = field_name(listed), as_text(values[asking.only])
+            if texts or item:
+                solved.append(_Solved(unit.name, texts, item))
     if not solved:
         return []
     shown: dict[str, list[str]] = {}
@@ -54,20 +70,3 @@ def shown_as_examples(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]
         "answer; leave them out where figures of the judge are measured"
         for node, labels in shown.items()
     ]
-
-
-def _examples(unit: Unit) -> Iterator[_Solved]:
-    node = unit.node
-    if not isinstance(node, AskingNode) or not node.examples:
-        return
-    listed = node.over if isinstance(node, MapNode | VerdictListNode) else None
-    lone = unit.reads[0] if len(unit.reads) == 1 and not unit.sources else None
-    for example in node.examples:
-        field = node.only or (lone if isinstance(example.reads, str) else None)
-        values = dict(example.values(unit.reads, field))
-        texts = tuple((path, as_text(values[path])) for path in unit.reads if path in values)
-        item = None
-        if isinstance(listed, str) and node.only in values:
-            item = field_name(listed), as_text(values[node.only])
-        if texts or item:
-            yield _Solved(unit.name, texts, item)

@@ -76,7 +76,15 @@ class Lookahead:
         """
         self._plan = plan
         self._asked = [asked[unit.judges[0]] if asked else None for unit in plan.units]
-        self._units = [_unit_for(*pair) for pair in zip(plan.units, self._asked, strict=True)]
+        self._units = list(plan.units)
+        for unit, judge in zip(plan.units, self._asked, strict=True):
+            # A judge that decides is asked about every item of a list by itself.
+            node = unit.node
+            decides = judge is not None and judge.capabilities.decides
+            if decides and isinstance(node, VerdictListNode):
+                single = copy.copy(node)
+                single.per_call = 1
+                self._units[unit.index] = replace(unit, node=single)
         self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]
@@ -94,6 +102,7 @@ class Lookahead:
             for path, value in fields.items()
         }
         for number in wanted:  # sources come first
+            # What reads no field of the case is the same in all of them.
             if number in self._constants:
                 estimates[number], value = self._constants[number]
             else:
@@ -103,21 +112,16 @@ class Lookahead:
                     self._constants[number] = estimates[number], value
             if value is not None:
                 outputs[number] = value
-            likes[number] = self._like(number, case, marks, likes)
+            # A number for everything that the unit reads, and that what it reads reads
+            shown_to = self._asked[number]
+            unit = self._plan.units[number]
+            decided = shown_to is not None and shown_to.capabilities.decides and unit.node.asks
+            whole = repr(case) if unit.node.whole_case or decided else ""
+            sources = [likes[source] for _, source, _ in unit.sources]
+            likes[number] = hash((number, whole, *[marks[path] for path in unit.reads], *sources))
             if estimates[number].asked.most != 0 and not estimates[number].keys:
                 estimates[number] = replace(estimates[number], like=likes[number])
         return estimates
-
-    def _like(
-        self, number: int, case: TestCase, marks: Mapping[str, int], likes: Mapping[int, int]
-    ) -> int:
-        """A number for everything that a unit reads, and that what it reads reads."""
-        unit = self._plan.units[number]
-        judge = self._asked[number]
-        shown = judge is not None and judge.capabilities.decides and unit.node.asks
-        own = repr(case) if unit.node.whole_case or shown else ""
-        sources = [likes[source] for _, source, _ in unit.sources]
-        return hash((number, own, *[marks[path] for path in unit.reads], *sources))
 
     def _estimate(
         self,
@@ -136,36 +140,30 @@ class Lookahead:
             if slot == ALWAYS and source in outputs
         }
         reads = Given(fields, tuple(inputs.items()), case)
-        asked = self._asked_by(unit, {**dict(fields), **inputs})
+        judge = self._asked[unit.index]
+        asked = unit.node.asked({**dict(fields), **inputs}, self._items)
+        quotes = isinstance(unit.node, AskingNode) and unit.node.quoting is not None
+        if quotes and judge is not None and judge.capabilities.decides:
+            # A judge that only decides gives no quotes: its writer does, one question for each.
+            most = None if asked.most is None else 2 * asked.most
+            asked = QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
         complete = len(inputs) == len(unit.sources)
+        # Code that may put questions is not run: nobody would answer them.
         tells = self._telling[unit.index] and (asked.most == 0 or unit.node.asks)
         first = _first_step(unit, reads) if complete and tells else None
         if first is None:
             return self._guessed(unit, reads, asked), None
         if isinstance(first, NodeValue):
-            return self._decided(unit, first)
+            branches = self._plan.slots[unit.slots[0]].branches
+            if not branches:
+                return _IDLE, first
+            # 1 == True in Python, but they are two verdicts.
+            if not any(type(v) is type(first.verdict) and v == first.verdict for v in branches):
+                return _FAILS, None
+            return UnitEstimate(UnitForecast(verdict=first.verdict)), first
         if isinstance(first, Exception):
             return _FAILS, None
         return self._worded(unit, asked, first), None
-
-    def _asked_by(self, unit: Unit, known: Mapping[str, Any]) -> QuestionCount:
-        """The questions of a unit; the quotes of a judge that only decides are one more for each.
-
-        Its writer gives them.
-        """
-        asked, judge = unit.node.asked(known, self._items), self._asked[unit.index]
-        quotes = isinstance(unit.node, AskingNode) and unit.node.quoting is not None
-        if not quotes or judge is None or not judge.capabilities.decides:
-            return asked
-        most = None if asked.most is None else 2 * asked.most
-        return QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
-
-    def _decided(self, unit: Unit, value: NodeValue) -> tuple[UnitEstimate, NodeValue | None]:
-        branches = self._plan.slots[unit.slots[0]].branches
-        declared = any(type(v) is type(value.verdict) and v == value.verdict for v in branches)
-        if branches and not declared:
-            return _FAILS, None
-        return UnitEstimate(UnitForecast(verdict=value.verdict)) if branches else _IDLE, value
 
     def _worded(
         self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]
@@ -177,10 +175,17 @@ class Lookahead:
         sizes = [question_tokens(question, self._items) for question in questions]
         share = asked.likely / len(sizes)
         whole = asked.least == asked.most == len(sizes)
+        # What makes two questions one, as `Question.key`, which takes longer.
+        keys = []
+        for question in questions if whole else ():
+            texts = tuple([(message["role"], message["content"]) for message in question.messages])
+            answer_type: type[BaseModel] = question.answer_type
+            form = schema_json(answer_type), question.options, repr(question.parser or "")
+            keys.append(hash((judge, texts, form)))
         return UnitEstimate(
             UnitForecast(asked.in_a_row),
             asked,
-            tuple(hash((judge, _identity(q))) for q in questions) if whole else (),
+            tuple(keys),
             share * sum(size for size, _ in sizes),
             share * sum(size for _, size in sizes),
             longest=max(
@@ -224,16 +229,6 @@ class Lookahead:
         return self._sizes[unit.index]
 
 
-def _unit_for(unit: Unit, judge: Judge | None) -> Unit:
-    """The unit as its judge has it: one that decides is asked about every item by itself."""
-    node = unit.node
-    if judge is None or not judge.capabilities.decides or not isinstance(node, VerdictListNode):
-        return unit
-    single = copy.copy(node)
-    single.per_call = 1
-    return replace(unit, node=single)
-
-
 def _addressed(judge: Judge, question: Question[Any]) -> Question[Any]:
     """A question as it is sent; its own words if there is nobody to send it to."""
     try:
@@ -257,12 +252,6 @@ def _first_step(unit: Unit, reads: Given) -> NodeValue | list[Question[Any]] | E
     """What a node gives or asks at first; None when it waits for something else."""
     with asking_nobody():
         return first_step(unit.node, reads)
-
-
-def _identity(question: Question[BaseModel]) -> tuple[Any, ...]:
-    """What makes two questions one; as `Question.key`, which takes longer."""
-    texts = tuple([(message["role"], message["content"]) for message in question.messages])
-    return texts, schema_json(question.answer_type), question.options, repr(question.parser or "")
 
 
 def text_tokens(text: str) -> int:
@@ -293,19 +282,19 @@ def _answer_tokens(part: Mapping[str, Any], root: Mapping[str, Any], items: int)
     if "$ref" in part:
         return _answer_tokens(root["$defs"][part["$ref"].rpartition("/")[2]], root, items)
     if "properties" in part:
-        named = part["properties"].items()
-        return sum(_ATOM + _named_tokens(name, inner, root, items) for name, inner in named)
+        total: float = 0
+        for name, inner in part["properties"].items():
+            if name == "reason":
+                tokens: float = _REASON
+            elif name == "quotes":
+                tokens = _answer_tokens(inner["items"], root, items)  # one of them
+            elif name == "output" and inner.get("type") == "string":
+                tokens = items * _SENTENCE
+            else:
+                tokens = _answer_tokens(inner, root, items)
+            total += _ATOM + tokens
+        return total
     if part.get("type") == "array":
         count = max(part.get("minItems", 0), min(items, part.get("maxItems", items)))
         return float(count * _answer_tokens(part.get("items", {}), root, items))
     return _SENTENCE if part.get("type") == "string" and "enum" not in part else _ATOM
-
-
-def _named_tokens(name: str, part: Mapping[str, Any], root: Mapping[str, Any], items: int) -> float:
-    if name == "reason":
-        return _REASON
-    if name == "quotes":
-        return _answer_tokens(part["items"], root, items)  # one of them
-    if name == "output" and part.get("type") == "string":
-        return items * _SENTENCE
-    return _answer_tokens(part, root, items)

@@ -140,6 +140,7 @@ class _Walk:
             self._finish(state, unit)
         elif unit not in self.deciding:
             heapq.heappush(self.open, (now + estimate.forecast.rounds, unit))
+        # It was asked ahead of time, in a request that left anyway: its answer is there.
         elif unit in self.ridden:
             del self.ridden[unit]
             self._finish(state, unit)

@@ -118,10 +118,9 @@ class Walker:
                 kept = [frozenset(() if path.fails else path.units) for path in merged.values()]
                 possible = frozenset().union(*(path.units for path in merged.values()))
                 return Paths(tuple(merged.values()), True, frozenset.intersection(*kept), possible)
-        return self._sampled(metric, forecasts)
 
-    def _sampled(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
-        merged: dict[tuple[frozenset[int], int, bool], Path] = {}
+        # Too many paths to go through them all: a random sample, drawn by the odds of turns.
+        merged = {}
         dice = random.Random(0)
         for _ in range(SAMPLE):
             path = _Drive(self, metric, forecasts, throw(dice)).run()
@@ -208,26 +207,24 @@ class _Drive:
                 heapq.heappush(self.ready, (self.walker.plan.units[unit].urgency, unit))
             self.state.ready.clear()
             if self.ready:
-                self._start(heapq.heappop(self.ready)[1])
+                unit = heapq.heappop(self.ready)[1]
+                forecast = self.forecasts[unit]
+                if forecast.fails:
+                    self.fails = True
+                    # Once something was asked, what else starts before the failure depends on
+                    # timing. Then it is left open, and all that does not read the unit continues.
+                    if not self.units:
+                        self.state.fail(unit, FORECAST)
+                elif forecast.rounds:
+                    self.units.append(unit)
+                    heapq.heappush(self.open, (self.now + forecast.rounds, len(self.units), unit))
+                else:
+                    self._finish(unit)
             elif self.open:
                 self.now, _, unit = heapq.heappop(self.open)
                 self._finish(unit)
             else:
                 return Path(tuple(self.units), self.weight, self.now, self.fails)
-
-    def _start(self, unit: int) -> None:
-        forecast = self.forecasts[unit]
-        if forecast.fails:
-            self.fails = True
-            # Once something was asked, what else starts before the failure depends on timing. Then
-            # it is left open, and everything that does not read the unit continues.
-            if not self.units:
-                self.state.fail(unit, FORECAST)
-        elif forecast.rounds:
-            self.units.append(unit)
-            heapq.heappush(self.open, (self.now + forecast.rounds, len(self.units), unit))
-        else:
-            self._finish(unit)
 
     def _finish(self, unit: int) -> None:
         verdict = self.forecasts[unit].verdict

@@ -58,6 +58,7 @@ def too_long_cases(
         return []
     names = [judge.identity for judge in judges]
     deciding = any(judge.capabilities.decides for judge in judges)
+    # Lists of one item: no case is called too long because of an answer that is assumed.
     lookahead = Lookahead(plan, names, 1, judges if deciding else ())
     units = range(len(plan.units))
     asked = [

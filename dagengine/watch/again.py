@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from dagengine.data.json_lines import value_of
 from dagengine.data.result_rows import row_of
@@ -39,11 +38,12 @@ class OldCases:
         while count < most and self.next < before and (lines := self._lines()) is not None:
             line, place = lines[0], f"{self._rows} row {self.next - 1}"
             row = row_of(value_of(line), place)
-            case = _case(value_of(lines[1]))
+            fields = value_of(lines[1])
             judged = Judged.of(row)
-            if case is not None and judged is not None and judged.scores:
+            if fields.get("type") == LLMTestCase.__name__ and judged is not None and judged.scores:
                 count += 1
-                yield row, case
+                own = {k: v for k, v in fields.items() if k not in ("index", "hash", "type")}
+                yield row, LLMTestCase(**own)
 
     def _lines(self) -> tuple[bytes, bytes] | None:
         """The lines of the next row and of its case; None if there is none yet."""
@@ -62,11 +62,6 @@ def _line_at(path: Path, place: int) -> bytes:
     with open_to_read(path) as file:
         file.seek(place)
         return file.readline()
-
-
-def _case(line: dict[str, Any]) -> LLMTestCase | None:
-    fields = {name: value for name, value in line.items() if name not in ("index", "hash", "type")}
-    return LLMTestCase(**fields) if line.get("type") == LLMTestCase.__name__ else None
 
 
 def pairs_of(old: CaseResult, new: CaseResult, asked: int) -> list[Pair]:

@@ -80,6 +80,7 @@ class Series:
             if len(self._sequences) > _KEPT:
                 del self._sequences[1]  # the first one has the most to spend
         self._bettor.add(number)
+        # A look that is left out makes no alarm false, and each one goes over all means.
         if self._bettor.count % _EVERY:
             return None
         excess = [

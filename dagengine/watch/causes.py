@@ -29,8 +29,15 @@ _LENGTHS = 3  # classes of equal size in the baseline
 
 def explained(departure: Departure, pairs: Sequence[Pair]) -> Alert:
     """The alarm of a departure; `pairs` are old questions that were asked again because of it."""
-    is_path = departure.group.startswith("path ")
-    judge = None if is_path else _mean_change(pairs)
+    judge: Part | None = None
+    # Changes of scores say nothing about the paths that cases take.
+    if pairs and not departure.group.startswith("path "):
+        weights = sum(pair.weight for pair in pairs)
+        mean = sum(pair.weight * pair.change for pair in pairs) / weights
+        # One more case that has changed as much as it can: a few equal answers are no certainty.
+        heaviest = max(pair.weight for pair in pairs)
+        squares = sum((pair.weight * (pair.change - mean)) ** 2 for pair in pairs) + heaviest**2
+        judge = mean, math.sqrt(squares) / weights
     traffic, inside = _divided(departure)
     return Alert(
         departure.row,
@@ -72,18 +79,6 @@ def cause_of(judge: Part | None, traffic: Part | None, inside: Part) -> Cause:
 def _squared(part: Part | None) -> float:
     """How far a part is from nothing, in squared standard errors."""
     return 0.0 if part is None else (part[0] / part[1]) ** 2
-
-
-def _mean_change(pairs: Sequence[Pair]) -> Part | None:
-    """The weighted mean change, and its standard error, which is never 0; None without a pair."""
-    if not pairs:
-        return None
-    weights = sum(pair.weight for pair in pairs)
-    mean = sum(pair.weight * pair.change for pair in pairs) / weights
-    # One more case that has changed as much as it can: a few equal answers are no certainty.
-    heaviest = max(pair.weight for pair in pairs)
-    squares = sum((pair.weight * (pair.change - mean)) ** 2 for pair in pairs) + heaviest**2
-    return mean, math.sqrt(squares) / weights
 
 
 def _divided(departure: Departure) -> tuple[Part | None, Part]:

@@ -36,7 +36,19 @@ class GrowingRun(RunWriter):
         self._earlier: Manifest | None = None
         if is_there(self.folder / MANIFEST):
             earlier = load_run(self.folder).manifest
-            _require_alike(self.folder, earlier, self.manifest)
+            # Rows of one folder are compared with each other, so they have to be alike.
+            facts: dict[str, Callable[[Manifest], object]] = {
+                "another kind of run": lambda of: "watch" in of.settings,
+                "other metrics": lambda of: [metric.hash for metric in of.metrics],
+                # A run adds the judges that code of nodes has asked.
+                "another judge": lambda of: [
+                    judge.identity for judge in of.judges[: len(manifest.judges)]
+                ],
+                "other settings of --texts or --redact": lambda of: (of.texts, of.redacted),
+            }
+            for what, fact in facts.items():
+                if fact(earlier) != fact(manifest):
+                    raise InputError(f"{self.folder} has {what}: choose another folder for --out")
             self._earlier = earlier
             self.manifest = self.manifest.model_copy(update={"started": earlier.started})
 
@@ -70,20 +82,6 @@ class GrowingRun(RunWriter):
             spent = spent_together([self._earlier, self.manifest])
             self.manifest = self.manifest.model_copy(update=spent)
             self._replace(self.manifest)
-
-
-def _require_alike(folder: Path, earlier: Manifest, manifest: Manifest) -> None:
-    """Raise InputError, with what differs, for rows that would not be comparable."""
-    facts: dict[str, Callable[[Manifest], object]] = {
-        "another kind of run": lambda of: "watch" in of.settings,
-        "other metrics": lambda of: [metric.hash for metric in of.metrics],
-        # A run adds the judges that code of nodes has asked.
-        "another judge": lambda of: [judge.identity for judge in of.judges[: len(manifest.judges)]],
-        "other settings of --texts or --redact": lambda of: (of.texts, of.redacted),
-    }
-    for what, fact in facts.items():
-        if fact(earlier) != fact(manifest):
-            raise InputError(f"{folder} has {what}: choose another folder for --out")
 
 
 def cut(path: Path, fits: Callable[[bytes, int], bool]) -> int:

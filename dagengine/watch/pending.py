@@ -48,6 +48,7 @@ class Pending:
             if decided:
                 self.late += decided[0]
                 continue
+            # The end of a root may come before its children, or after them: once ended stays ended.
             is_root = isinstance(record, RawSpan) and not record.parent_id and record.end > 0
             self._file.execute(
                 "INSERT INTO traces VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -61,6 +62,7 @@ class Pending:
     def take(self, quiet_since: float, most: int) -> Iterator[tuple[str, list[RawRecord]]]:
         """Traces whose root has ended and that were quiet since then; they are decided with it."""
         rows = self._file.execute(
+            # The oldest first, so that none waits for good behind newer ones.
             "SELECT trace FROM traces WHERE ended AND seen <= ? ORDER BY seen LIMIT ?",
             (quiet_since, most),
         ).fetchall()

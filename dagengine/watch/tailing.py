@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -88,10 +89,12 @@ class Folder:
         lines, rest = data[:end].split(b"\n"), data[end:]
         place.offset += end
         # A file may end without a line break; what did not grow since may be such an end.
-        if rest and rest == place.rest and place.offset + len(rest) == size and _is_json(rest):
-            lines.append(rest)
-            place.offset += len(rest)
-            rest = b""
+        if rest and rest == place.rest and place.offset + len(rest) == size:
+            with suppress(ValueError, RecursionError):  # half a line, which the rest may follow
+                value_of(rest)
+                lines.append(rest)
+                place.offset += len(rest)
+                rest = b""
         place.rest = rest
         self.behind = self.behind or place.offset + len(rest) < size
         return [line for line in lines if line.strip()]
@@ -109,11 +112,3 @@ class Folder:
         self.flaws[flaw] += 1
         self.first.setdefault(flaw, path.name)
         return []
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        value_of(text)
-    except (ValueError, RecursionError):
-        return False
-    return True

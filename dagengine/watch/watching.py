@@ -16,12 +16,11 @@ import dataclasses
 import math
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -44,7 +43,6 @@ from dagengine.results.rows import WATCHED
 from dagengine.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase
 from dagengine.traces.mapping import Unit, cases_of
-from dagengine.traces.otlp import RawRecord
 from dagengine.watch.again import OldCases, pairs_of
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
 from dagengine.watch.budget import DailyAccount
@@ -151,7 +149,11 @@ class Watch(RunObserver):
         self._old = OldCases(self._folder) if remembers and self._how.again else None
         self._known: set[tuple[int, str, str]] = set()
         self._folder.mkdir(parents=True, exist_ok=True)
-        earlier = [list(_lines(self._folder / name)) for name in (ALERTS, AGAIN)]
+        earlier = []
+        for path in (self._folder / ALERTS, self._folder / AGAIN):
+            cut(path, lambda line, place: True)  # half a line that a kill has left
+            lines = complete_lines(path, whole=True) if is_there(path) else ()
+            earlier.append([value_of(line) for _, line in lines])
         self._alert_lines = JsonLines(self._folder / ALERTS, emptied=False)
         self._again_lines = JsonLines(self._folder / AGAIN, emptied=False)
         with ExitStack() as stack:
@@ -258,29 +260,26 @@ class Watch(RunObserver):
     def _ready(self, now: float) -> list[Item]:
         """The cases of some traces that are ready and sampled."""
         cases: list[Item] = []
-        for trace, records in self._pending.take(now - self._how.quiet, _AT_ONCE):
-            item = self._sampled(trace, records)
-            if item is None:
-                self.counts["not sampled"] += 1
-            else:
-                cases.append(item)
-        return cases
-
-    def _sampled(self, trace: str, records: Sequence[RawRecord]) -> Item | None:
-        """The case of a trace that is judged, with its stratum and probability; else None."""
-        (item,) = cases_of(records, Unit())
-        case = item.test_case if isinstance(item, InvalidCase) else item
-        if not isinstance(case, LLMTestCase):  # a trace that is refused has a row, too
-            case = LLMTestCase(input="", additional_metadata={"trace_id": trace})
         sampling = self._how.sampling
-        stratum = sampling.stratum(case)
-        probability = sampling.probability(stratum)
-        if share_of(trace) >= probability:
-            return None
-        values = (stratum, repr(probability), str(len(case.input)))
-        ids = (case.additional_metadata or {}) | dict(zip(WATCHED, values, strict=True))
-        case = case.model_copy(update={"additional_metadata": ids})
-        return dataclasses.replace(item, test_case=case) if isinstance(item, InvalidCase) else case
+        for trace, records in self._pending.take(now - self._how.quiet, _AT_ONCE):
+            (item,) = cases_of(records, Unit())
+            case = item.test_case if isinstance(item, InvalidCase) else item
+            if not isinstance(case, LLMTestCase):  # a trace that is refused has a row, too
+                case = LLMTestCase(input="", additional_metadata={"trace_id": trace})
+            stratum = sampling.stratum(case)
+            probability = sampling.probability(stratum)
+            # By the name of the trace and not by chance: a restart samples the same traces.
+            if share_of(trace) >= probability:
+                self.counts["not sampled"] += 1
+                continue
+            values = (stratum, repr(probability), str(len(case.input)))
+            ids = (case.additional_metadata or {}) | dict(zip(WATCHED, values, strict=True))
+            case = case.model_copy(update={"additional_metadata": ids})
+            if isinstance(item, InvalidCase):
+                cases.append(dataclasses.replace(item, test_case=case))
+            else:
+                cases.append(case)
+        return cases
 
     def finished(self, row: CaseResult) -> None:
         """Write a row at once: a stream has no order but that in which rows are finished."""
@@ -300,7 +299,15 @@ class Watch(RunObserver):
         while True:
             while self._departures:
                 departure = self._departures.popleft()
-                self._raise(await self._explained(departure))
+                pairs: list[Pair] = []
+                while True:
+                    more = await self._ask_again(_MANY, departure.latest[0].row)
+                    pairs += [pair for pair in more if pair.metric == departure.metric]
+                    alert = explained(departure, pairs)
+                    # Until the cause is clear, or nothing is left to ask, or enough was asked.
+                    if alert.cause != "not known" or not more or len(pairs) >= _MOST:
+                        break
+                self._raise(alert)
             while self.counts["judged"] * self._how.again >= self._asked_again + _FEW:
                 if self._departures or not await self._ask_again(_FEW):
                     break
@@ -310,16 +317,6 @@ class Watch(RunObserver):
                 return
             self._news = anyio.Event()
             await self._news.wait()
-
-    async def _explained(self, departure: Departure) -> Alert:
-        """The alarm of a departure; old questions are asked until its cause is clear."""
-        pairs: list[Pair] = []
-        while True:
-            more = await self._ask_again(_MANY, departure.latest[0].row)
-            pairs += [pair for pair in more if pair.metric == departure.metric]
-            alert = explained(departure, pairs)
-            if alert.cause != "not known" or not more or len(pairs) >= _MOST:
-                return alert
 
     async def _ask_again(self, most: int, before: float = math.inf) -> list[Pair]:
         """Ask the next old questions; their changes, which are in the folder then."""
@@ -388,10 +385,3 @@ class Watch(RunObserver):
             first = self._source.first[flaw]
             lines.append(f"{counted(count, 'line')} left out: {flaw} (first in {first})")
         return lines
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file that a process before has left, without half a line of a kill."""
-    cut(path, lambda line, place: True)
-    for _, line in complete_lines(path, whole=True) if is_there(path) else ():
-        yield value_of(line)

@@ -160,6 +160,7 @@ class AnthropicBatchJudge(SharedJudge):
             except JudgeError as error:
                 failure = error
         secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        # Errors stay in results: a cause would keep the whole response there.
         failure.__cause__ = failure.__context__ = failure.__traceback__ = None
         failure.args = tuple(shortened(public_text(str(p), secrets)) for p in failure.args)
         raise failure
@@ -185,42 +186,36 @@ class AnthropicBatchJudge(SharedJudge):
 def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     """The answer in a line of results; raises JudgeError."""
     result = line.get("result") or {}
-    if result.get("type") != "succeeded":
-        raise _failure(result)
+    kind = str(result.get("type"))
+    if kind == "errored":
+        error = result.get("error") or {}
+        error = error.get("error") or error
+        name, text = str(error.get("type")), error.get("message") or "no message"
+        raise ProviderError(f"in the batch: {name}: {text}", transient=name in _PASSING)
+    if kind != "succeeded":
+        # Expired and cancelled questions were never put to the model: they are asked again.
+        raise ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
+
     message = result.get("message") or {}
     usage = message_usage(message.get("usage") or {})
     tokens = (usage.input_tokens, usage.output_tokens)
-    raw, stop = _text(message, question), message.get("stop_reason")
+    stop = message.get("stop_reason")
+    # What the model said: the input of its tool, or its text where it called none.
+    blocks = [block for block in message.get("content") or () if isinstance(block, dict)]
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    if calls and question.parser is None:
+        raw = json.dumps(calls[0].get("input"), ensure_ascii=False)
+    else:
+        raw = "".join(str(block.get("text") or "") for block in blocks)
     if stop == "refusal":
         raise RefusedError("the model refused", tokens)
     if stop == "max_tokens" and question.options.max_tokens is None:
         raise runaway(raw, "", tokens, question.token_limit)
     try:
         value = read_answer(question, raw)
-    except UnparseableError as error:
-        raise UnparseableError(str(error), error.raw, tokens) from None
+    except UnparseableError as invalid:
+        raise UnparseableError(str(invalid), invalid.raw, tokens) from None
     return Answer(value, raw, usage=usage, mode="batch")
-
-
-def _text(message: dict[str, Any], question: Question[Any]) -> str:
-    """What the model said: the input of its tool, or its text."""
-    blocks = [block for block in message.get("content") or () if isinstance(block, dict)]
-    if question.parser is None:
-        for block in blocks:
-            if block.get("type") == "tool_use":
-                return json.dumps(block.get("input"), ensure_ascii=False)
-    return "".join(str(block.get("text") or "") for block in blocks)
-
-
-def _failure(result: dict[str, Any]) -> JudgeError:
-    """A line without an answer: expired and cancelled ones are asked again."""
-    kind = str(result.get("type"))
-    if kind != "errored":
-        return ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
-    error = result.get("error") or {}
-    error = error.get("error") or error
-    name, text = str(error.get("type")), error.get("message") or "no message"
-    return ProviderError(f"in the batch: {name}: {text}", transient=name in _PASSING)
 
 
 class _MessageBatches:

@@ -83,6 +83,7 @@ class Batches:
             batch = _Batch(api, limits, journal, begun)
             self._all.append(batch)
             for name in begun.questions:
+                # By the digest alone: equal questions take their answers one after the other.
                 self._earlier[name[:_NAME]].append((batch, name))
 
     async def answer_to(self, body: str) -> dict[str, Any]:
@@ -187,19 +188,25 @@ class _Batch:
                         await self._full.wait()
                     if len(self._lines) == count:
                         self._full.set()
-            self._found = await self._fetched(await self._sent())
+            name = await self._sent()
+            while (ended := await self._api.ended(name)) is None:
+                await anyio.sleep(self._limits.poll)
+            lines: dict[str, str] = {}
+            for line in await self._api.results(ended):
+                with suppress(ValueError, LookupError, TypeError):  # damaged: it is asked again
+                    lines[json.loads(line)["custom_id"]] = line
+            self._lines.clear()
+            self._found = lines
         except self._failures as error:
-            self._error = self._explained(error)  # every question of the batch gets it
+            # Every question of the batch gets it; those of an earlier batch are asked again.
+            self._error = error
+            if self._is_earlier:
+                lost = f"a batch of an earlier run is lost: {error}"
+                self._error = ProviderError(lost, transient=True)
         finally:
             self._busy = False
             self._changed.set()
             self._changed = anyio.Event()
-
-    def _explained(self, error: Exception) -> Exception:
-        """Questions of an earlier batch that is lost are asked again."""
-        if not self._is_earlier:
-            return error
-        return ProviderError(f"a batch of an earlier run is lost: {error}", transient=True)
 
     async def _sent(self) -> str:
         """The id of the batch, which is sent unless that was done."""
@@ -218,13 +225,3 @@ class _Batch:
         assert self.begun is not None
         assert self.begun.id is not None
         return self.begun.id
-
-    async def _fetched(self, name: str) -> dict[str, str]:
-        while (ended := await self._api.ended(name)) is None:
-            await anyio.sleep(self._limits.poll)
-        lines: dict[str, str] = {}
-        for line in await self._api.results(ended):
-            with suppress(ValueError, LookupError, TypeError):  # damaged: it is asked again
-                lines[json.loads(line)["custom_id"]] = line
-        self._lines.clear()
-        return lines

@@ -124,16 +124,13 @@ class _FileBatches:
                 f"{answers}, for instance by: vllm run-batch -i {questions} -o {answers} "
                 f"--model {self._model}"
             )
-        ended = is_there(answers.with_name(f"{answers.name}.done")) or self._is_whole(name, answers)
+        ended = is_there(answers.with_name(f"{answers.name}.done"))
+        if not ended and is_there(answers):
+            # A file that grows is not read: its lines are counted when its size stays the same.
+            size, before = answers.stat().st_size, self._sizes.get(name)
+            self._sizes[name] = size
+            ended = size == before and _lines_of(answers) >= self._counts[name]
         return answers if ended else None
-
-    def _is_whole(self, name: str, answers: Path) -> bool:
-        """Whether every question has its line; a file that grows is not read."""
-        if not is_there(answers):
-            return False
-        size, before = answers.stat().st_size, self._sizes.get(name)
-        self._sizes[name] = size
-        return size == before and _lines_of(answers) >= self._counts[name]
 
     async def results(self, ended: Path) -> Iterable[str]:
         return _texts_of(ended) if is_there(ended) else ()

@@ -53,7 +53,12 @@ class BatchJournal:
 
         Raises InputError while another process uses the journal.
         """
-        self._hold()
+        if self._path is not None and (path := os.path.abspath(self._path)) not in _held:
+            # Until the process ends, and not only this judge: others of it may share the file.
+            lock = ExitStack()
+            lock.enter_context(one_writer(self._path))
+            _held[path] = lock
+            atexit.register(lock.close)
         begun: dict[str, Begun] = {}
         for line in self._lines():
             token = line.get("batch", "")
@@ -89,14 +94,6 @@ class BatchJournal:
         if all(line.get("batch") in ended for line in lines):
             with suppress(OSError):
                 self._path.unlink()
-
-    def _hold(self) -> None:
-        if self._path is None or (path := os.path.abspath(self._path)) in _held:
-            return
-        lock = ExitStack()
-        lock.enter_context(one_writer(self._path))
-        _held[path] = lock
-        atexit.register(lock.close)
 
     def _lines(self) -> list[dict[str, Any]]:
         """All lines that can be read: the last one may have been cut off by the kill."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio.lowlevel
 from pydantic import ValidationError
 
-from dagengine.errors import JudgeError, ProviderError
+from dagengine.errors import ProviderError
 from dagengine.judges.batches.collecting import BatchApi, Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
@@ -162,12 +162,9 @@ def _completion(line: dict[str, Any]) -> dict[str, Any]:
         return dict(body)
     error = error or body.get("error") or {}
     code, text = str(error.get("code") or ""), error.get("message") or "no message"
-    raise _failure(status, code, text)
-
-
-def _failure(status: int | None, code: str, text: str) -> JudgeError:
+    # A question expires if the provider did not come to it in time; it is asked again.
     passing = code == "batch_expired" or (
         status is not None and (status in TRANSIENT or status >= 500)
     )
     where = f"HTTP {status}" if status else code or "error"
-    return ProviderError(f"in the batch: {where}: {text}", transient=passing, status=status)
+    raise ProviderError(f"in the batch: {where}: {text}", transient=passing, status=status)

@@ -169,7 +169,8 @@ class SystemOne:
                 str(option["value"]): option.get("description") for option in question.options
             }
         elif kind == "score":
-            criteria = [_level(option) for option in question.options]
+            levels = [(option["value"], option.get("description")) for option in question.options]
+            criteria = [f"{value}: {text}" if text else str(value) for value, text in levels]
         else:
             described = {"true": question.described(True), "false": question.described(False)}
             criteria = {name: text for name, text in described.items() if text is not None}
@@ -214,11 +215,6 @@ def kind_of(one: Asked) -> str:
 def _described(option: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = option["value"] if key == "value" else str(option["value"])
     return {key: value, **{k: v for k, v in option.items() if k == "description"}}
-
-
-def _level(option: Mapping[str, Any]) -> str:
-    meaning = option.get("description")
-    return f"{option['value']}: {meaning}" if meaning else str(option["value"])
 
 
 def _with_meanings(instructions: Any, question: Asked) -> Any:
@@ -363,6 +359,7 @@ def _of_pairs(
     if missing:
         raise _WrongError(f"there is no probability of {missing[0]!r:.80}")
     total = math.fsum(chances.values())
+    # Servers round each probability: the more there are, the further the sum is from 1.
     if abs(total - 1) > min(0.1, max(0.01, 0.005 * len(chances))):
         raise _WrongError(f"the probabilities add up to {total:.4g}, not to 1")
     odds = tuple((value, chances[value] / total) for value in question.values)

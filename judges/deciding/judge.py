@@ -114,9 +114,17 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             raise InputError(f"form must be {forms}, got {form!r:.80}{near and f'; {near}'}")
         if shows not in ("case", "reads"):
             raise InputError(f"shows must be 'case' or 'reads', got {shows!r:.80}")
-        self.capabilities = Capabilities(
-            schema=False, text=False, decides=True, packs=_packs(FORMS[form], pack, speculate)
-        )
+        steps = {"never": 0, "packed": _AHEAD}
+        most = steps.get(speculate) if isinstance(speculate, str) else speculate
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise InputError(
+                "speculate must be 'never', 'packed', or how many questions of a case may be asked "
+                f"ahead (a whole number from 0 on), got {speculate!r:.80}"
+            )
+        if not isinstance(pack, bool):
+            raise InputError(f"pack must be True or False, got {pack!r:.80}")
+        packs = Packs(FORMS[form].most, FORMS[form].characters, most) if pack else None
+        self.capabilities = Capabilities(schema=False, text=False, decides=True, packs=packs)
         super().__init__(
             model or _MODELS[form],
             base_url=base_url,
@@ -207,7 +215,12 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 content = await connection.send({**body, **self._parameters})
             reply = self.form.read(content, asked)
         except (JudgeError, openai.OpenAIError) as error:
-            blamed = self._blamed(error, len(questions))
+            blamed: dict[int, JudgeError] = {}  # the questions that a rejection finds fault with
+            status, detail = getattr(error, "status_code", None), getattr(error, "body", None)
+            if status in (400, 422):
+                for place, why in self.form.blamed(detail, len(questions)).items():
+                    fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
+                    blamed[place] = self._hidden(fault)
             failure = self._hidden(self._failure(openai, error))
         else:
             if self.version is not None and reply.model != self.version:
@@ -260,17 +273,6 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
         return [outcomes.get(place, left) for place in range(len(questions))]
 
-    def _blamed(self, error: Any, count: int) -> dict[int, JudgeError]:
-        """The questions that a rejection finds fault with."""
-        status = getattr(error, "status_code", None)
-        if status not in (400, 422):
-            return {}
-        failures: dict[int, JudgeError] = {}
-        for place, why in self.form.blamed(error.body, count).items():
-            failure = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
-            failures[place] = self._hidden(failure)
-        return failures
-
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         if getattr(error, "status_code", None) == _NO_MODEL:
             return ProviderError(
@@ -298,21 +300,6 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             error.tokens = (usage.input_tokens, usage.output_tokens)
             return self._hidden(error)
         return Answer(value, outcome.raw, None, usage, mode, outcome.odds)
-
-
-def _packs(form: Form, pack: bool, speculate: Any) -> Packs | None:
-    """How questions travel together; raises InputError for a setting that means nothing."""
-    ahead = (
-        {"never": 0, "packed": _AHEAD}.get(speculate) if isinstance(speculate, str) else speculate
-    )
-    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
-        raise InputError(
-            "speculate must be 'never', 'packed', or how many questions of a case may be asked "
-            f"ahead (a whole number from 0 on), got {speculate!r:.80}"
-        )
-    if not isinstance(pack, bool):
-        raise InputError(f"pack must be True or False, got {pack!r:.80}")
-    return Packs(form.most, form.characters, ahead) if pack else None
 
 
 def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:

@@ -67,21 +67,17 @@ def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:
         raise UnsupportedError(
             f"{len(asked.values)} options are more than the {len(LABELS)} labels from A to Z"
         )
-    options = "\n".join(
-        f"{label}: {_option(asked, value)}"
-        for label, value in zip(LABELS, asked.values, strict=False)
-    )
+    lines = []
+    for label, value in zip(LABELS, asked.values, strict=False):
+        word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+        meaning = asked.described(value)
+        lines.append(f"{label}: {word} ({meaning})" if meaning else f"{label}: {word}")
+    options = "\n".join(lines)
     shown = [Evidence("state", state)]
     if asked.material:
         shown.append(Evidence("material", json.dumps(asked.material, ensure_ascii=False)))
     step = _DECIDE.format(instructions=asked.instructions, options=options)
     return messages_for(step, shown)
-
-
-def _option(asked: Asked, value: str | bool) -> str:
-    word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-    meaning = asked.described(value)
-    return f"{word} ({meaning})" if meaning else word
 
 
 async def by_label(

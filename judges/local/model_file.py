@@ -105,7 +105,16 @@ def read_model_file(path: str | Path) -> ModelFile:
                     "download the model in the format GGUF"
                 )
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                tensors, settings = _header(content)
+                version, tensors, count = struct.unpack_from("<IQQ", content, len(_MAGIC))
+                if version not in _VERSIONS:
+                    raise struct.error
+                at = len(_MAGIC) + struct.calcsize("<IQQ")
+                # The tensors come after the settings, and are not read.
+                settings: dict[str, Any] = {}
+                for _ in range(count):
+                    name, at = _text(content, at)
+                    (kind,) = struct.unpack_from("<I", content, at)
+                    settings[name], at = _value(content, at + 4, kind)
     except OSError as error:
         raise InputError(f"the model file {place} cannot be read: {error}") from None
     except (struct.error, OverflowError, KeyError):
@@ -139,22 +148,11 @@ def _problem(tensors: int, settings: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _header(content: mmap.mmap) -> tuple[int, dict[str, Any]]:
-    """The number of tensors, and the settings; of a list the largest number, if it has numbers."""
-    version, tensors, count = struct.unpack_from("<IQQ", content, len(_MAGIC))
-    if version not in _VERSIONS:
-        raise struct.error
-    at = len(_MAGIC) + struct.calcsize("<IQQ")
-    settings: dict[str, Any] = {}
-    for _ in range(count):
-        name, at = _text(content, at)
-        (kind,) = struct.unpack_from("<I", content, at)
-        settings[name], at = _value(content, at + 4, kind)
-    return tensors, settings
-
-
 def _value(content: mmap.mmap, at: int, kind: int) -> tuple[Any, int]:
-    """A value of a kind, and where the next thing begins."""
+    """A value of a kind, and where the next thing begins.
+
+    Of a list of numbers it is the largest, of any other list None.
+    """
     if kind == _TEXT:
         return _text(content, at)
     if kind != _ARRAY:

@@ -213,16 +213,15 @@ class _Process:
             return None
         reason = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         hint = "; the machine may have too little memory for the model" if status == -9 else ""
-        return f"the server of the model file {self._file.path} {reason}{hint}{self._last_lines()}"
-
-    def _last_lines(self) -> str:
-        if self._log.closed:
-            return ""
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").split("\n")
+        log = b""
+        if not self._log.closed:
+            self._log.seek(0)
+            log = self._log.read()
+        lines = log.decode(errors="replace").split("\n")
         texts = [_TIME_AND_LEVEL.sub("", line).strip()[:_WIDTH] for line in lines]
         last = [text for text in texts if text][-_LINES:]
-        return f": {'; '.join(last)}" if last else ""
+        words = f": {'; '.join(last)}" if last else ""
+        return f"the server of the model file {self._file.path} {reason}{hint}{words}"
 
     def end(self) -> None:
         """End the process; it has nothing to save."""

@@ -113,6 +113,8 @@ class _Share:
             self._room.left -= more
             self._held = count
         else:
+            # A body in its turn takes what it needs, and only one has it: two with parts of what
+            # they need would wait for each other.
             await self._room.turn.acquire()
             self._alone = True
 
@@ -150,6 +152,7 @@ class _Decoder:
             # Some servers send deflate without its frame.
             self._deflate, self._inflater = False, zlib.decompressobj(-zlib.MAX_WBITS)
             return self.decode(chunk, most)
+        # The frame was there: what fails from now on is damaged.
         self._deflate = False
         self._rest = self._inflater.unconsumed_tail
         return piece

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from types import FunctionType, ModuleType
 from typing import Any, Final
@@ -21,18 +21,9 @@ def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[An
     Those of httpx and httpx2 are found, which most providers' packages use. Others read on as they
     do, and so do those that the caller has `given`.
     """
-    clients = list(_http_clients(client, {id(client) for client in given}))
-    for http in clients:
-        http._transport = _Bounded(http._transport, reader)
-        http._mounts = {
-            pattern: transport and _Bounded(transport, reader)
-            for pattern, transport in http._mounts.items()
-        }
-    return clients
-
-
-def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
-    """The HTTP clients among an object's attributes and theirs, except for those `seen`."""
+    clients: list[Any] = []
+    seen = {id(client) for client in given}
+    # Level by level through attributes: what is shared, or refers back, is looked at once.
     level = [client]
     for _ in range(_DEPTH):
         below: list[Any] = []
@@ -41,7 +32,7 @@ def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
                 kind.__name__ == "AsyncClient" and kind.__module__.partition(".")[0] in _LIBRARIES
                 for kind in type(thing).__mro__
             ):
-                yield thing
+                clients.append(thing)
                 continue
             parts = [
                 part
@@ -51,6 +42,13 @@ def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
             below += [part for part in parts if id(part) not in seen]
             seen.update(map(id, parts))
         level = below
+    for http in clients:
+        http._transport = _Bounded(http._transport, reader)
+        http._mounts = {
+            pattern: transport and _Bounded(transport, reader)
+            for pattern, transport in http._mounts.items()
+        }
+    return clients
 
 
 class _Bounded:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -41,7 +41,6 @@ from dagengine.redaction import (
 )
 
 if TYPE_CHECKING:
-    import httpx2
     from openai import AsyncOpenAI
 
     from dagengine.judges.wire.transport import AiohttpTransport
@@ -115,6 +114,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         twin.__dict__.update(
             vars(self), _clients={}, _parameters={**self._parameters, **parameters}
         )
+        # It is cached, and the parameters are a part of it.
         twin.__dict__.pop("_identity", None)
         return twin
 
@@ -166,6 +166,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         Raises JudgeSetupError when there is no API key for an endpoint that needs one.
         """
         loop = anyio.lowlevel.current_token()
+        # A connection belongs to the event loop that opened it.
         client, users = self._clients.get(loop) or (self._connect(), 0)
         self._clients[loop] = client, users + 1
         try:
@@ -179,6 +180,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
             else:
                 del self._clients[loop]
                 if client.owned:
+                    # Also where the run was cancelled: what stays open would warn at the end.
                     with anyio.CancelScope(shield=True):
                         await client.api.close()
 
@@ -191,23 +193,9 @@ class EndpointJudge(SharedJudge, Generic[C]):
             api, owned = _transport().of_this_loop(self._given, reader)
             return self._connection(openai, api, None, owned=owned)
         http, direct = _transport().http_client(reader, connect_timeout=_CONNECT_TIMEOUT)
-        api = self._new_client(openai, http)
-        return self._connection(openai, api, direct, owned=True)
-
-    def _connection(
-        self,
-        openai: ModuleType,
-        api: AsyncOpenAI,
-        direct: AiohttpTransport | None,
-        *,
-        owned: bool,
-    ) -> C:
-        """A connection by a client, with a `direct` way past its HTTP layer if there is one."""
-        raise NotImplementedError
-
-    def _new_client(self, openai: ModuleType, http: httpx2.AsyncClient) -> AsyncOpenAI:
         own = None if self.provider is OPENAI else self.provider.url
         address = self._address or self._of_environment() or own
+        # The gateway limits the time of a call; only connecting has a limit of its own.
         options: dict[str, Any] = {"timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT)}
         source = "base_url" if self._address else self.provider.address
         endpoint = endpoint_of(address, source) if address else None
@@ -226,7 +214,18 @@ class EndpointJudge(SharedJudge, Generic[C]):
         api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
         if self.provider is not OPENAI:  # other providers need not know who that is
             api.organization = api.project = None
-        return cast("AsyncOpenAI", api)
+        return self._connection(openai, api, direct, owned=True)
+
+    def _connection(
+        self,
+        openai: ModuleType,
+        api: AsyncOpenAI,
+        direct: AiohttpTransport | None,
+        *,
+        owned: bool,
+    ) -> C:
+        """A connection by a client, with a `direct` way past its HTTP layer if there is one."""
+        raise NotImplementedError
 
     def _hidden(self, error: JudgeError) -> JudgeError:
         """An error without secrets of this judge, and without what it was found in.
@@ -309,11 +308,16 @@ class EndpointJudge(SharedJudge, Generic[C]):
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """What a client raised, as a JudgeError."""
         where = self.base_url or "the provider"
+        # What our transport raises reaches us as the cause of an error of the client.
         for raised in (error, error.__cause__):
             if isinstance(raised, JudgeError):
                 return raised
         if isinstance(error, openai.APIConnectionError):
-            cause = _told_by(error)
+            # The client's own words say nothing: the first cause that does is told.
+            raised = error.__cause__ or error.__context__
+            while raised is not None and not str(raised):
+                raised = raised.__cause__ or raised.__context__
+            cause = str(raised or error)
             if self._given is not None and _transport().is_of_another_loop(cause):
                 return ProviderError(_transport().ANOTHER_LOOP, transient=False)
             url = error.request.url
@@ -328,14 +332,6 @@ class EndpointJudge(SharedJudge, Generic[C]):
         if isinstance(error, openai.APIStatusError):
             return status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
-
-
-def _told_by(error: BaseException) -> str:
-    """What the first cause of an error says that says anything: the client's own words do not."""
-    cause = error.__cause__ or error.__context__
-    while cause is not None and not str(cause):
-        cause = cause.__cause__ or cause.__context__
-    return str(cause or error)
 
 
 def _transport() -> ModuleType:

@@ -77,6 +77,7 @@ class DirectSend:
             place = moved_to(received.response(head.url))
             if place is None:
                 raise self._api._make_status_error_from_response(received.response(head.url))
+            # For this request only: the next one may be sent on elsewhere.
             head = await self._written(place)
         raise ProviderError(
             f"the endpoint redirected the request {REDIRECTS} times", transient=False
@@ -84,6 +85,7 @@ class DirectSend:
 
     async def _written(self, path: str) -> Head:
         """What the client would send to a path."""
+        # The body does not matter: address and headers are the same for every one.
         async with _Pen() as pen:
             client = self._api.with_options(http_client=pen, max_retries=0)
             await client.post(path, cast_to=httpx2.Response, body={})

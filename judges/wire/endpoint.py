@@ -30,6 +30,7 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
     """
     try:
         parts = urlsplit(address)
+        # A port is checked when it is asked for, and not before.
         _ = parts.port
     except ValueError:
         raise JudgeSetupError(
@@ -50,6 +51,7 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
         headers["Authorization"] = f"Basic {token}"
     query: dict[str, object] = dict(parse_qsl(parts.query, keep_blank_values=True))
     url = parts._replace(netloc=host, query="", fragment="").geturl()
+    # The token of the header alone, since a message may quote it without `Basic`.
     secrets = [*secrets_of_address(address), *(text[6:] for text in headers.values())]
     return Endpoint(url, headers, query, secrets)
 

@@ -134,20 +134,17 @@ def chat_body(body: Body, window: int) -> Body:
     }
     if body.get("logprobs"):
         own |= {"logprobs": True, "top_logprobs": body.get("top_logprobs", 0)}
-    shape = _schema(body)
+    # The schema of the answer, wherever a mode has it
+    form, tools = body.get("response_format") or {}, body.get("tools") or []
+    shape: Any = None
+    if form.get("type") == "json_schema":
+        shape = form["json_schema"]["schema"]
+    elif form.get("type") == "json_object":
+        shape = "json"
+    elif tools:
+        shape = tools[0]["function"]["parameters"]
     if shape is not None:
         own["format"] = shape
     bounded = {} if most is None else {"num_predict": most}
     extra = settings if isinstance(settings, dict) else {}
     return {**own, "options": {**options, **bounded, "num_ctx": window, **extra}}
-
-
-def _schema(body: Body) -> Any:
-    """The schema of the answer, wherever a mode has it."""
-    form = body.get("response_format") or {}
-    if form.get("type") == "json_schema":
-        return form["json_schema"]["schema"]
-    if form.get("type") == "json_object":
-        return "json"
-    tools = body.get("tools") or []
-    return tools[0]["function"]["parameters"] if tools else None

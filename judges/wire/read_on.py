@@ -112,6 +112,7 @@ def _start(
         for token, share in chances.items()
         if token != stated and share > _FEW and scale.longer(token, around, seen) is not None
     ]
+    # One request tells how one start goes on.
     if len(open_ones) != 1:
         return None
     text = open_ones[0]

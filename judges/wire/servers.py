@@ -138,6 +138,7 @@ def root_of(base_url: str) -> str:
 def is_provider(base_url: str) -> bool:
     """Whether an address is that of a provider with known models, and not somebody's own server."""
     host = urlsplit(base_url).hostname or ""
+    # Names of one's own network have no dot, and nobody sells an API under a bare number.
     if "." not in host:
         return False
     with suppress(ValueError):
@@ -160,6 +161,7 @@ async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
         nonlocal answered
         with suppress(Exception), anyio.move_on_after(SECONDS):
             content = await _get(api, url)
+            # Also a 404 says that there is a server.
             answered = True
             if content is not None:
                 pages[page] = content
@@ -182,6 +184,7 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
         return ServerFacts("LM Studio", loaded.loaded_context_length or loaded.max_context_length)
     if _read(_Version, pages.get(_VERSION)) is not None:
         return ServerFacts(OLLAMA, _loaded_in(pages.get(_PROCESSES), model))
+    # Last, since all of these servers have this page, and most name only their models in it.
     models = _read(_Models, pages.get(_MODELS)) or _Models(data=[])
     served = _named(models.data, model, lambda entry: entry.id)
     if served is None or served.max_model_len is None:

@@ -99,10 +99,17 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
     def _open(self, url: httpx2.URL) -> aiohttp.ClientSession:
         proxy = proxy_of(url.scheme, url.host)
-        if proxy is not None and not _is_proxy(proxy):
-            raise ProviderError(
-                f"{proxy_named(url.scheme, url.host)} is no address", transient=False
-            )
+        if proxy is not None:
+            # The message names the variable of the environment, which has to be corrected.
+            try:
+                parts = urlsplit(proxy)
+                is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+            except ValueError:
+                is_address = False
+            if not is_address:
+                raise ProviderError(
+                    f"{proxy_named(url.scheme, url.host)} is no address", transient=False
+                )
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # the gateway has one
@@ -271,11 +278,3 @@ def proxy_named(scheme: str, host: str) -> str:
         return ""
     name = scheme if getproxies().get(scheme) else "all"
     return f"the proxy {public_text(proxy)} of the environment ({name.upper()}_PROXY)"
-
-
-def _is_proxy(proxy: str) -> bool:
-    try:
-        parts = urlsplit(proxy)
-        return parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False

@@ -123,7 +123,16 @@ class BenchmarkJob:
 
     def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
         """Raise InputError when more calls may be needed than are allowed."""
-        lacking, stored = self._lacking_answers(store)
+        from dagengine.results import OutcomeKind
+        from dagengine.store.answers import Store
+
+        lacking, stored = True, 0
+        if store is not None and store.exists():
+            # Only a run on the store alone shows which answers it lacks: later questions contain
+            # the answers to earlier ones, so their keys are not known before.
+            seen = self.observations(store=Store(store, replay=True))
+            lacking = any(row.outcome is OutcomeKind.PROVIDER_ERROR for row in seen)
+            stored = seen.totals.cached
         needed = 0 if not lacking else None if most is None else most - stored
         if needed is None or needed > allowed:
             stored_note = f" ({stored:,} answers are in the store)" if stored else ""
@@ -132,17 +141,6 @@ class BenchmarkJob:
                 f"{allowed:,}: lower --times, use fewer cases, or allow more calls; no call was "
                 "made"
             )
-
-    def _lacking_answers(self, path: Path | None) -> tuple[bool, int]:
-        """Whether a store lacks an answer, and how many it has, found by running on it alone."""
-        from dagengine.results import OutcomeKind
-        from dagengine.store.answers import Store
-
-        if path is None or not path.exists():
-            return True, 0
-        seen = self.observations(store=Store(path, replay=True))
-        lacking = any(row.outcome is OutcomeKind.PROVIDER_ERROR for row in seen)
-        return lacking, seen.totals.cached
 
     def all(self, store: Path | None, **settings: Any) -> Observations:
         """Ask everything; an interrupt says how to continue.
@@ -205,13 +203,32 @@ def _number(calls: int | None) -> str:
 def ways_of(
     times: int, orders: str, temperatures: str | None, seeds: str | None, wordings: Path | None
 ) -> dict[str, Any]:
-    """How questions are repeated, as `repeat` takes it; raises InputError for no numbers."""
+    """How questions are repeated, as `repeat` takes it.
+
+    Raises InputError for what is no number, and for a file of `wordings` that cannot be read.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from dagengine.prompts.parsing import complaint
+
+    paraphrases: dict[str, dict[str, str]] = {}  # by name, and by the title of the node
+    try:
+        if wordings is not None:
+            form = TypeAdapter(dict[str, dict[str, str]])
+            paraphrases = form.validate_json(wordings.read_bytes())
+    except OSError as error:
+        raise InputError(f"--paraphrases {wordings}: {error.strerror}") from None
+    except ValidationError as error:
+        raise InputError(
+            f"--paraphrases {wordings}: {complaint(error)}; write JSON, for instance "
+            '{"short": {"name of a node": "other words"}}'
+        ) from None
     return {
         "times": times,
         "orders": [order.strip() for order in orders.split(",")],
         "temperatures": _numbers("--temperatures", temperatures, float, "0,0.7"),
         "seeds": _numbers("--seeds", seeds, int, "1,2,3"),
-        "paraphrases": {} if wordings is None else _paraphrases(wordings),
+        "paraphrases": paraphrases,
     }
 
 
@@ -224,23 +241,6 @@ def _numbers(
     except ValueError:
         raise InputError(
             f"{option} takes numbers separated by commas, for instance {example}, not {text!r}"
-        ) from None
-
-
-def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
-    """Other words for nodes, by name and by the title of the node."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from dagengine.prompts.parsing import complaint
-
-    try:
-        return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"--paraphrases {path}: {error.strerror}") from None
-    except ValidationError as error:
-        raise InputError(
-            f"--paraphrases {path}: {complaint(error)}; write JSON, for instance "
-            '{"short": {"name of a node": "other words"}}'
         ) from None
 
 

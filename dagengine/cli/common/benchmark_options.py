@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from dagengine.cli.common.completion import judge_names
-from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.files import Reads, within
 from dagengine.cli.common.options import (
     BaseUrl,
     Delimiters,
@@ -24,12 +23,6 @@ from dagengine.cli.common.options import (
 
 TIMES: Final = 20
 """How many times each question is asked, if nothing else is said."""
-
-
-def _card_files(out: Path, given: Given) -> Iterable[Path]:
-    """What is written into the folder; with --check and --compare nothing is."""
-    if given.get("check") is None and given.get("compare") is None:
-        yield from (out / f"card.{suffix}" for suffix in ("html", "json", "md"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +170,11 @@ class BenchmarkOptions:
             "for instance of one document.",
         ),
     ] = None
-    out: Annotated[Path, typer.Option(help="Folder for the card."), Writes(_card_files)] = Path(
-        "benchmark"
-    )
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for the card."),
+        within("card.html", "card.json", "card.md", unless=("check", "compare")),
+    ] = Path("benchmark")
     fail_if: Annotated[
         list[str] | None,
         typer.Option(

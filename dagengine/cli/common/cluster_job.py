@@ -38,33 +38,48 @@ class FileJob:
     batch_files: Path | None = None
 
     def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
-        """The engine of one process; raises InputError and GraphError."""
+        """The engine of one process; raises InputError, GraphError and MissingExtraError."""
+        from dagengine.errors import MissingExtraError
         from dagengine.execution.engine import Engine
-        from dagengine.loading import load_app, load_metrics
+        from dagengine.loading import (
+            chosen_judge,
+            load_app,
+            load_batch_judge,
+            load_file_judge,
+            load_metrics,
+        )
 
         metrics = load_metrics(self.metrics, self.quoting)
         app = None if self.app is None else load_app(self.app, app_in_flight)
-        tracer = _tracer() if self.trace else None
+        tracer: Any = None
+        if self.trace:
+            try:
+                from opentelemetry import trace
+            except ImportError:
+                raise MissingExtraError(
+                    '--trace needs OpenTelemetry: pip install "dagengine[otel]"'
+                ) from None
+            # The provider is what the caller set up (`opentelemetry-instrument`), not ours.
+            tracer = trace.get_tracer("dagengine")
+
+        # The judge of metrics that name none; None is the library's own default.
+        model: Any
+        if self.batch_files is not None:
+            model = load_file_judge(self.judge, self.batch_files, partial(say, err=True))
+        elif self.batch:
+            model = load_batch_judge(self.judge, self.base_url, self.journal)
+        else:
+            model = chosen_judge(self.judge, self.base_url)
         return Engine(
             metrics,
             {
                 "app": app,
-                "model": self._judge(),
+                "model": model,
                 "limits": limits,
                 "store": self.store,
                 "tracer": tracer,
             },
         )
-
-    def _judge(self) -> Any:
-        """The judge of metrics that name none; None is the library's own default."""
-        from dagengine.loading import chosen_judge, load_batch_judge, load_file_judge
-
-        if self.batch_files is not None:
-            return load_file_judge(self.judge, self.batch_files, partial(say, err=True))
-        if self.batch:
-            return load_batch_judge(self.judge, self.base_url, self.journal)
-        return chosen_judge(self.judge, self.base_url)
 
     def absolute(self) -> FileJob:
         """The same for processes in other folders: every file by its absolute path."""
@@ -80,16 +95,3 @@ class FileJob:
             judge=judge,
             store=None if self.store is None else self.store.absolute(),
         )
-
-
-def _tracer() -> Any:
-    """A tracer of OpenTelemetry as it was set up (`opentelemetry-instrument`)."""
-    from dagengine.errors import MissingExtraError
-
-    try:
-        from opentelemetry import trace
-    except ImportError:
-        raise MissingExtraError(
-            '--trace needs OpenTelemetry: pip install "dagengine[otel]"'
-        ) from None
-    return trace.get_tracer("dagengine")

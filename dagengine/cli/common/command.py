@@ -80,33 +80,26 @@ class _PlainCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except _UsageError as error:
             usage: Any = error
+            options: dict[str, Any] = {
+                name: param for param in self.get_params(ctx) for name in param.opts
+            }
             if hasattr(usage, "possibilities"):  # there is no such option
-                self._name_option(ctx, usage)
-            elif hasattr(usage, "param_type") or type(usage) is _UsageError:  # missing, or extra
-                self._place_data(ctx, usage, words)
+                word = usage.option_name.lstrip("-").lower()
+                meant = [name for name in options if word in _MEANT_OPTIONS.get(name, "").split()]
+                hint = f": write {meant[0]}. {options[meant[0]].help}" if meant else ""
+                # Without the dashes, which make any two options alike.
+                long = [name.removeprefix("--") for name in options if name.startswith("--")]
+                if not hint and (near := nearest(word, long)):
+                    hint = f"; did you mean '--{near}'?"
+                usage.message = f"there is no option {usage.option_name!r:.80}{hint}"
+                usage.possibilities = None
+            elif hasattr(usage, "param_type") or type(error) is _UsageError:  # missing, or extra
+                # A word that no argument takes is most often the file that belongs to --data.
+                values, rest, _ = self.make_parser(ctx).parse_args(args=words)
+                if rest and "--data" in options and values.get("data") is None:
+                    begin = f"{usage.message}: write" if usage.message else "Write"
+                    usage.message = f"{begin} --data {rest[0]}"
             raise
-
-    def _name_option(self, ctx: Any, usage: Any) -> None:
-        options = self._options(ctx)
-        word = usage.option_name.lstrip("-").lower()
-        meant = [name for name in options if word in _MEANT_OPTIONS.get(name, "").split()]
-        hint = f": write {meant[0]}. {options[meant[0]].help}" if meant else ""
-        # Without the dashes, which make any two options alike.
-        long = [name.removeprefix("--") for name in options if name.startswith("--")]
-        if not hint and (near := nearest(word, long)):
-            hint = f"; did you mean '--{near}'?"
-        usage.message = f"there is no option {usage.option_name!r:.80}{hint}"
-        usage.possibilities = None
-
-    def _place_data(self, ctx: Any, usage: Any, words: list[str]) -> None:
-        """Say that test cases need --data, if it is not there and a word is left for it."""
-        values, rest, _ = self.make_parser(ctx).parse_args(args=words)
-        if rest and "--data" in self._options(ctx) and values.get("data") is None:
-            begin = f"{usage.message}: write" if usage.message else "Write"
-            usage.message = f"{begin} --data {rest[0]}"
-
-    def _options(self, ctx: Any) -> dict[str, Any]:
-        return {name: param for param in self.get_params(ctx) for name in param.opts}
 
 
 class _PlainGroup(TyperGroup):
@@ -178,7 +171,9 @@ class Commands(typer.Typer):
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:
     """What Typer calls: checks the files of the command, then calls its function."""
-    options = _options_of(function)
+    # A function that takes one dataclass gets its options in it, and an option for each field.
+    first = next(iter(get_type_hints(function).values()))
+    options = first if dataclasses.is_dataclass(first) and isinstance(first, type) else None
     parameters = inspect.signature(options or function).parameters.values()
     hints = get_type_hints(options or function, include_extras=True)
     # What the caller types for a parameter: an option's name, an argument's placeholder
@@ -206,12 +201,6 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     return call
-
-
-def _options_of(function: Callable[..., None]) -> type[Any] | None:
-    """The dataclass that a function takes as its only argument, if it does."""
-    hints = list(get_type_hints(function).values())
-    return hints[0] if dataclasses.is_dataclass(hints[0]) and isinstance(hints[0], type) else None
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:

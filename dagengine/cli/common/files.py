@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,6 @@ from dagengine.errors import InputError
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""
-
-
-def _itself(path: Path, given: Given) -> Iterable[Path]:
-    return (path,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,20 @@ class Writes:
     also read (`opened`), whoever opens it says what is wrong with it.
     """
 
-    files: Callable[[Path, Given], Iterable[Path]] = _itself
+    files: Callable[[Path, Given], Iterable[Path]] = lambda path, given: (path,)
     opened: bool = False
+
+
+def within(*names: str, unless: Sequence[str] = (), opened: bool = False) -> Writes:
+    """Marks an option whose folder gets files of these names.
+
+    Nothing is written if one of the parameters `unless` is given. `opened` as in `Writes`.
+    """
+
+    def files(folder: Path, given: Given) -> Iterable[Path]:
+        return () if any(map(given.get, unless)) else [folder / name for name in names]
+
+    return Writes(files, opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,7 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
         for path in _paths(mark, given.get(name), given)
     ]
     for first, second in itertools.combinations(files, 2):
+        # Two files that are only read may be one, and an option with several may name one twice.
         writes = isinstance(first.mark, Writes) or isinstance(second.mark, Writes)
         if (
             writes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,13 @@ def draw_views(specs: Sequence[MetricSpec], tally: Tally, folder: Path) -> None:
     """The pictures of a run's metrics; without Graphviz their Mermaid text, which it says once."""
     missing: MissingExtraError | None = None
     for spec, stem in zip(specs, stems(specs), strict=True):
-        for view, picture in _views(spec, tally):
+        pictures = {"tree": draw(spec)}
+        summary = tally.metrics.get(spec.name)
+        if summary is not None and summary.shown is not None:
+            case, result = summary.shown
+            pictures["path"] = draw(spec, result=result, case=case)
+        pictures["counts"] = draw(spec, rows=tally)
+        for view, picture in pictures.items():
             path = folder / f"{stem}-{view}.svg"
             try:
                 _save_own(picture, path)
@@ -49,16 +55,6 @@ def draw_views(specs: Sequence[MetricSpec], tally: Tally, folder: Path) -> None:
                 _save_own(picture, path.with_suffix(".mmd"))
     if missing is not None:
         say(f"the pictures are written as Mermaid text: {missing}")
-
-
-def _views(spec: MetricSpec, tally: Tally) -> Iterator[tuple[str, Picture]]:
-    """The three pictures of one metric: its tree, one case's path, and the edges' counts."""
-    yield "tree", draw(spec)
-    summary = tally.metrics.get(spec.name)
-    if summary is not None and summary.shown is not None:
-        case, result = summary.shown
-        yield "path", draw(spec, result=result, case=case)
-    yield "counts", draw(spec, rows=tally)
 
 
 def _save_own(picture: Picture, path: Path) -> None:

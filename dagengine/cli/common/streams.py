@@ -16,7 +16,12 @@ def open_streams() -> None:
     Otherwise the next file that is opened gets the number of a closed stream, and what is meant
     for the terminal ends in it. Messages go to whichever of output and errors is open.
     """
-    missing = [number for number in range(3) if not _is_open(number)]
+    missing = []
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            missing.append(number)
     for number in missing:  # the lowest free number is the one that is opened
         os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
     if 1 in missing:
@@ -77,11 +82,3 @@ def shown(text: str) -> str:
     from dagengine.terminal import plain
 
     return plain(text)
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True

@@ -85,7 +85,19 @@ def diff(
         print_changes(report, limit)
     else:
         typer.echo(json.dumps(report, indent=1) if form == "json" else _csv(report["metrics"]))
-    failing = [line for condition in conditions for line in _holding(condition, report)]
+    failing: list[str] = []
+    for condition in conditions:
+        measured = [each for each in report["metrics"] if condition.of in ("", each["metric"])]
+        if not measured:
+            raise InputError(
+                f"--fail-if {condition.text!r}: no metric {condition.of!r} is in both runs"
+            )
+        name = MEASURES[condition.measure]
+        for figures in measured:
+            # Only flips without a change of definition, evidence or judge are counted by cause.
+            count = int(figures["causes"]["same"] if name == "same" else figures[name])
+            if condition.holds(count):
+                failing.append(f"{condition.text}: {figures['metric']}: {count}")
     for line in failing:
         say(f"fails: {line}", err=True)
     if failing:
@@ -107,22 +119,6 @@ def condition_of(text: str) -> Condition:
             f"--fail-if {text!r}: a number of cases has no .{condition.bound}; leave it out"
         )
     return condition
-
-
-def _holding(condition: Condition, report: Mapping[str, Any]) -> list[str]:
-    """One line for every metric for which a condition holds."""
-    of = [metric for metric in report["metrics"] if condition.of in ("", metric["metric"])]
-    if not of:
-        raise InputError(
-            f"--fail-if {condition.text!r}: no metric {condition.of!r} is in both runs"
-        )
-    counts = [(metric["metric"], _count(metric, condition.measure)) for metric in of]
-    return [f"{condition.text}: {name}: {n}" for name, n in counts if condition.holds(n)]
-
-
-def _count(metric: Mapping[str, Any], measure: str) -> int:
-    name = MEASURES[measure]
-    return int(metric["causes"]["same"] if name == "same" else metric[name])
 
 
 def _csv(metrics: Sequence[Mapping[str, Any]]) -> str:

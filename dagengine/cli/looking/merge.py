@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dagengine.cli.common.files import Given, Writes
+from dagengine.cli.common.files import within
 from dagengine.cli.common.streams import say
-
-
-def _files_in(out: Path, given: Given) -> Iterable[Path]:
-    for name in ("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "columns.parquet"):
-        yield out / name
 
 
 def merge(
@@ -22,7 +16,11 @@ def merge(
         list[Path],
         typer.Argument(metavar="DIR...", help="The folders of all shards, in any order."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the whole run."), Writes(_files_in)],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for the whole run."),
+        within("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "columns.parquet"),
+    ],
 ) -> None:
     """Combine the folders of all shards (`run --shard I/N`) into one run.
 

@@ -150,7 +150,8 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
 
 def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOptions) -> None:
     from dagengine.report.page.drafts import DRAFTS
-    from dagengine.report.tables import print_cases
+    from dagengine.report.selection import fields_of
+    from dagengine.report.tables import print_cases, print_steps, seconds_words
 
     thing = "draft" if is_there(run.folder / DRAFTS) else "case"
     kept, count = (rows, len(rows)) if isinstance(rows, list) else rows.first(_LISTED)
@@ -160,24 +161,18 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
         say(f"no {thing}{whole} matches all options")
         return
     if options.case is not None:
-        _print_whole(run, kept, options.times)
+        # One case is shown whole: its texts, and all that its nodes said.
+        for row in kept:
+            seconds = row.seconds if options.times else None
+            took = "" if seconds is None else f" ({seconds_words(seconds)})"
+            say(f"{row.index} {row.case}{took}")
+            for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
+                for name, value in fields.items():
+                    say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
+            for result in row.metrics:
+                print_steps(result, times=options.times)
         return
     several = "" if count == 1 and not whole else "s"
     print_cases(kept, f"{count:,}{whole} {thing}{several}", times=options.times)
     if count > len(kept):
         say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")
-
-
-def _print_whole(run: Run, rows: Iterable[CaseResult], times: bool) -> None:
-    """Each case with its texts, and all that its nodes said."""
-    from dagengine.report.selection import fields_of
-    from dagengine.report.tables import print_steps, seconds_words
-
-    for row in rows:
-        took = f" ({seconds_words(row.seconds)})" if times and row.seconds is not None else ""
-        say(f"{row.index} {row.case}{took}")
-        for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
-            for name, value in fields.items():
-                say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
-        for result in row.metrics:
-            print_steps(result, times=times)

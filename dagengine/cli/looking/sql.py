@@ -69,7 +69,8 @@ def _print_table(answer: Answer) -> None:
         numbers = any(isinstance(line[place], int | float) for line in lines)
         table.add_column(Text(one_line(name, _WIDTH)), justify="right" if numbers else "left")
     for line in lines:
-        table.add_row(*(Text(one_line(_cell(value), _WIDTH)) for value in line))
+        texts = (f"{v:.4g}" if isinstance(v, float) else "-" if v is None else str(v) for v in line)
+        table.add_row(*(Text(one_line(text, _WIDTH)) for text in texts))
     Console().print(table)
     more = sum(1 for _ in answer.lines)
     if more:
@@ -89,9 +90,3 @@ def _data(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): _data(part) for name, part in value.items()}
     return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -60,7 +60,11 @@ def view(
     from dagengine.reliability.card.files import read_card
 
     noise = None if card is None else read_card(card)
-    served = open_runs(folders, who or _login(), noise, announce=lambda text: say(text, err=True))
+    try:
+        labeller = who or getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in containers
+        labeller = "somebody"
+    served = open_runs(folders, labeller, noise, announce=lambda text: say(text, err=True))
 
     collector_at_work()
     with ExitStack() as ended:
@@ -90,10 +94,3 @@ def _leading_to(address: str) -> Path:
         f'<title>dagengine</title><a href="{to}">Open the run</a>\n',
     )
     return page
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name, as in containers
-        return "somebody"

@@ -11,7 +11,7 @@ import typer
 
 from dagengine.cli.common.access import Access
 from dagengine.cli.common.collector import collector_at_work
-from dagengine.cli.common.files import Given, Reads, Writes, named
+from dagengine.cli.common.files import Reads, named, within
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -46,12 +46,6 @@ if TYPE_CHECKING:
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.results import Attempt, CaseResult
     from dagengine.test_case import TestCase
-
-
-def _card_files(out: Path, given: Given) -> Iterable[Path]:
-    """What is written into the folder; with --plan nothing is."""
-    if not given.get("plan"):
-        yield from (out / "attack.html", out / "attack.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +122,11 @@ class AttackOptions:
         ),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead.")] = False
-    out: Annotated[Path, typer.Option(help="Folder for the card."), Writes(_card_files)] = Path(
-        "attack"
-    )
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for the card."),
+        within("attack.html", "attack.json", unless=("plan",)),
+    ] = Path("attack")
 
 
 def attack(options: AttackOptions) -> None:

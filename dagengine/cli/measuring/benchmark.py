@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -37,6 +37,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     Exit codes: 0 done; 1 a --fail-if condition holds or the card is stale; 2 invalid input; 130
     interrupted.
     """
+    from dagengine.reliability.card.build import make_card
     from dagengine.reliability.card.conditions import condition, parse
     from dagengine.reliability.fingerprint import bind
 
@@ -55,7 +56,21 @@ def benchmark(options: BenchmarkOptions) -> None:
         return
     outlive_reader()  # the card is not written yet
     seen, judges = (_ask if options.verdicts is None else _collected)(job, options)
-    card = _card(job, options, seen, judges)
+    spent = seen.totals
+    card = make_card(
+        seen,
+        job.metrics,
+        job.cases,
+        judges,
+        labels=options.labels,
+        labels_random=options.labels_random,
+        label_scale=_label_scale(options),
+        groups=options.groups,
+        target=options.target,
+        symmetry=job.symmetry,
+        needs=_needs(options),
+        price=spent.cost / spent.calls if spent.cost is not None and spent.calls else None,
+    )
     _write(card, options, failing)
 
 
@@ -90,22 +105,27 @@ def _require_no_asking(options: BenchmarkOptions) -> None:
 def _build(options: BenchmarkOptions) -> BenchmarkJob:
     """The questions to ask; raises BadParameter and InputError for invalid options."""
     from dagengine.data.cases import strict
-    from dagengine.loading import load_metrics
+    from dagengine.loading import load_judge, load_metrics
     from dagengine.test_case import TestCase
 
     if options.metrics is None or options.data is None:
         raise typer.BadParameter(
             "METRICS.py and --data are required, except with --compare or --verdicts of any judge"
         )
+    metrics = load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported))
+    read = cases_of(options.data, options.mapped, options.delimiter)
+    cases = list(cast(Iterable[TestCase], strict(read)))
+    names = options.judge or ()
+    if len(set(names)) < len(names):
+        raise InputError(f"--judge is given twice: {', '.join(names)}")
+    judges = {name: load_judge(name, options.base_url) for name in names}
+    # Without a judge each metric asks its own, unless an address names the server of all.
+    if not names and options.base_url is not None:
+        judges = {"": load_judge(None, options.base_url)}
     return BenchmarkJob(
-        load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported)),
-        list(
-            cast(
-                Iterable[TestCase],
-                strict(cases_of(options.data, options.mapped, options.delimiter)),
-            )
-        ),
-        _judges(options.judge or (), options.base_url),
+        metrics,
+        cases,
+        judges,
         ways_of(
             TIMES if options.times is None else options.times,
             options.orders,
@@ -212,29 +232,6 @@ def _needs(options: BenchmarkOptions) -> Needs:
     return parse_needs(options.need, options.target)
 
 
-def _card(
-    job: BenchmarkJob, options: BenchmarkOptions, seen: Observations, judges: Sequence[str]
-) -> JudgeCard:
-    from dagengine.reliability.card.build import make_card
-
-    return make_card(
-        seen,
-        job.metrics,
-        job.cases,
-        judges,
-        labels=options.labels,
-        labels_random=options.labels_random,
-        label_scale=_label_scale(options),
-        groups=options.groups,
-        target=options.target,
-        symmetry=job.symmetry,
-        needs=_needs(options),
-        price=seen.totals.cost / seen.totals.calls
-        if seen.totals.cost is not None and seen.totals.calls
-        else None,
-    )
-
-
 def _require_intervals() -> None:
     """Raise MissingExtraError now, not after all the calls."""
     from statistics import fmean
@@ -242,17 +239,6 @@ def _require_intervals() -> None:
     from dagengine.reliability.statistics.intervals import bootstrap
 
     bootstrap([0.0, 1.0], fmean, resamples=2)
-
-
-def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
-    """The judges by name; none means each metric's judge."""
-    from dagengine.loading import load_judge
-
-    if not names:
-        return {} if base_url is None else {"": load_judge(None, base_url)}
-    if len(set(names)) < len(names):
-        raise InputError(f"--judge is given twice: {', '.join(names)}")
-    return {name: load_judge(name, base_url) for name in names}
 
 
 def _identities(job: BenchmarkJob) -> list[str]:
@@ -288,6 +274,7 @@ def _write(
         out.mkdir(parents=True, exist_ok=True)
         (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
         (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
+        # Last, since `--check` and `--compare` read this file: if it is there, all three are.
         write_card(card, out / "card.json")
     say(f"card: {out / 'card.html'} (also card.json, card.md)")
     _exit_as(card, conditions)

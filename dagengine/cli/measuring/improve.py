@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from dagengine.improvement.files import Folder
     from dagengine.improvement.rewriters import Rewriter
     from dagengine.improvement.search import Search
-    from dagengine.improvement.values import Candidate, Improvement, SearchPlan, Split
-    from dagengine.metrics import BaseMetric
+    from dagengine.improvement.values import Candidate, Improvement
 
 
 def _files(out: Path, given: Given) -> Iterable[Path]:
@@ -111,17 +110,32 @@ def improve(
     130 interrupted.
     """
     from dagengine.gateway.limits import Limits
+    from dagengine.improvement import words
     from dagengine.improvement.files import Folder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
-    from dagengine.loading import chosen_judge, load_judge
+    from dagengine.loading import chosen_judge, load_judge, load_metrics
 
+    cases = list(cases_of(data, mapped, delimiter))
+    loaded = load_metrics(metrics)
+    if len(loaded) > 1:
+        names = ", ".join(repr(metric.spec().name) for metric in loaded)
+        raise InputError(f"{metrics} has several metrics ({names}): choose one, metrics.py:NAME")
     search = Search.of(
-        list(cases_of(data, mapped, delimiter)), _metric(metrics), labels, groups=groups,
+        cases, loaded[0], labels, groups=groups,
         node=node, times=times, proposals=proposals, sealed=sealed,
     )  # fmt: skip
     model, paid, folder = chosen_judge(judge, base_url), prices(price), Folder(out)
-    _say_plan(search.plan(model=model, prices=paid), folder, search.split)
+    plan = search.plan(model=model, prices=paid)
+    for name, calls in words.planned(plan):
+        say(f"  {name:26} {calls:>34}")
+    say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
+    # Each look at the sealed part makes it a little less unseen, in whatever folder it was.
+    if looks := folder.looks(search.split.sha256, beside=True):
+        changes = counted(len(looks), "change")
+        say(
+            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
+        )
     if plan_only:
         return
     outlive_reader()
@@ -140,6 +154,8 @@ def _run(
 ) -> None:
     """Search, leave the files, and say what came of it."""
     from dagengine.execution.interrupts import sync
+    from dagengine.improvement import words
+    from dagengine.improvement.files import PAGE, RECORD
 
     async def whole() -> tuple[Improvement, str | None]:
         looking = partial(folder.look, search.split.sha256)
@@ -154,46 +170,8 @@ def _run(
     except KeyboardInterrupt:
         say(f"interrupted; {go_on(settings['store'])}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _say(result, left, folder.path)
 
-
-def _metric(target: str) -> BaseMetric:
-    """The one metric of the file; raises InputError for several."""
-    from dagengine.loading import load_metrics
-
-    loaded = load_metrics(target)
-    if len(loaded) > 1:
-        names = ", ".join(repr(metric.spec().name) for metric in loaded)
-        raise InputError(f"{target} has several metrics ({names}): choose one, metrics.py:NAME")
-    return loaded[0]
-
-
-def _say_plan(plan: SearchPlan, folder: Folder, split: Split) -> None:
-    from dagengine.improvement import words
-
-    for name, calls in words.planned(plan):
-        say(f"  {name:26} {calls:>34}")
-    say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
-    if looks := folder.looks(split.sha256, beside=True):
-        changes = counted(len(looks), "change")
-        say(
-            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
-        )
-
-
-def _say_candidate(candidate: Candidate) -> None:
-    from dagengine.improvement import words
-
-    gain = "" if candidate.skipped else words.points(candidate.gain)
-    line = f"  {candidate.what[:28]:28} {candidate.where[:16]:16} {gain:>16}  "
-    say(shown(line + words.decision(candidate)))
-
-
-def _say(result: Improvement, left: str | None, out: Path) -> None:
-    """The screen: headline, what it rests on, next, what n is, the change."""
-    from dagengine.improvement import words
-    from dagengine.improvement.files import PAGE, RECORD
-
+    # The screen: headline, what it rests on, next, what n is, the change.
     say(f"\n{shown(words.headline(result))}\n")
     say(f"  {shown(words.why(result))}")
     say(f"  next  {shown(words.step(result, left))}\n")
@@ -205,4 +183,12 @@ def _say(result: Improvement, left: str | None, out: Path) -> None:
         marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
         if parts := [marks[kind].format(text) for kind, text in words.edit(candidate)]:
             say(f"\n  {candidate.where}: {shown(' '.join(parts))}")
-    say(f"\npage: {out / PAGE} (also {RECORD}, run.json)")
+    say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")
+
+
+def _say_candidate(candidate: Candidate) -> None:
+    from dagengine.improvement import words
+
+    gain = "" if candidate.skipped else words.points(candidate.gain)
+    line = f"  {candidate.what[:28]:28} {candidate.where[:16]:16} {gain:>16}  "
+    say(shown(line + words.decision(candidate)))

@@ -22,6 +22,7 @@ from dagengine.cli.common.options import (
     Delimiters,
     JudgeName,
     Mapped,
+    cases_of,
 )
 from dagengine.cli.common.streams import say
 
@@ -149,15 +150,22 @@ def check(
     invalid input.
     """
     from dagengine.checkup import check_judge
+    from dagengine.checkup.reading import longest_text
     from dagengine.cli.tables.check_table import as_dict, print_checkup
+    from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
+    from dagengine.test_case import TestCase
 
     if user and not save:
         raise typer.BadParameter("--user says where to save: it needs --save")
     if save:
         _require_savable(metrics, judge, base_url)
     subject = _subject(metrics, judge, base_url)
-    text = "" if data is None else _longest(data, mapped, delimiter)
+    text = ""
+    if data is not None:
+        cases = cases_of(data, mapped, delimiter)
+        cases.check()
+        text = longest_text(cast("Iterable[TestCase]", strict(cases)))
     with _parts_shown() as began:
         checkup = sync(lambda: check_judge(subject, text=text, seconds=seconds, began=began))
     if as_json:
@@ -200,18 +208,6 @@ def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Ju
     if not judges:
         raise typer.BadParameter(f"{metrics} asks no judge: use --judge")
     return next(iter(judges.values()))
-
-
-def _longest(data: Path, mapped: list[str] | None, delimiter: list[str] | None) -> str:
-    """The text of the longest case."""
-    from dagengine.checkup.reading import longest_text
-    from dagengine.cli.common.options import cases_of
-    from dagengine.data.cases import strict
-    from dagengine.test_case import TestCase
-
-    cases = cases_of(data, mapped, delimiter)
-    cases.check()
-    return longest_text(cast("Iterable[TestCase]", strict(cases)))
 
 
 def _require_savable(metrics: str | None, judge: str | None, base_url: str | None) -> None:

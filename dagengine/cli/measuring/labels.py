@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.files import Reads, within
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from dagengine.view.planned import LabelPlan
 
@@ -34,16 +34,12 @@ def about() -> None:
     """Plan human labels: how many are needed for what, and which cases are next."""
 
 
-def _plan_in(folder: Path, given: Given) -> Iterable[Path]:
-    yield folder / "label-plan.json"
-
-
 @app.command()
 def plan(
     folder: Annotated[
         Path,
         typer.Argument(metavar="DIR", help="The folder of a run."),
-        Writes(_plan_in),
+        within("label-plan.json"),
     ],
     labels: Annotated[
         Path | None,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from dagengine.checkup.server import named
 from dagengine.checkup.values import (
     Checkup,
-    Connection,
     EasyQuestions,
     NotMeasured,
     Probabilities,
@@ -76,9 +75,21 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
 
 def lines(checkup: Checkup) -> Iterator[Line]:
     """What was found: the part, its state, and the words for it."""
-    yield from _connection(checkup.connection)
-    if checkup.connection.problem is not None:
+    connection = checkup.connection
+    if connection.problem is not None:
+        yield "answers", "fails", connection.problem
         return
+    yield "answers", "ok", f"the first answer came after {_seconds(connection.seconds)}"
+    if connection.model is not None and connection.is_listed is None:
+        yield "model", "-", f"{connection.model}; the server lists no models"
+    elif connection.model is not None and connection.is_listed:
+        yield "model", "ok", connection.model
+    elif connection.model is not None:
+        # Some servers answer with the model that they have, whatever was asked for.
+        models = connection.listed or ()
+        near = did_you_mean(connection.model, models)
+        text = f"{connection.model} is not listed, but something answers. {named(models)}; {near}"
+        yield "model", "warning", text.rstrip("; ")
     facts = checkup.facts
     yield "server", "ok" if facts.server else "-", facts.server or "it does not say what it is"
     if facts.window is None:
@@ -136,24 +147,6 @@ def _part(name: str, section: Any, words: Any) -> Iterator[Line]:
         return
     for number, (status, text) in enumerate(words(section)):
         yield ("" if number else name), status, text
-
-
-def _connection(connection: Connection) -> Iterator[Line]:
-    if connection.problem is not None:
-        yield "answers", "fails", connection.problem
-        return
-    yield "answers", "ok", f"the first answer came after {_seconds(connection.seconds)}"
-    if connection.model is None:
-        return
-    if connection.is_listed is None:
-        yield "model", "-", f"{connection.model}; the server lists no models"
-    elif connection.is_listed:
-        yield "model", "ok", connection.model
-    else:
-        models = connection.listed or ()
-        near = did_you_mean(connection.model, models)
-        text = f"{connection.model} is not listed, but something answers. {named(models)}; {near}"
-        yield "model", "warning", text.rstrip("; ")
 
 
 def _structure(found: Structure) -> Iterator[tuple[Status, str]]:

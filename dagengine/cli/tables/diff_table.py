@@ -74,12 +74,26 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
-    for name, line in [*_lines(metric), *(("changed", _tree_change(c)) for c in metric["tree"])]:
+    lines = [*_lines(metric)]
+    for change in metric["tree"]:
+        line = f"{change['node']}: {change['what']}" if change["node"] else change["what"]
+        if change["kind"] == "definition" and change["old"] != change["new"]:
+            line += f" ({change['old']!r} → {change['new']!r})"
+        lines.append(("changed", line))
+    for name, line in lines:
         table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))
     out.print(table)
     if metric["flips"]:
-        out.print(_matrix(metric["nodes"]))
+        matrix = Table(title="First node that differs", title_justify="left")
+        matrix.add_column("node", overflow="fold", max_width=40)
+        for cause in ("definition", "evidence", "judge", "same question"):
+            matrix.add_column(cause, justify="right", no_wrap=True)
+        for node in metric["nodes"]:
+            counts = [f"{node[cause]:,}" if node[cause] else "·" for cause in _CAUSES]
+            matrix.add_row(Text(one_line(node["node"] or "(settings)", _NAME)), *counts)
+        out.print(matrix)
     shown = sorted(metric["changes"], key=lambda change: _KINDS.index(change["kind"]))
+    # Another score or path alone is listed only where nothing has flipped, or was lost or gained.
     shown = [change for change in shown if change["kind"] not in ("score", "path")] or shown
     if shown:
         out.print(_cases(shown[:limit]))
@@ -111,7 +125,10 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         parts.append(f"no paired test: {metric['test_missing']}")
     yield "result", " · ".join(parts)
     if metric["flips"]:
-        yield "where", ", ".join(_where(metric))
+        counts = {node["node"]: sum(node[cause] for cause in _CAUSES) for node in metric["nodes"]}
+        ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+        places = (f"{counts[name]:,} first differ at {name or 'the settings'}" for name in ranked)
+        yield "where", ", ".join(places)
         causes = [f"{metric['causes'][name]:,} {what}" for name, what in _CAUSES.items()]
         yield "cause", ", ".join(causes)
     words = {
@@ -131,35 +148,6 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _mean(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
-
-
-def _where(metric: Mapping[str, Any]) -> Iterator[str]:
-    counts = {node["node"]: sum(node[cause] for cause in _CAUSES) for node in metric["nodes"]}
-    ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
-    for name in ranked:
-        yield f"{counts[name]:,} first differ at {name or 'the settings'}"
-
-
-def _matrix(nodes: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="First node that differs", title_justify="left")
-    table.add_column("node", overflow="fold", max_width=40)
-    for cause in ("definition", "evidence", "judge", "same question"):
-        table.add_column(cause, justify="right", no_wrap=True)
-    for node in nodes:
-        counts = [f"{node[cause]:,}" if node[cause] else "·" for cause in _CAUSES]
-        table.add_row(Text(one_line(node["node"] or "(settings)", _NAME)), *counts)
-    return table
-
-
-def _tree_change(change: Mapping[str, Any]) -> str:
-    where = f"{change['node']}: " if change["node"] else ""
-    words = ""
-    if change["kind"] == "definition" and change["old"] != change["new"]:
-        words = f" ({change['old']!r} → {change['new']!r})"
-    return f"{where}{change['what']}{words}"
 
 
 def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:

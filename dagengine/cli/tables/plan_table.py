@@ -14,7 +14,6 @@ from dagengine.estimate.values import (
     JudgeEstimate,
     NodeEstimate,
     Speeds,
-    Travel,
     cost,
 )
 from dagengine.terminal import counted, plain
@@ -88,23 +87,21 @@ def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
     stored = []
     if budget.answered is not None:
         stored = [f"The store answers {budget.answered:,} of these questions without a call."]
+    speeds = budget.speeds
+    if speeds is not None:
+        read = "" if speeds.read is None else f"{speeds.read:g} tokens/s read and "
+        pace = f"Time: at {read}{speeds.write:g} tokens/s written, as `judge check` measured."
+    elif budget.latency is not None:
+        pace = f"A call takes {budget.latency:g} s."
+    else:
+        pace = f"Time: {_UNKNOWN_TIME}."
     hold = "Least and most hold if every metric gets a score; "
     return [
         "Retries come on top." if estimate.sampled else f"{hold}retries come on top.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
-        _pace(budget),
+        pace,
         *stored,
     ]
-
-
-def _pace(budget: Assumptions) -> str:
-    """Where the time comes from."""
-    speeds = budget.speeds
-    if speeds is None:
-        configured = budget.latency is not None
-        return f"A call takes {budget.latency:g} s." if configured else f"Time: {_UNKNOWN_TIME}."
-    read = "" if speeds.read is None else f"{speeds.read:g} tokens/s read and "
-    return f"Time: at {read}{speeds.write:g} tokens/s written, as `judge check` measured."
 
 
 def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
@@ -156,7 +153,15 @@ def print_estimate(
         ]
         table.add_row(Text(plain(name)), _number(judge.calls), *tokens, paid)
     out.print(table)
-    out.print(Padding(_time(estimate, budget), (0, 0, 0, 1)))
+    seconds = budget.seconds(estimate)
+    time = Text(f"time: {_UNKNOWN_TIME}\n")
+    if seconds is not None:
+        sizes = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
+        # A unit is used from two of it on: 90 minutes say more than 1.5 h.
+        size, unit = next((pair for pair in sizes if seconds >= 2 * pair[0]), sizes[-1])
+        how = f" with {budget.max_in_flight} calls at a time, up to {estimate.depth} in a row\n"
+        time = Text.assemble("about ", (f"{seconds / size:.3g} {unit}", "bold"), how)
+    out.print(Padding(time, (0, 0, 0, 1)))
     for note in [*_notes(estimate), *assumptions(estimate, budget), *more]:
         out.print(Padding(Text(plain(note), style="dim"), (0, 0, 0, 1)))
 
@@ -201,24 +206,17 @@ def _questions(estimate: Estimate) -> Table:
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)
     table.add_row("all questions", "", *_span(estimate.asked), _number(equal))
-    table.add_row(
-        "judge calls", "", _least_calls(estimate), *_span(estimate.calls)[1:], style="bold"
-    )
+    # The least number of calls supposes that questions with words of the judge are all equal, which
+    # no run is; it is shown only if a run may come near it.
+    difference = estimate.asked.likely - estimate.calls.likely
+    supposed = estimate.asked.least - estimate.calls.least > difference + 0.5
+    least_calls = "" if supposed else _number(estimate.calls.least)
+    table.add_row("judge calls", "", least_calls, *_span(estimate.calls)[1:], style="bold")
     travel = estimate.travel
     if travel.requests < travel.questions:
         alone = max(0.0, estimate.calls.likely - travel.questions)
         table.add_row("requests", "", "", _number(alone + travel.requests), "")
     return table
-
-
-def _least_calls(estimate: Estimate) -> str:
-    """The least number of calls, if a run may come near it.
-
-    The bound supposes that questions with words of the judge are all equal, which no run is.
-    """
-    equal = estimate.asked.likely - estimate.calls.likely
-    supposed = estimate.asked.least - estimate.calls.least > equal + 0.5
-    return "" if supposed else _number(estimate.calls.least)
 
 
 def _worst(estimate: Estimate) -> Iterator[Text]:
@@ -240,16 +238,6 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
         yield line
 
 
-def _time(estimate: Estimate, budget: Assumptions) -> Text:
-    from rich.text import Text
-
-    seconds = budget.seconds(estimate)
-    if seconds is None:
-        return Text(f"time: {_UNKNOWN_TIME}\n")
-    how = f" with {budget.max_in_flight} calls at a time, up to {estimate.depth} in a row\n"
-    return Text.assemble("about ", (_duration(seconds), "bold"), how)
-
-
 def _notes(estimate: Estimate) -> Iterator[str]:
     """What the reader of the numbers should know."""
     if estimate.sampled:
@@ -264,8 +252,19 @@ def _notes(estimate: Estimate) -> Iterator[str]:
             "From caches: at most so many tokens need not be read anew, because another question "
             "of the case begins with them, too; at the prices of cached tokens."
         )
-    if estimate.travel.questions:
-        yield _travel_note(estimate.travel)
+    travel = estimate.travel
+    if travel.questions:
+        # Decisions about one case travel together; each request has the texts of the case anew.
+        ahead = (
+            f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
+        )
+        alone = travel.state_tokens + travel.spared_tokens
+        spared = f" (one by one: {_number(alone, _ROUGH)})" if travel.spared_tokens else ""
+        yield (
+            f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
+            f"requests{ahead}. Every request contains the texts of its case: "
+            f"{_number(travel.state_tokens, _ROUGH)} tokens in all{spared}."
+        )
     for name in estimate.uncounted:
         yield f"{name} runs its own code, which may ask questions; they are not counted here."
     if any(node.asked.likely for node in nodes if node.asked.most is None):
@@ -274,18 +273,6 @@ def _notes(estimate: Estimate) -> Iterator[str]:
         f"{metric.metric} has too many paths: likely is estimated from a sample of them."
         for metric in estimate.metrics
         if not metric.exact
-    )
-
-
-def _travel_note(travel: Travel) -> str:
-    """In how many requests decisions are sent, and how many tokens of the case that repeats."""
-    ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
-    alone = travel.state_tokens + travel.spared_tokens
-    spared = f" (one by one: {_number(alone, _ROUGH)})" if travel.spared_tokens else ""
-    return (
-        f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
-        f"requests{ahead}. Every request contains the texts of its case: "
-        f"{_number(travel.state_tokens, _ROUGH)} tokens in all{spared}."
     )
 
 
@@ -313,10 +300,3 @@ def _dollars(money: float) -> str:
     if money >= 0.1 or not money:
         return f"{money:,.2f}"
     return f"{money:.2g}" if money >= _CENTS else f"under {_CENTS:.4f}"
-
-
-def _duration(seconds: float) -> str:
-    for size, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.3g} s"

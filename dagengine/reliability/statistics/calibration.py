@@ -56,7 +56,10 @@ def debiased_calibration_error(
     names = list(range(len(stated)) if cases is None else cases)
     if len(names) != len(stated):
         raise InputError(f"{len(stated)} answers need as many cases, got {len(names)}")
-    residuals = _residuals(stated, names, bins)
+    # By case and bin, how much higher the stated probability is than what happened.
+    residuals = defaultdict[Hashable, defaultdict[int, list[float]]](lambda: defaultdict(list))
+    for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
+        residuals[name][place].append(p - happened)
     items = [_of_case(places) for places in residuals.values()]
     sums = Sums(items, _squared_error)
     value = sums.value()
@@ -81,18 +84,6 @@ def debiased_calibration_error(
     return Interval(root, min(low, root), max(high, root), level, "jackknife", len(items))
 
 
-def _residuals(
-    stated: Stated, names: Sequence[Hashable], bins: int
-) -> Mapping[Hashable, Mapping[int, list[float]]]:
-    """By case and bin, how much higher the stated probability is than what happened."""
-    residuals: defaultdict[Hashable, defaultdict[int, list[float]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
-        residuals[name][place].append(p - happened)
-    return residuals
-
-
 def _of_case(residuals: Mapping[int, list[float]]) -> Totals:
     means = {place: statistics.fmean(errors) for place, errors in residuals.items()}
     return {
@@ -103,16 +94,15 @@ def _of_case(residuals: Mapping[int, list[float]]) -> Totals:
 
 
 def _squared_error(all_: Totals) -> float | None:
-    several = [place for place, _ in _bins_of(all_) if all_[place, "cases"] > 1]
+    several = [(k, size) for k, size in _bins_of(all_) if size > 1]
     if not several:
         return None
-    shares = [all_[k, "cases"] * _without_noise(all_, k) for k in several]
-    return math.fsum(shares) / math.fsum(all_[k, "cases"] for k in several)
-
-
-def _without_noise(all_: Totals, k: int) -> float:
-    size = all_[k, "cases"]
-    return (all_[k, "sum"] ** 2 - all_[k, "squares"]) / (size * (size - 1))
+    # S² less the squares of single cases leaves products of different cases: they share no noise.
+    shares = [
+        size * ((all_[k, "sum"] ** 2 - all_[k, "squares"]) / (size * (size - 1)))
+        for k, size in several
+    ]
+    return math.fsum(shares) / math.fsum(size for _, size in several)
 
 
 def _bins_of(all_: Totals) -> list[tuple[int, float]]:

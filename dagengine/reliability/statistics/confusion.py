@@ -351,14 +351,17 @@ def _posterior(
         return Unknown("undefined", seen.items)
     if isinstance(effect, Unknown):
         return effect
-    random = numpy.random.default_rng(seed)
-    lower, upper = (
-        of(random.dirichlet((table / effect + _prior(len(table), apart)).ravel(), _DRAWS)
-           .reshape(_DRAWS, *table.shape))
-        for apart in (1.0, 0.5)
-    )  # fmt: skip
-    low = float(numpy.nanquantile(lower, (1 - level) / 2))
-    high = float(numpy.nanquantile(upper, (1 + level) / 2))
+    random, kinds = numpy.random.default_rng(seed), len(table)
+    ends: list[Any] = []
+    # One generator for both ends: the order of its draws is part of the result.
+    for apart in (1.0, 0.5):
+        # One case of agreement on the diagonal, `apart` of one spread over the other cells.
+        each = apart / max(kinds * (kinds - 1), 1)
+        prior = each + numpy.eye(kinds) * (1 / kinds - each)
+        draws = random.dirichlet((table / effect + prior).ravel(), _DRAWS)
+        ends.append(of(draws.reshape(_DRAWS, *table.shape)))
+    low = float(numpy.nanquantile(ends[0], (1 - level) / 2))
+    high = float(numpy.nanquantile(ends[1], (1 + level) / 2))
     return Interval(
         value, min(low, value), max(high, value), level, "Dirichlet posterior", seen.items
     )
@@ -373,12 +376,6 @@ def _balanced(tables: Any) -> Any:
         recalls = numpy.where(labelled > 0, met / labelled, 0.0)
         labels = (labelled > 0).sum(-1)
         return numpy.where(labels > 1, recalls.sum(-1) / labels, math.nan)
-
-
-def _prior(kinds: int, apart: float) -> Any:
-    """One case of agreement and `apart` of disagreement, spread over the cells of a table."""
-    each = apart / max(kinds * (kinds - 1), 1)
-    return each + needs("numpy").eye(kinds) * (1 / kinds - each)
 
 
 def _kappa(tables: Any) -> Any:

@@ -120,7 +120,15 @@ class Mixture:
         start = numpy.full(_POINTS, 1 / _POINTS)
         if goal is not None:
             limits.append({"type": "ineq", "fun": lambda g: goal @ g, "jac": lambda _: goal})
-            start = self._moved(goal)
+            # The best fit without a goal, moved towards the best point until the goal is met: the
+            # search begins at weights that are allowed.
+            start = 0.9 * self._fitted[0] + 0.1 / _POINTS
+            best = goal.argmax()
+            missing = -(goal @ start)
+            if missing > 0 and goal[best] > 0:
+                share = min(missing / (goal[best] + missing), 1.0)
+                start = (1 - share) * start
+                start[best] += share
         with _one_thread():
             solution = optimize.minimize(
                 cost, start, jac=True, bounds=[(0, 1)] * _POINTS, constraints=limits,
@@ -129,18 +137,6 @@ class Mixture:
         weights = numpy.clip(solution.x, 0, None)
         weights = weights / weights.sum()
         return weights, -cost(weights)[0] * len(self.cases)
-
-    def _moved(self, goal: Any) -> Any:
-        """The best fit, moved towards the best point until the goal is met."""
-        numpy = needs("numpy")
-        start = 0.9 * self._fitted[0] + 0.1 / _POINTS
-        best = goal.argmax()
-        missing = -(goal @ start)
-        if missing > 0 and goal[best] > 0:
-            share = min(missing / (goal[best] + missing), 1.0)
-            start = (1 - share) * start
-            start[best] += share
-        return numpy.asarray(start)
 
 
 def _one_thread() -> AbstractContextManager[Any]:

@@ -69,9 +69,12 @@ class Blame:
     def why(self) -> str:
         """A sentence that says why the share is not known; empty if it is."""
         if self.unknown is Unknown.REACHED_IN_FEW:
+            takes = f"{LEAST_REACHED}, which takes about {self.needed} runs"
+            if self.needed is None:
+                takes = f"{LEAST_REACHED} cases that reach it"
             return (
                 f"{self.reached} of {counted(self.cases, 'case')} reached it in "
-                f"{counted(self.runs, 'run')}; {self._needed()}"
+                f"{counted(self.runs, 'run')}; its share needs {takes}"
             )
         if self.unknown is Unknown.ASKED_ONCE:
             return (
@@ -79,11 +82,6 @@ class Blame:
                 "it; shares need second answers"
             )
         return "" if self.unknown is None else str(self.unknown)
-
-    def _needed(self) -> str:
-        if self.needed is None:
-            return f"its share needs {LEAST_REACHED} cases that reach it"
-        return f"its share needs {LEAST_REACHED}, which takes about {self.needed} runs"
 
 
 def blame(

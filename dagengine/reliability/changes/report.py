@@ -54,8 +54,20 @@ def _run(run: Manifest) -> dict[str, Any]:
 
 
 def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, Any]:
-    test, hint = _test(comparison)
-    foretold, silent = _noise(comparison, card, test)
+    # Tests need an extra and noise a fitting card: without them the rest is still reported.
+    test: PairedTest | None = None
+    foretold: dict[str, Any] | None = None
+    hint = silent = ""
+    try:
+        test = paired_test(comparison)
+    except MissingExtraError as error:
+        hint = str(error)
+    if card is not None:
+        try:
+            expected: Noise = noise(card, comparison)
+            foretold = {**asdict(expected), "words": expected.words(comparison.flips, test)}
+        except (InputError, MissingExtraError) as error:
+            silent = str(error)
     return {
         "metric": comparison.name,
         "cases": comparison.cases,
@@ -102,22 +114,3 @@ def _nodes(comparison: MetricComparison) -> Iterator[dict[str, Any]]:
     ]
     for name in ([""] if "" in at else []) + names:
         yield {"node": name, **{cause: comparison.first[name, cause] for cause in CAUSES}}
-
-
-def _test(comparison: MetricComparison) -> tuple[PairedTest | None, str]:
-    try:
-        return paired_test(comparison), ""
-    except MissingExtraError as error:
-        return None, str(error)
-
-
-def _noise(
-    comparison: MetricComparison, card: JudgeCard | None, test: PairedTest | None
-) -> tuple[dict[str, Any] | None, str]:
-    if card is None:
-        return None, ""
-    try:
-        foretold: Noise = noise(card, comparison)
-    except (InputError, MissingExtraError) as error:
-        return None, str(error)
-    return {**asdict(foretold), "words": foretold.words(comparison.flips, test)}, ""

@@ -223,18 +223,13 @@ def _by_people(
     side: Side, places: Sequence[int], low: float, high: float
 ) -> tuple[list[float | None], list[float | None]]:
     """The judge's score and human label of each case, from 0 to 1; labels go `low` to `high`."""
-    labels = [_number(side.outcomes.labels[place]) for place in places]
-    shares = [None if label is None else (label - low) / (high - low) for label in labels]
+    labels = [side.outcomes.labels[place] for place in places]
+    # A label as a card has it: pass or fail, a number, or nothing.
+    numbers = [float(_AS_NUMBER.get(label, label)) if label else None for label in labels]
+    shares = [None if value is None else (value - low) / (high - low) for value in numbers]
     if side.outcomes.said:
         return [_AS_NUMBER.get(side.outcomes.said[place]) for place in places], shares
     return [mean_score(side.case(place).scores) for place in places], shares
-
-
-def _number(label: str) -> float | None:
-    """A label as a card has it: pass or fail, or a number."""
-    if label in _AS_NUMBER:
-        return _AS_NUMBER[label]
-    return float(label) if label else None
 
 
 _AS_NUMBER = {"pass": 1.0, "fail": 0.0}
@@ -332,22 +327,18 @@ def between_cards(
         raise InputError(
             f"the measure {stray[0]} cannot be compared; use one of {', '.join(COMPARED)}"
         )
-    pairs = list(_pairs(old, new, _apart_by(old, new) or names))
+    judges = [card.binding.judges for card in (old, new)]
+    if all(len(own) == 1 for own in judges):
+        before, after = (judge_name(own[0]) for own in judges)
+        # Names of judges say more than "old" and "new", if they tell the cards apart.
+        names = names if before == after else (before, after)
+    pairs = list(_pairs(old, new, names))
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "
             f"{_shown(old)}; the second has {_shown(new)}"
         )
     return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
-
-
-def _apart_by(old: JudgeCard, new: JudgeCard) -> tuple[str, str] | None:
-    """The names of the judges of two cards, if they tell the cards apart."""
-    judges = [card.binding.judges for card in (old, new)]
-    if any(len(names) != 1 for names in judges):
-        return None
-    before, after = (judge_name(names[0]) for names in judges)
-    return None if before == after else (before, after)
 
 
 def _pairs(old: JudgeCard, new: JudgeCard, names: tuple[str, str]) -> Iterator[tuple[Side, Side]]:

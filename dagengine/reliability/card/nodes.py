@@ -56,10 +56,18 @@ def node_cards(
         withheld = shown("variance-share", None, note=unlike)
         single = (_node_card(speaker, runs, noise, target) for speaker in speakers)
         return tuple(replace(card, share=withheld, votes=None) for card in single)
-    cards = [
-        replace(_node_card(speaker, runs, noise, target), parts=_parts(speaker.node, noise, cases))
-        for speaker in speakers
-    ]
+    cards: list[NodeCard] = []
+    for speaker in speakers:
+        # By case, the node's part of the variance and all of it: what cards are compared by.
+        parts = ["0 0"] * cases
+        for case in noise:
+            part, whole = (
+                case.weight * case.parts.get(speaker.node, 0.0),
+                case.weight * case.modelled,
+            )
+            parts[case.case] = f"{part:.5g} {whole:.5g}"
+        card = _node_card(speaker, runs, noise, target)
+        cards.append(replace(card, parts=tuple(parts)))
     return tuple(sorted(cards, key=lambda node: -(node.share.value or 0.0)))
 
 
@@ -94,15 +102,6 @@ def _unsupported(speaker: Speaker, runs: Runs) -> Figure | None:
     if all(answer is None for row in table for answer in row):
         return None
     return figure("unsupported-rate", table, mean_of_runs, "", runs.rows)
-
-
-def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]:
-    """The node's part of the variance of every case, and all of it."""
-    parts = ["0 0"] * cases
-    for case in noise:
-        part, whole = case.weight * case.parts.get(node, 0.0), case.weight * case.modelled
-        parts[case.case] = f"{part:.5g} {whole:.5g}"
-    return tuple(parts)
 
 
 WIDE = 0.5
@@ -183,25 +182,14 @@ def beside_people(
     the answer of most people against that of most runs. Where people are split it is left out;
     where runs are, it counts as a miss. A rating counts as the nearest one of its scale.
     """
-    return tuple(
-        replace(
-            card,
-            people=_agreement(
-                card.node, runs, told.get(card.node, {}), _reading(replay, card.node)
-            ),
-        )
-        for card in nodes
-    )
-
-
-def _agreement(
-    node: str, runs: Runs, people: Given, read: Callable[[Reply], Vote | None]
-) -> Figure | None:
-    rows = list(_pairs(node, runs, people, read))
-    if not rows:
-        return None
-    pairs, groups = [pair for _, pair in rows], [group for group, _ in rows]
-    return figure("node-accuracy", pairs, accuracy.sums, "", groups)
+    cards: list[NodeCard] = []
+    for card in nodes:
+        read = _reading(replay, card.node)
+        rows = list(_pairs(card.node, runs, told.get(card.node, {}), read))
+        pairs, groups = [pair for _, pair in rows], [group for group, _ in rows]
+        people = figure("node-accuracy", pairs, accuracy.sums, "", groups) if rows else None
+        cards.append(replace(card, people=people))
+    return tuple(cards)
 
 
 def _pairs(
@@ -220,7 +208,15 @@ def _pairs(
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:
     """What of a reply is compared with a person's answer."""
-    points = _points(replay, node)
+    units = (unit for unit in replay.plan.units if unit.name == node)
+    rating = next((unit.node for unit in units if isinstance(unit.node, RatingNode)), None)
+    points: list[float] = []
+    if rating is not None:
+        # Scores go from 0 to 1. The lowest point is first, so a score between two is the lower one.
+        low, high = rating.points.ends
+        points = [
+            (number - low) / (high - low) for number in sorted({*rating.points.steps.values()})
+        ]
     if not points:
         return lambda reply: reply.verdict
 
@@ -229,13 +225,3 @@ def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None
         return None if score is None else min(points, key=lambda point: abs(point - score))
 
     return nearest
-
-
-def _points(replay: Counterfactual, node: str) -> Sequence[float]:
-    """What a rating may be, from 0 to 1, the lowest first; empty for a node that does not rate."""
-    units = (unit for unit in replay.plan.units if unit.name == node)
-    rating = next((unit.node for unit in units if isinstance(unit.node, RatingNode)), None)
-    if rating is None:
-        return ()
-    low, high = rating.points.ends
-    return [(number - low) / (high - low) for number in sorted({*rating.points.steps.values()})]

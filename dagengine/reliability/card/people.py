@@ -328,19 +328,18 @@ def people_among_themselves(
     yield figure("people-agreement", rows, people_agreement.sums, "too few cases", groups)
     yield shown("ceiling", label_ceiling(rows, groups=groups))
     if read is not None:
-        shares = [_shared(read, runs.cases[case], several[case]) for case in several
-                  if case in runs.cases]  # fmt: skip
-        names = [runs.group(case) for case in several if case in runs.cases]
+        shares: list[float | None] = []
+        names: list[Hashable] = []
+        for case, people in several.items():
+            if case not in runs.cases:
+                continue
+            every = chain.from_iterable(runs.cases[case].values())
+            votes = [read(run) for run in every if run.score is not None]
+            verdict = majority(votes)
+            # The share of the people whose label the majority of the runs meets
+            shares.append(statistics.fmean(label == verdict for label in people) if votes else None)
+            names.append(runs.group(case))
         yield figure("person-accuracy", shares, mean, "", names)
-
-
-def _shared(
-    read: Callable[[Run], Vote], settings: Mapping[Any, Sequence[Run]], people: Sequence[Vote]
-) -> float | None:
-    """The share of the people whose label the majority of the runs meets."""
-    votes = [read(run) for row in settings.values() for run in row if run.score is not None]
-    verdict = majority(votes)
-    return statistics.fmean(label == verdict for label in people) if votes else None
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
@@ -426,24 +425,16 @@ def _corrected_mean(
 
 def _corrected(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
     if isinstance(result, Unknown):
-        return CorrectedFigure(
-            shown(name, result, note=_refusal(result, random)), labelled=result.items
-        )
+        why = ""
+        if result.reason == "labels are not random":
+            # Either nobody stated that they are, or what is known of the cases speaks against it.
+            differ = f"the labelled cases differ from the others in their {result.detail}"
+            why = f"{differ} by more than chance, {NOT_RANDOM}" if random else _UNSTATED
+        return CorrectedFigure(shown(name, result, note=why), labelled=result.items)
     return CorrectedFigure(
         shown(name, result.estimate), result.judge, shown(name, result.labels_alone),
         result.labelled, result.judged, result.worth, result.telling,
     )  # fmt: skip
-
-
-def _refusal(unknown: Unknown, random: bool) -> str:
-    if unknown.reason != "labels are not random":
-        return ""
-    if random:
-        return (
-            f"the labelled cases differ from the others in their {unknown.detail} by more than "
-            f"chance, {NOT_RANDOM}"
-        )
-    return _UNSTATED
 
 
 _UNSTATED = "labels must be on a random sample of the cases; if they are, state --labels-random"

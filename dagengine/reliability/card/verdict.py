@@ -363,13 +363,18 @@ class _Table:
                               f"Using it takes {self._per_thousand(1)}.")  # fmt: skip
         cheaper = next((k for k, states in enumerate(self.states[:place])
                         if "missed" not in states.values()), None)  # fmt: skip
-        buy = (
-            f"{self._how_votes(voted.votes)} {self._per_thousand(1)} becomes "
-            f"{self._per_thousand(voted.votes)}."
+        # Votes at a node are what whole runs showed only if it is the only one that speaks.
+        alone = self.under.nodes[0].node if len(self.under.nodes) == 1 else None
+        how = (
+            f"Run the metric {voted.votes} times and take the majority: votes at single nodes were "
+            "not seen."
         )
+        if alone is not None:
+            how = f"Set {voted.votes} votes at {alone}."
+        buy = f"{how} {self._per_thousand(1)} becomes {self._per_thousand(voted.votes)}."
         if cheaper is not None:
             return self._fewer_open(cheaper, voted, buy)
-        headline = f"Use it with {voted.votes} votes{self._where_votes()}"
+        headline = f"Use it with {voted.votes} votes{'' if alone is None else f' at {alone}'}"
         more = self._per_thousand(voted.votes - 1)
         return self._made("use_with", "9", f"{headline}: +{more}", why, buy, place)
 
@@ -382,19 +387,6 @@ class _Table:
             f"Not known yet whether {counted(votes, 'vote')} {'is' if votes == 1 else 'are'} "
             f"enough; {enough.votes} are", self._reason(place), f"{settle} Or pay: {buy}", place,
         )  # fmt: skip
-
-    def _where_votes(self) -> str:
-        nodes = self.under.nodes
-        return f" at {nodes[0].node}" if len(nodes) == 1 else ""
-
-    def _how_votes(self, votes: int) -> str:
-        nodes = self.under.nodes
-        if len(nodes) == 1:
-            return f"Set {votes} votes at {nodes[0].node}."
-        return (
-            f"Run the metric {votes} times and take the majority: votes at single nodes were not "
-            "seen."
-        )
 
     # What is not known yet.
 

@@ -131,7 +131,11 @@ class _Faults:
         self._asking, self._judged = asking, judged
         self._replay = Counterfactual(judged.metric)
         self._read = asking.read(judged.metric)
-        self._answers = {node: _agreed(votes) for node, votes in answers.items()}
+        # By node and case; cases on which people differ say nothing of who is right.
+        self._answers: dict[str, dict[int, Any]] = {
+            node: {number: own[0] for number, own in votes.items() if len(set(own)) == 1}
+            for node, votes in answers.items()
+        }
         self.nodes = [speaker.node for speaker in self._replay.speakers if not speaker.reads]
         tried = judged.runs.keys()
         self.by_labels = any(tried & cases.keys() for cases in self._answers.values())
@@ -176,16 +180,14 @@ class _Faults:
             return
         for node, reply in run.replies.items():
             if node in self.nodes:
-                opposites = [answer for answer in self._answers_of(node) if answer != reply]
+                # A rating has no other answer by name: both ends of its scale are tried.
+                possible = [Reply(score=0.0), Reply(score=1.0)]
+                if verdicts := self._replay.verdicts_of(node):
+                    possible = [Reply(verdict=verdict) for verdict in verdicts]
+                opposites = [answer for answer in possible if answer != reply]
                 chances = [self._mends(number, {**run.replies, node: o}, label) for o in opposites]
                 if chances and max(chances) > 0:
                     yield node, max(chances)
-
-    def _answers_of(self, node: str) -> list[Reply]:
-        verdicts = self._replay.verdicts_of(node)
-        if verdicts:
-            return [Reply(verdict=verdict) for verdict in verdicts]
-        return [Reply(score=0.0), Reply(score=1.0)]
 
     def _mends(
         self, number: int, replies: Mapping[str, Reply], label: Vote, deep: int = 0
@@ -210,8 +212,3 @@ class _Faults:
         if self._asking.labels.kind != "pass":
             outcome = str(result.path[-1][1]) if result.path else ""
         return float(outcome == label)
-
-
-def _agreed(votes_of: Mapping[int, tuple[Vote, ...]]) -> dict[int, Any]:
-    """What people answered to a node together, by case; cases on which they differ are left out."""
-    return {number: votes[0] for number, votes in votes_of.items() if len(set(votes)) == 1}

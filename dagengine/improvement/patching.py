@@ -102,8 +102,10 @@ class _Source:
     def changed(self, metric: BaseMetric, kind: str, title: str, detail: Mapping[str, Any]) -> str:
         """The source with a change; raises _NotLiteralError if it has no place for it."""
         node = asking_node(metric, title)
+        edits: Iterable[_Edit]
         if kind == "threshold":
-            edits = self._threshold(metric, detail["threshold"])
+            call = self._call(metric.spec().name)
+            edits = [self._set(call, "threshold", f"{detail['threshold']:g}")]
         elif kind == "votes":
             edits = self._votes(metric, title, detail["votes"])
         elif kind == "rival" or node is None:
@@ -191,9 +193,6 @@ class _Source:
         if place is None:
             return self._added(call, f"{name}={value}")
         return _Edit(*self._span(place), value)
-
-    def _threshold(self, metric: BaseMetric, threshold: float) -> Iterator[_Edit]:
-        yield self._set(self._call(metric.spec().name), "threshold", f"{threshold:g}")
 
     def _votes(self, metric: BaseMetric, title: str, votes: int) -> Iterator[_Edit]:
         """A line that lets the variable of the metric vote, and the import of what it needs."""

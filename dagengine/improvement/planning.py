@@ -6,13 +6,12 @@ node, and at nodes that a changed answer may newly lead to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 
 from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import Plan
 from dagengine.estimate.counting import estimate
 from dagengine.estimate.values import NO_QUESTIONS, Bounds, Estimate, Prices, cost
 from dagengine.graph.node import AskingNode
@@ -134,7 +133,8 @@ class _Counted:
 
         The node itself is asked `factor` times each, and a rewriter up to `edits` times.
         """
-        by_node = self._by_node(numbers)
+        (metric,) = self._estimate(numbers).metrics
+        by_node = {node.node: node.asked for node in metric.nodes}
         spans = [
             (by_node.get(title, NO_QUESTIONS).times(factor), self._after(title, by_node))
             for title in titles
@@ -159,20 +159,14 @@ class _Counted:
         """About what so many calls cost, by the tokens of the metric as it is."""
         estimated = self._estimate(numbers)
         likely = sum(judge.calls for judge in estimated.judges)
-        paid = list(_paid(self._plan, estimated, model, prices))
-        whole = [money for money in paid if money is not None]
-        return sum(whole) / likely * calls if likely and len(whole) == len(paid) else None
-
-    def _by_node(self, numbers: Sequence[int]) -> dict[str, Bounds]:
-        (metric,) = self._estimate(numbers).metrics
-        return {node.node: node.asked for node in metric.nodes}
+        paid = 0.0
+        for judge, own in zip(estimated.judges, self._plan.models, strict=False):
+            asked = display_name(as_judge(model if own is None else own))
+            money = cost(asked, judge.input_tokens, judge.output_tokens, prices)
+            if money is None:  # a part of the price would pass for all of it
+                return None
+            paid += money
+        return paid / likely * calls if likely else None
 
     def _estimate(self, numbers: Sequence[int]) -> Estimate:
         return estimate(self._plan, [self._cases[number] for number in numbers])
-
-
-def _paid(plan: Plan, estimated: Estimate, model: Any, prices: Prices) -> Iterator[float | None]:
-    """What each judge of a plan costs; None for one without a price."""
-    for judge, own in zip(estimated.judges, plan.models, strict=False):
-        asked = as_judge(model if own is None else own)
-        yield cost(display_name(asked), judge.input_tokens, judge.output_tokens, prices)

@@ -255,18 +255,15 @@ class _Ladder:
         if self.metric is not self.search.metric:
             judged = await self.asking.judge(self.metric, self.search.split.tried)
             self.right = self.asking.right(judged)
-        blamed = self._blame(judged)
-        if blamed.node is not None:
-            self._decide(await self._paid(blamed.node, judged), 1 - FREE)
-        return blamed
-
-    def _blame(self, judged: Judged) -> Blame:
         search = self.search
         blamed = blame(self.asking, judged, search.answers, 1 - search.sealed_share)
         if search.node is not None:
-            return replace(blamed, node=search.node, by="your choice", needed=None)
-        if blamed.node is not None and blamed.node not in changeable(self.metric):
-            return replace(blamed, node=None, needed=None)
+            blamed = replace(blamed, node=search.node, by="your choice", needed=None)
+        elif blamed.node is not None and blamed.node not in changeable(self.metric):
+            # It is known, so more labels are not needed; but no rung could change it.
+            blamed = replace(blamed, node=None, needed=None)
+        if blamed.node is not None:
+            self._decide(await self._paid(blamed.node, judged), 1 - FREE)
         return blamed
 
     async def _free(self, judged: Judged) -> list[_Try]:

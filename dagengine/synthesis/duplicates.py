@@ -201,15 +201,14 @@ class GoldenTexts:
                 neighbour,
             ),
         )
-        return [
-            self._pair(place, neighbour, words.get(neighbour, 0.0), meaning.get(neighbour, 0.0))
-            for neighbour in neighbours[:NEAREST]
-        ]
-
-    def _pair(self, place: int, neighbour: int, words: float, meaning: float) -> Pair:
-        """The same pair from either side, so that it is asked about once."""
-        first, second = sorted((place, neighbour), key=lambda place: (self._texts[place], place))
-        return Pair((first, second), (self._texts[first], self._texts[second]), words, meaning)
+        pairs: list[Pair] = []
+        for neighbour in neighbours[:NEAREST]:
+            # The same pair from either side, so that it is asked about once.
+            first, second = sorted((place, neighbour), key=lambda at: (self._texts[at], at))
+            likeness = words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)
+            texts = self._texts[first], self._texts[second]
+            pairs.append(Pair((first, second), texts, *likeness))
+        return pairs
 
 
 def _evened(text: str) -> str:

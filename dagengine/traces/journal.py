@@ -29,10 +29,8 @@ class Journal:
         self._sent: set[str] = set()
         self._begun: set[str] = set()
         self._broken = False
-        if is_there(self._path):
-            self._read()
-
-    def _read(self) -> None:
+        if not is_there(self._path):
+            return
         line = b"\n"
         with open_to_read(self._path) as file:
             for line in file:

@@ -8,6 +8,7 @@ tools that were called are the spans of these kinds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -103,18 +104,12 @@ class Parts:
     def metadata(self) -> dict[str, Any]:
         """Where the case was read from."""
         ids = {"trace_id": self.root.span.trace_id, "span_id": self.root.span.span_id}
-        if (started := _moment(self.root.raw.start)) is not None:
-            ids[STARTED] = started
+        start = self.root.raw.start  # nanoseconds since 1970; 0 for a span that says none
+        if start:
+            # A wrong clock may name a year that Python's calendar does not have.
+            with suppress(ValueError, OverflowError, OSError):
+                ids[STARTED] = datetime.fromtimestamp(start // 10**9, UTC).isoformat()
         return ids if self.session is None else {**ids, "session_id": self.session}
-
-
-def _moment(nanoseconds: int) -> str | None:
-    """A time since 1970 in words; None for a span that says none."""
-    try:
-        moment = datetime.fromtimestamp(nanoseconds // 10**9, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment.isoformat() if nanoseconds else None
 
 
 def cases_of(records: Sequence[RawRecord], unit: Unit) -> list[TestCase | InvalidCase]:
@@ -135,7 +130,13 @@ def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
         root = next(whole, None) or _tops(steps)[0]
         return [_parts_of(root, steps, session, root.span.trace_id or "")]
     roots = [step for step in steps if step.span.kind == unit.kind]
-    return [_parts_of(root, _inside(root, steps), session, root.span.span_id) for root in roots]
+    made: list[Parts] = []
+    for root in roots:
+        # A span and all that are in it: the tree finds them, `steps` has them in order of time.
+        inside = {step.span.span_id for step, _ in _tree([root], steps)}
+        own = [step for step in steps if step.span.span_id in inside]
+        made.append(_parts_of(root, own, session, root.span.span_id))
+    return made
 
 
 def case_of(parts: Parts) -> LLMTestCase | InvalidCase:
@@ -175,12 +176,6 @@ def _tops(steps: Sequence[Step]) -> list[Step]:
     """The spans whose parent is not there; where parents go in a circle, all."""
     ids = {step.span.span_id for step in steps}
     return [step for step in steps if step.span.parent_id not in ids] or list(steps)
-
-
-def _inside(root: Step, steps: Sequence[Step]) -> list[Step]:
-    """A span and all that are in it, in the order of time."""
-    inside = {step.span.span_id for step, _ in _tree([root], steps)}
-    return [step for step in steps if step.span.span_id in inside]
 
 
 def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:

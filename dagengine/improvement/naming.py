@@ -41,6 +41,7 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     wrong = sum(fault.wrong for fault in by_case.values())
     by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
     if not nodes or wrong < LEAST_WRONG:
+        # As many results of new cases are wrong as of these; labels that are sealed name nothing.
         more = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
         return Blame((), None, wrong, by, more if wrong and more <= _MOST_LABELS else None)
     numpy = needs("numpy")
@@ -83,6 +84,7 @@ def _needed(lead: Any, cases: int, tried_share: float) -> int | None:
     mean, error = float(lead.mean()), float(lead.std())
     if mean <= 0:
         return None
+    # 2.49 = 1.645 + 0.842, and the error falls with the root of the number of cases.
     more = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
     return None if more > _MOST_LABELS else max(10, 10 * math.ceil(more / 10))
 
@@ -104,6 +106,8 @@ def _shares(causes: Any, reached: Any, weights: Any) -> Any:
     # What may be mended only with a chance counts by its chance, whoever is to blame.
     size = causes.max(axis=1)
     base = weights @ reached
+    # Shares of the blame follow from the odds that nodes err, and these from the shares: both are
+    # found in turns, from equal odds on. Odds of 0 could never rise again, hence the least rate.
     odds = numpy.full((len(weights), causes.shape[1]), 0.1)
     total = numpy.zeros_like(odds)
     for _ in range(_ROUNDS):
@@ -197,6 +201,7 @@ class _Faults:
             result = self._replay.result(replies, self._asking.cases[number])
         except NoReplyError as missing:
             usual = self._pooled[missing.node]
+            # Each unasked node multiplies the replays by its answers: too deep, nothing is known.
             if deep >= _DEEP or not usual:
                 return 0.5
             total = usual.total()

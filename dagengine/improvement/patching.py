@@ -119,7 +119,10 @@ class _Source:
             elif kind == "split":
                 edits = self._halved(call, node, detail["criterion"])
             elif kind == "scores":
-                edits = self._score(call, detail["verdict"], detail["score"])
+                target = self._target(call, detail["verdict"])
+                if not isinstance(target, ast.Constant):  # the score is computed, or a variable
+                    raise _NotLiteralError
+                edits = [_Edit(*self._span(target), str(detail["score"]))]
             else:
                 edits = self._examples(call, detail["examples"])
         return self._applied(edits, 0, len(self._bytes))
@@ -180,12 +183,6 @@ class _Source:
         if self._bytes[start - 6 : start] in (b"score=", b"child="):
             return _Edit(start - 6, end, name + written)
         return _Edit(start, end, written)
-
-    def _score(self, call: ast.Call, verdict: Any, score: int) -> Iterator[_Edit]:
-        target = self._target(call, verdict)
-        if not isinstance(target, ast.Constant):
-            raise _NotLiteralError
-        yield _Edit(*self._span(target), str(score))
 
     def _set(self, call: ast.Call, name: str, value: str) -> _Edit:
         """A keyword argument with another value, or one more."""

@@ -89,6 +89,7 @@ def search_plan(
     held = split.without(0)
     steps = [PlannedStep("the metric as it is", *counted.whole(split.tried))]
     for rung in rungs:
+        # The first vote is the answer that the metric as it is got: it is in the store.
         if rung == "votes":
             steps.append(PlannedStep(f"{votes} votes", 0, counted.at(titles, held, votes - 1)[1]))
         elif rung == "examples":
@@ -151,6 +152,7 @@ class _Counted:
         """The most questions of nodes that may follow a node, or read it."""
         units = [unit.index for unit in self._plan.units if unit.name == title]
         behind = {later for unit in units for later in nx.descendants(self._plan.graph, unit)}
+        # A node of several units may be behind itself, and is counted already.
         names = {self._plan.units[later].name for later in behind} - {title}
         each = [by_node.get(name, NO_QUESTIONS).most for name in names]
         return None if None in each else sum(most or 0 for most in each)

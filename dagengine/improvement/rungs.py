@@ -148,6 +148,8 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
         return whole.detail or whole.reason
     if whole.threshold == now:
         return "the present one fits best"
+    # A threshold fitted to all cases would be measured on what it was fitted to. So each fold is
+    # judged by that of the others, and only the one that is proposed is of all.
     right: dict[int, float] = {}
     for place, fold in enumerate(split.folds):
         outside = fit(split.without(place))

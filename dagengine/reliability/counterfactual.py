@@ -209,6 +209,7 @@ def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue |
     work: Coroutine[Any, Any, NodeValue] = unit.node.run(Given(fields, inputs, case), _no_ask)
     try:
         with asking_nobody():
+            # One step: what waits for nothing is done after it, and all else is closed below.
             work.send(None)
     except StopIteration as done:
         value: NodeValue = done.value

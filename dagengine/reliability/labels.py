@@ -161,10 +161,19 @@ def _understood(
     labels: Sequence[Vote], verdicts: Sequence[str], threshold: float | None
 ) -> tuple[Kind, dict[Vote, Vote | None]]:
     """The kind that fits most labels: verdicts by name, then yes or no, then numbers."""
+    numbers = {label: _number(label) for label in labels}
+    values = {number for number in numbers.values() if number is not None}
+    answers: dict[Vote, Vote | None] = {label: _WORDS.get(_plain(label)) for label in labels}
+    # Two numbers and nothing else are no and yes, if they are what scales usually end with and
+    # the metric passes or fails at all.
+    if threshold is not None and len(values) == 2 == len({*numbers.values()}):
+        least, most = min(values), max(values)
+        if least in _LOWEST and most in _HIGHEST:
+            answers = {label: number == most for label, number in numbers.items()}
     readings: list[tuple[Kind, dict[Vote, Vote | None]]] = [
         ("verdict", {label: verdict_named(label, verdicts) for label in labels}),
-        ("pass", _yes_or_no(labels, threshold)),
-        ("number", {label: _number(label) for label in labels}),
+        ("pass", answers),
+        ("number", {**numbers}),
     ]
     return max(
         readings, key=lambda reading: sum(meaning is not None for meaning in reading[1].values())
@@ -182,15 +191,6 @@ def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
         return named[text]
     word = _WORDS.get(_plain(label))
     return None if word is None else words.get(word)
-
-
-def _yes_or_no(labels: Sequence[Vote], threshold: float | None) -> dict[Vote, Vote | None]:
-    numbers = {_number(label) for label in labels}
-    values = {number for number in numbers if number is not None}
-    ends = {min(values): False, max(values): True} if len(values) == 2 == len(numbers) else {}
-    if ends and threshold is not None and min(ends) in _LOWEST and max(ends) in _HIGHEST:
-        return {label: ends[_number(label) or 0.0] for label in labels}
-    return {label: _WORDS.get(_plain(label)) for label in labels}
 
 
 def _plain(label: Vote) -> str:

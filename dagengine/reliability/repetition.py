@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -227,9 +227,14 @@ class _Record(RunObserver):
         self.rows: list[Observation] = []
         self._plan, self._variants = plan, variants
         self._keep = _texts if texts else _digest
+        # By metric and setting, the numbers of the variants that are its repetitions
+        settings: dict[tuple[str, Condition], list[int]] = {}
+        for number, variant in enumerate(variants):
+            settings.setdefault((variant.metric, variant.setting), []).append(number)
         self._repeated = [
-            _Repeated(first, asking)
-            for first, asking in (_settings(plan, variants) if second_answers else ())
+            _Repeated(variants[group[0]], SecondAnswers(plan, group, variants[group[0]].rewritten))
+            for group in settings.values()
+            if second_answers and len(group) > 1
         ]
         self._questions: dict[int, dict[tuple[int, str], str]] = {}
         self._known: dict[Any, Any] = {}  # of equal values one is kept
@@ -335,17 +340,6 @@ class _Repeated:
 
         lacks = {case: lack for case, (lack, _) in self._lacking.items()}
         return await together(one, chosen_cases(lacks, self._answers), _AT_ONCE)
-
-
-def _settings(plan: Plan, variants: Sequence[Variant]) -> Iterator[tuple[Variant, SecondAnswers]]:
-    """Every metric under every setting that is repeated."""
-    numbers: dict[tuple[str, Condition], list[int]] = {}
-    for number, variant in enumerate(variants):
-        numbers.setdefault((variant.metric, variant.setting), []).append(number)
-    for group in numbers.values():
-        if len(group) > 1:
-            first = variants[group[0]]
-            yield first, SecondAnswers(plan, group, first.rewritten)
 
 
 def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Quotes]:

@@ -175,6 +175,7 @@ class Generation:
                 while seeds := self.filling.next():
                     rows: list[CaseResult] = []
 
+                    # Bound now: a later round has another list under the same name.
                     def take(row: CaseResult, rows: list[CaseResult] = rows) -> None:
                         rows.append(row)
                         record.add(row)

@@ -66,6 +66,7 @@ class RepeatVotes:
             ]
             if (failure := final(outcomes)) is not None:
                 return failure
+            # Ballots are asked in batches: what one settles, a later one of its batch cannot undo.
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
             # A column that is shorter than the votes cast was settled and wants no more.
             cast = len(outcomes)

@@ -332,26 +332,24 @@ def between_cards(
         before, after = (judge_name(own[0]) for own in judges)
         # Names of judges say more than "old" and "new", if they tell the cards apart.
         names = names if before == after else (before, after)
-    pairs = list(_pairs(old, new, names))
+    earlier = {metric.metric: metric for metric in old.metrics}
+    pairs: list[tuple[Side, Side]] = []
+    for metric in new.metrics:
+        if metric.metric not in earlier:
+            continue
+        first = _sides(earlier[metric.metric], old, names[0])
+        second = _sides(metric, new, names[1])
+        if len(first) == len(second) == 1:
+            # A judge in the name of the setting would keep two single settings apart.
+            pairs += zip(first.values(), second.values(), strict=True)
+        else:
+            pairs += ((first[name], second[name]) for name in second if name in first)
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "
             f"{_shown(old)}; the second has {_shown(new)}"
         )
     return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
-
-
-def _pairs(old: JudgeCard, new: JudgeCard, names: tuple[str, str]) -> Iterator[tuple[Side, Side]]:
-    before = {metric.metric: metric for metric in old.metrics}
-    for metric in new.metrics:
-        if metric.metric not in before:
-            continue
-        first, second = names
-        sides = _sides(before[metric.metric], old, first), _sides(metric, new, second)
-        if all(len(side) == 1 for side in sides):
-            yield next(iter(sides[0].values())), next(iter(sides[1].values()))
-        else:
-            yield from ((sides[0][name], sides[1][name]) for name in sides[1] if name in sides[0])
 
 
 def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:

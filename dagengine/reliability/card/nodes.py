@@ -14,12 +14,12 @@ from dagengine.reliability.attribution import (
     independence,
 )
 from dagengine.reliability.attribution import flip_rate as node_flips
-from dagengine.reliability.blame import Blame, blame
+from dagengine.reliability.blame import blame
 from dagengine.reliability.card.again import mean_of_runs
 from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
-from dagengine.reliability.labels import Given, NodeAnswers, Vote
+from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
@@ -78,13 +78,22 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
     def over(name: str, of: Callable[..., Sums], why: str) -> Figure:
         return figure(name, noise, partial(of, node=node), why, groups)
 
+    cause = blame(noise, node, runs.groups)
+    share = Figure(
+        "variance-share", cause.share, cause.low, cause.high,
+        items=cause.cases, level=MEASURES["variance-share"].level, note=cause.why,
+    )  # fmt: skip
+    if cause.low is not None and cause.high is not None and cause.high - cause.low > WIDE:
+        # A share of so wide an interval would be read as a finding: only the ends are said.
+        ends = f"it is between {100 * cause.low:.0f} and {100 * cause.high:.0f} %"
+        share = replace(share, value=None, low=None, high=None, note=f"too few cases vary: {ends}")
     return NodeCard(
         node,
         speaker.kind,
         speaker.reads,
         over("node-flip-rate", node_flips.sums, "never asked twice"),
         over("flip-effect", flip_effect.sums, "no two runs first differ here"),
-        _share(blame(noise, node, runs.groups)),
+        share,
         _votes(node, runs, target),
         unsupported=_unsupported(speaker, runs),
     )
@@ -106,17 +115,6 @@ def _unsupported(speaker: Speaker, runs: Runs) -> Figure | None:
 
 WIDE = 0.5
 """An interval of a share that is wider than this is no answer: the figure is not known."""
-
-
-def _share(cause: Blame) -> Figure:
-    whole = Figure(
-        "variance-share", cause.share, cause.low, cause.high,
-        items=cause.cases, level=MEASURES["variance-share"].level, note=cause.why,
-    )  # fmt: skip
-    if cause.low is None or cause.high is None or cause.high - cause.low <= WIDE:
-        return whole
-    ends = f"it is between {100 * cause.low:.0f} and {100 * cause.high:.0f} %"
-    return replace(whole, value=None, low=None, high=None, note=f"too few cases vary: {ends}")
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
@@ -185,25 +183,19 @@ def beside_people(
     cards: list[NodeCard] = []
     for card in nodes:
         read = _reading(replay, card.node)
-        rows = list(_pairs(card.node, runs, told.get(card.node, {}), read))
-        pairs, groups = [pair for _, pair in rows], [group for group, _ in rows]
-        people = figure("node-accuracy", pairs, accuracy.sums, "", groups) if rows else None
-        cards.append(replace(card, people=people))
+        people, pairs = told.get(card.node, {}), list[tuple[Vote, Vote | None]]()
+        groups: list[Hashable] = []
+        for case, settings in runs.cases.items():
+            replies = [run.replies.get(card.node) for row in settings.values() for run in row]
+            votes = [read(reply) for reply in replies if reply is not None]
+            judge = [vote for vote in votes if vote is not None]
+            person = majority(people.get(case, ()))
+            if judge and person is not None:
+                pairs.append((person, majority(judge)))  # None where its runs are split
+                groups.append(runs.group(case))
+        agreement = figure("node-accuracy", pairs, accuracy.sums, "", groups) if pairs else None
+        cards.append(replace(card, people=agreement))
     return tuple(cards)
-
-
-def _pairs(
-    node: str, runs: Runs, people: Given, read: Callable[[Reply], Vote | None]
-) -> Iterator[tuple[Hashable, tuple[Vote, Vote | None]]]:
-    """The group of a case, what people answered, and what the judge did (None: its runs split)."""
-    for case, settings in runs.cases.items():
-        replies = [run.replies.get(node) for row in settings.values() for run in row]
-        judge = [
-            vote for reply in replies if reply is not None and (vote := read(reply)) is not None
-        ]
-        person = majority(people.get(case, ()))
-        if judge and person is not None:
-            yield runs.group(case), (person, majority(judge))
 
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:

@@ -241,10 +241,18 @@ def _verdicts(
 
     def even(pairs: Labelled) -> Figure:
         balanced = balanced_accuracy_interval(pairs, kinds=kinds, groups=clusters)
-        return shown("balanced-accuracy", balanced, level, _why_unbalanced(judged, kinds))
+        return shown("balanced-accuracy", balanced, level, unbalanced)
 
+    labelled = {label for label, _ in judged.pairs}
+    absent = [outcome_name(kind) for kind in kinds if kind not in labelled]
+    unbalanced = f"no case is labelled {' or '.join(absent)}" if absent else ""
+    unbalanced = unbalanced if judged.pairs else _NONE
     yield judged.over(even)
-    yield _baseline(judged, kinds, level)
+    alone = [(label, None) for label, _ in judged.pairs]
+    base = figure("baseline", alone, majority_baseline.sums, _NONE, groups, level)
+    # The commonest label is chosen from the labels themselves: its interval is one of its own.
+    ends = baseline_interval(alone, kinds=kinds, groups=clusters)
+    yield replace(base, low=ends.low if ends else None, high=ends.high if ends else None)
     rates = [
         {rate.label: rate for rate in label_rates(pairs, groups=clusters)}
         for pairs in (judged.pairs, judged.wrong, judged.right)
@@ -276,27 +284,10 @@ def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str, confidence: float
     return replace(judged.over(measured), best=best)
 
 
-def _baseline(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
-    pairs = [(label, None) for label, _ in judged.pairs]
-    base = figure("baseline", pairs, majority_baseline.sums, _NONE, judged.groups, level)
-    ends = baseline_interval(pairs, kinds=kinds, groups=judged.clusters)
-    return (
-        replace(base, low=ends.low, high=ends.high) if ends else replace(base, low=None, high=None)
-    )
-
-
 def _why_constant(judged: _Judged, measured: Interval | Unknown) -> str:
     if isinstance(measured, Unknown) and measured.reason != "undefined":
         return ""
     return "people and judge gave only one label" if judged.pairs else _NONE
-
-
-def _why_unbalanced(judged: _Judged, kinds: Sequence[Vote]) -> str:
-    labels = {label for label, _ in judged.pairs}
-    missing = [outcome_name(kind) for kind in kinds if kind not in labels]
-    if not judged.pairs:
-        return _NONE
-    return f"no case is labelled {' or '.join(missing)}" if missing else ""
 
 
 def outcome_name(outcome: object) -> str:
@@ -535,22 +526,18 @@ def voted(
             right = [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
         else:
             judged = _judged(runs, labels.by_case, read, votes)
-            right = [
-                _agreement(judged, votes, level, confidence),
-                _kappa(judged, labels.kinds, level, confidence),
+            # With one vote, the share of all single runs: it needs no choice of one of them.
+            sides: Sequence[Sequence[Any]] = (judged.pairs, judged.wrong, judged.right)
+            of: Any = accuracy.sums
+            if votes == 1:
+                sides, of = (judged.singly, *judged.ends), mean
+            answered, *bounds = [
+                figure("accuracy", side, of, _NONE, judged.groups, level, confidence)
+                for place, side in enumerate(sides)
+                if side or not place
             ]
+            right = [reaching(answered, bounds), _kappa(judged, labels.kinds, level, confidence)]
         yield Voted(votes, unlike.without(flips), *right)
-
-
-def _agreement(judged: _Judged, votes: int, level: str, confidence: float) -> Figure:
-    """The share of single runs, or of majorities, that people agree with."""
-    sides: Sequence[Sequence[Any]] = (judged.pairs, judged.wrong, judged.right)
-    of: Any = accuracy.sums
-    if votes == 1:
-        sides, of = (judged.singly, *judged.ends), mean
-    answered, *bounds = [figure("accuracy", side, of, _NONE, judged.groups, level, confidence)
-                         for place, side in enumerate(sides) if side or not place]  # fmt: skip
-    return reaching(answered, bounds)
 
 
 def disagreements(
@@ -706,6 +693,7 @@ def next_labels(runs: Runs, labels: Labels | None, threshold: float | None) -> l
         row = [read(run) for rows in runs.cases[case].values() for run in rows]
         return Counter(row).most_common(1)[0][1] / len(row)
 
+    # Always the same ones: asking again is no way to choose among samples.
     drawn = Random(0).sample(free, min(5, len(free)))
     rest = sorted((case for case in free if case not in drawn), key=split)
     return [*drawn, *(case for case in rest[:5] if split(case) < 1)]

@@ -155,6 +155,7 @@ class _Table:
     def verdict(self) -> Verdict:
         rows = (self._nothing, self._unusable, self._coin, self._little, self._wrong,
                 self._unsteady, self._never_both, self._use, self._open)  # fmt: skip
+        # The first row that applies is the verdict: what makes others meaningless comes first.
         return next(made for row in rows if (made := row()) is not None)
 
     def _all(self, demand: str, state: State) -> bool:
@@ -216,6 +217,7 @@ class _Table:
             return False
         for run in range(max(map(len, rows))):
             marks = [row[run] == "1" for row in rows if len(row) > run and row[run] != "-"]
+            # Only the upper ends are read: 95 % one-sided, for all runs together.
             level = 1 - 0.1 / max(map(len, rows))
             hits = bootstrap([(True, mark) for mark in marks], accuracy, level=level)
             if hits is None or hits.high >= self.needs.agreement:
@@ -263,6 +265,7 @@ class _Table:
         pairs = zip(outcomes.labels, outcomes.hits, strict=True)
         rows = [(label, hit == "1") for label, hit in pairs if label and hit != "-"]
         labels = [label for label, _ in rows]
+        # Of labels that are as common, the one that came first: the same card, the same words.
         most = max(dict.fromkeys(labels), key=labels.count, default="")
         gain = compare_shares([(label == most, hit) for label, hit in rows])
         if isinstance(gain, Unknown):
@@ -323,6 +326,7 @@ class _Table:
         if len(nodes) > 1 and blamed is not None:
             return f"Rewrite {blamed.node}: it causes {bounded(blamed.share)} of the flips."
         enough = max((node.votes.most or 0 for node in nodes if node.votes), default=0)
+        # Whether two majorities of n votes differ is seen in 2n runs.
         if len(nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
             return (
                 f"{enough} votes would be enough, by the spread of the flips over cases; ask "
@@ -471,6 +475,7 @@ class _Table:
                 f"Label {labels_within(agreement.value, 0.02):,} cases (±2 points), or move the "
                 f"line of {100 * self.needs.agreement:g} % out of the interval."
             )
+        # A share of 0 or 1 of few cases would promise an interval of no width.
         spread = max(agreement.value * (1 - agreement.value), 0.02)
         half = 196 * math.sqrt(spread / (agreement.items + more))
         free = self.cases - sum(map(bool, self.under.outcomes.labels))

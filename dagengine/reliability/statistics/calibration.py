@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
@@ -60,7 +60,12 @@ def debiased_calibration_error(
     residuals = defaultdict[Hashable, defaultdict[int, list[float]]](lambda: defaultdict(list))
     for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
         residuals[name][place].append(p - happened)
-    items = [_of_case(places) for places in residuals.values()]
+    # Answers of one case depend on each other, so a case adds one mean to a bin.
+    items: list[dict[tuple[int, str], float]] = []
+    for places in residuals.values():
+        means = {k: statistics.fmean(errors) for k, errors in places.items()}
+        parts = {k: {"cases": 1.0, "sum": d, "squares": d * d} for k, d in means.items()}
+        items.append({(k, name): n for k, part in parts.items() for name, n in part.items()})
     sums = Sums(items, _squared_error)
     value = sums.value()
     if value is None or len(items) < 3:
@@ -82,15 +87,6 @@ def debiased_calibration_error(
         return Unknown("too few items", len(items))
     root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *limits))
     return Interval(root, min(low, root), max(high, root), level, "jackknife", len(items))
-
-
-def _of_case(residuals: Mapping[int, list[float]]) -> Totals:
-    means = {place: statistics.fmean(errors) for place, errors in residuals.items()}
-    return {
-        (place, name): number
-        for place, d in means.items()
-        for name, number in (("cases", 1.0), ("sum", d), ("squares", d * d))
-    }
 
 
 def _squared_error(all_: Totals) -> float | None:

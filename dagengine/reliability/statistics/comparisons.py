@@ -313,6 +313,7 @@ def _sign_p(changes: Sequence[float]) -> float:
     for change in moved:
         sums = numpy.concatenate((sums + change, sums - change))
     surplus = abs(sums) - abs(math.fsum(moved))
+    # Sums in another order differ by rounding: these are as far, and count half.
     slack = 1e-9 * max(map(abs, moved))
     return float((surplus > slack).mean() + (abs(surplus) <= slack).mean() / 2)
 

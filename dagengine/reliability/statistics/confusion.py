@@ -409,18 +409,17 @@ def people_agreement(labels: Table) -> Sums:
     One row per case, one column per person. Of several leading labels each counts in part.
     Cases with fewer than two labels are left out; from 0 to 1.
     """
-    return mean(_with_others([vote for vote in row if vote is not None]) for row in labels)
-
-
-def _with_others(votes: Sequence[Vote]) -> float | None:
-    if len(votes) < 2:
-        return None
-    shares = []
-    for place, vote in enumerate(votes):
-        counts = Counter([*votes[:place], *votes[place + 1 :]])
-        best = [kind for kind, count in counts.items() if count == max(counts.values())]
-        shares.append((vote in best) / len(best))
-    return math.fsum(shares) / len(shares)
+    rates: list[float | None] = []
+    for row in labels:
+        votes = [vote for vote in row if vote is not None]
+        shares: list[float] = []
+        for place, vote in enumerate(votes):
+            # Without the person's own label, which would make everybody agree with the majority.
+            counts = Counter([*votes[:place], *votes[place + 1 :]])
+            best = [kind for kind, count in counts.items() if count == max(counts.values())]
+            shares.append((vote in best) / len(best) if best else 0.0)
+        rates.append(math.fsum(shares) / len(shares) if len(votes) > 1 else None)
+    return mean(rates)
 
 
 def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:

@@ -330,6 +330,8 @@ class _Strata:
             added.append(part)
         single = math.fsum(part * part for part in added)
         whole = _grouped_squares(added, groups)
+        # Where no label differs from the rate of its verdict, nothing shows how cases of a group
+        # depend on each other: each group is one.
         effect = whole / single if single > 1e-12 else self.seen.total() / len(asked)
         wider = quantile_of_t(level, len(asked)) / NormalDist().inv_cdf((1 + level) / 2)
         return max(effect, 1.0) * wider**2
@@ -375,6 +377,7 @@ def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
     n, more = len(labels), len(cases.unlabelled)
     spread = statistics.variance(scores)
     weight = 0.0
+    # The judge helps only if its scores vary, and if there are cases without a label to judge.
     if spread > 1e-12 and more > 1:
         weight = statistics.covariance(labels, scores) / (spread * (1 + n / more))
         weight = min(max(weight, 0.0), 1.0)
@@ -385,6 +388,7 @@ def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
     if more > 1:
         mean_score = statistics.fmean(cases.unlabelled)
         moved = mean_score - statistics.fmean(scores)
+        # The mean score of cases without a label is uncertain as well, though less.
         parts += [weight * (f - mean_score) / more for f in cases.unlabelled]
     names = [*cases.asked, *(cases.unlabelled_groups if more > 1 else ())]
     if len(set(names)) < len(names):

@@ -128,6 +128,7 @@ def _tested(
                     for part in (coded, numbers))  # fmt: skip
         for way, values in _statistics(*shuffled).items():
             counts[way] += int((values >= seen[way][0] - 1e-9).sum())
+    # The table as it is counts as one of its shuffles, so that no p is 0.
     single = {way: (count + 1) / (_SHUFFLES + 1) for way, count in counts.items()}
     shown = [
         Departure(way, p, sure=p <= level, **_details(way, coded, numbers))

@@ -64,7 +64,18 @@ def fleiss_kappa(table: Table) -> Sums:
     1971, https://doi.org/10.1037/h0031619). Where items have unequal numbers of answers every
     answered item weighs the same (Gwet 2014, Handbook of Inter-Rater Reliability, chapter 2).
     """
-    return Sums([_shares(counted(row, "drop")) for row in table], _fleiss)
+    items: list[Totals] = []
+    for row in table:
+        votes = counted(row, "drop")
+        size, counts = len(votes), Counter(votes)
+        totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
+        if votes:
+            totals["items"] = 1.0
+        if size > 1:  # one answer counts for chance, but has no other to agree with
+            equal = sum(n * (n - 1) for n in counts.values())
+            totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
+        items.append(totals)
+    return Sums(items, _fleiss)
 
 
 @measure
@@ -95,18 +106,6 @@ def _cohen(all_: Totals) -> float:
 
 
 # Fleiss.
-
-
-def _shares(votes: Sequence[Vote | None]) -> Totals:
-    if not votes:
-        return {}
-    size, counts = len(votes), Counter(votes)
-    totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
-    totals["items"] = 1.0
-    if size > 1:
-        equal = sum(n * (n - 1) for n in counts.values())
-        totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
-    return totals
 
 
 def _fleiss(all_: Totals) -> float | None:

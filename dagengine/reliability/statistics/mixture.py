@@ -71,6 +71,7 @@ class Mixture:
     def _limit(self, votes: int, side: Side, inside: float, outside: float) -> float:
         if abs(outside - inside) > _STEP and self.allows(votes, side, outside):
             return outside
+        # By halves: what explains the runs is one stretch of flip rates around the best fit.
         while abs(outside - inside) > _STEP:
             middle = (inside + outside) / 2
             if self.allows(votes, side, middle):
@@ -96,6 +97,7 @@ class Mixture:
         rows = []
         for runs, rare in counts:
             either = binom.pmf(rare, runs, self._odds)
+            # Either of the two verdicts may be the one that a case seldom gets.
             if 2 * rare < runs:
                 either = either + binom.pmf(runs - rare, runs, self._odds)
             rows.append(either)
@@ -109,6 +111,7 @@ class Mixture:
         """The best weights with a nonnegative mean of `goal`, and their log likelihood."""
         numpy, optimize = needs("numpy"), needs("scipy.optimize")
         if goal is not None:
+            # Of the size of the weights, so that one tolerance fits all goals.
             goal = goal / abs(goal).max()
         chances, shares = self._seen
 

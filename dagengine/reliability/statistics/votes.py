@@ -146,6 +146,7 @@ class _Curve:
         self.verdicts = len({vote for row in self.rows for vote in row})
         self.runs = statistics.median_low(map(len, self.rows)) if self.rows else 0
         half = min(self.runs // 2, MOST)
+        # Two majorities of different runs were seen up to half of the runs, and only odd ones.
         self.seen = max(half - (half + 1) % 2, 1)
 
     def interval(self, votes: int) -> Interval | None:

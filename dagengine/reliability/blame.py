@@ -168,9 +168,11 @@ def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
     whole = math.fsum(unit.whole for unit in units)
     ratio = part / whole
     share = min(max(ratio, 0.0), 1.0)
+    # No other node moved a score in any case: nothing varies that an interval could be made of.
     if all(unit.part == unit.whole for unit in units):
         return 1.0, 1.0, 1.0
     left_out = [(part - unit.part) / (whole - unit.whole) for unit in units]
+    # On the logit no end is beyond 0 or 1; but 0 and 1 themselves have none.
     if all(_EDGE < estimate < 1 - _EDGE for estimate in (ratio, *left_out)):
         half = _half_width([_logit(estimate) for estimate in left_out])
         return share, _share(_logit(ratio) - half), _share(_logit(ratio) + half)

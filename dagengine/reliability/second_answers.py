@@ -177,6 +177,7 @@ class _Asking:
     async def answers(self) -> list[SecondAnswer]:
         """Every answer, in an order that does not depend on which came first."""
         answers: list[SecondAnswer] = []
+        # All of a round are counted before the first is asked; what they reach is the next round.
         while lacking := list(self._lacking()):
             for batch, values in await together(self._again, lacking):
                 answers += batch

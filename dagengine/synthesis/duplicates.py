@@ -81,6 +81,7 @@ class NearDuplicates:
 
     def _hashed(self, text: str) -> tuple[array[int], Any]:
         """The numbers of a text's triples of words, and the smallest of their hashes."""
+        # A text is compared first and added next: it is hashed once.
         if self._last is not None and text == self._last[0]:
             return self._last[1]
         words = words_in(text)
@@ -125,6 +126,7 @@ class Directions:
         size = len(direction)
         places, rows = self._places.setdefault(size, []), self._rows.get(size)
         if rows is None or len(rows) == len(places):
+            # Twice as many rows each time: adding one by one would copy all of them for each.
             more = self._numpy.zeros((max(_ROWS, len(places)), size))
             self._rows[size] = more if rows is None else self._numpy.concatenate([rows, more])
         self._rows[size][len(places)] = direction

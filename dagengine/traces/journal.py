@@ -90,4 +90,5 @@ class Journal:
             self._file.flush()
             self._take(entry)
             if safely:
+                # A request that must not be made twice begins when its note is on the disk.
                 os.fsync(self._file.fileno())

@@ -191,6 +191,7 @@ def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, i
             if step.span.span_id not in seen:
                 seen.add(step.span.span_id)
                 yield step, depth
+                # Reversed, since the last that waits is taken first.
                 below = children.get(step.span.span_id, ())
                 waiting += [(child, depth + 1) for child in reversed(below)]
 
@@ -206,6 +207,7 @@ def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Pa
         speaking = [step for step in steps if step.span.kind in (LLM, AGENT) or step is root]
         asked = [(step.dialogue.user_text(), step) for step in speaking]
         answers = [(step.dialogue.answer(), step) for step in reversed(speaking)]
+        # What the root itself says comes before what models were asked in it, and answered.
         asked.insert(0, (root.text_in, root))
         answers.insert(0, (root.text_out, root))
     nothing: tuple[str | None, Step | None] = (None, None)

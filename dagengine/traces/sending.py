@@ -110,6 +110,7 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
     ):
         courier = _Courier(backend, client, journal, sent, sleep)
         scores = _unsent(run, backend, journal, sent)
+        # Looked at before the first request: a run without traces is refused with nothing written.
         first = list(islice(scores, _AT_ONCE))
         if not first and sent.without_trace and not (sent.earlier or sent.uncertain):
             raise InputError(

@@ -87,6 +87,8 @@ def majority_baseline(pairs: Labelled) -> Sums:
 @measure
 def label_kappa(pairs: Labelled) -> Sums:
     """Cohen's kappa of the judge with the labels, from -1 to 1; 0 for a constant judge."""
+    # A missing verdict is an answer that no label equals: left out, kappa would be that of the
+    # cases on which runs agree.
     rated = cohen_kappa.sums(pairs, missing="own category")
     labelled = zip(pairs, rated.items, strict=True)
     return Sums([totals if pair[0] is not None else {} for pair, totals in labelled], rated.formula)
@@ -225,6 +227,7 @@ def _jeffreys_distances(table: Any, level: float) -> tuple[float, float]:
     met, labelled = met[labelled > 0], labelled[labelled > 0]
     shares, missed = met / labelled, labelled - met
     tail = (1 - level) / 2
+    # Jeffreys' interval of a share of 0 or 1 would not contain it.
     low = numpy.where(met > 0, inverse(met + 0.5, missed + 0.5, tail), 0.0)
     high = numpy.where(missed > 0, inverse(met + 0.5, missed + 0.5, 1 - tail), 1.0)
     below = numpy.sqrt((numpy.maximum(shares - low, 0) ** 2).sum()) / len(shares)
@@ -312,6 +315,7 @@ def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables)
     alone = _left_out_variance(whole, single, whole.ravel()[whole.ravel() > 0], of)
     effect = together / alone if alone > 1e-15 else len(used) / count
     wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
+    # Intervals grow with the root of the effect, hence the square.
     return float(max(effect, 1.0) * wider**2)
 
 

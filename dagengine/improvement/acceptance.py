@@ -45,9 +45,11 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
     means = numpy.divide(sums, sizes, out=numpy.zeros_like(sums), where=sizes > 0)
     there = (sizes > 0).sum(axis=0)
     squares = (means**2).sum(axis=0)
+    # One draw of signs for all candidates: those that mend the same cases change together.
     signs = numpy.random.default_rng(0).choice((-1.0, 1.0), size=(_CHANGES, len(names)))
     seen = _t(means.sum(axis=0), squares, there)
     chance = _t(signs @ means, squares, there).max(axis=1)
+    # Rounding must not let the signs as they are fall below what was seen with them.
     exceed = (chance[:, None] >= seen[None, :] - 1e-9).sum(axis=0)
     return [min(1.0, 2 * float(value)) for value in (exceed + 1) / (_CHANGES + 1)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,14 @@ class Folder:
         the store.
         """
         left = self._change(result, target, metric)
-        pictures = {name: self._picture(name, made) for name, made in
-                    (("before", metric), ("after", result.metric))}  # fmt: skip
+        pictures: dict[str, str] = {}
+        for name, drawn in (("before", metric), ("after", result.metric)):
+            picture = draw(drawn.spec())
+            pictures[name] = ""
+            with suppress(MissingExtraError):  # nothing to draw with: the page has no pictures
+                svg = picture.layout("svg")
+                self.write(f"{name}.svg", svg.decode())
+                pictures[name] = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
         looks = _looks(self.path / RECORD, result.split.sha256)
         record = {f.name: getattr(result, f.name) for f in fields(result) if f.name != "metric"}
         self._write(
@@ -117,16 +124,6 @@ class Folder:
             return f"git apply {self.path / PATCH}"
         self.write(PROGRAM, program(path.resolve(), metric, result.accepted))
         return f"{self.path / PROGRAM}:improved"
-
-    def _picture(self, name: str, metric: BaseMetric) -> str:
-        """Draw a tree; returns it as an address for the page, "" if there is nothing to draw it."""
-        picture = draw(metric.spec())
-        try:
-            svg = picture.layout("svg")
-        except MissingExtraError:
-            return ""
-        self.write(f"{name}.svg", svg.decode())
-        return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
 
     def _write(self, record: Mapping[str, Any]) -> None:
         self.write(RECORD, json.dumps(record, ensure_ascii=False, indent=1) + "\n")

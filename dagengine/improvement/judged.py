@@ -83,6 +83,7 @@ class Asking:
         limits = self.settings.get("limits")
         if limits is None:
             return dict(self.settings)
+        # Every question is an evaluation of its own: it may take what the earlier ones left.
         calls, money = limits.max_calls, limits.budget
         return {
             **self.settings,

@@ -41,6 +41,7 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     wrong = sum(fault.wrong for fault in by_case.values())
     by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
     if not nodes or wrong < LEAST_WRONG:
+        # As many results of new cases are wrong as of these; labels that are sealed name nothing.
         more = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
         return Blame((), None, wrong, by, more if wrong and more <= _MOST_LABELS else None)
     numpy = needs("numpy")
@@ -83,6 +84,7 @@ def _needed(lead: Any, cases: int, tried_share: float) -> int | None:
     mean, error = float(lead.mean()), float(lead.std())
     if mean <= 0:
         return None
+    # 2.49 = 1.645 + 0.842, and the error falls with the root of the number of cases.
     more = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
     return None if more > _MOST_LABELS else max(10, 10 * math.ceil(more / 10))
 
@@ -104,6 +106,8 @@ def _shares(causes: Any, reached: Any, weights: Any) -> Any:
     # What may be mended only with a chance counts by its chance, whoever is to blame.
     size = causes.max(axis=1)
     base = weights @ reached
+    # Shares of the blame follow from the odds that nodes err, and these from the shares: both are
+    # found in turns, from equal odds on. Odds of 0 could never rise again, hence the least rate.
     odds = numpy.full((len(weights), causes.shape[1]), 0.1)
     total = numpy.zeros_like(odds)
     for _ in range(_ROUNDS):
@@ -131,7 +135,11 @@ class _Faults:
         self._asking, self._judged = asking, judged
         self._replay = Counterfactual(judged.metric)
         self._read = asking.read(judged.metric)
-        self._answers = {node: _agreed(votes) for node, votes in answers.items()}
+        # By node and case; cases on which people differ say nothing of who is right.
+        self._answers: dict[str, dict[int, Any]] = {
+            node: {number: own[0] for number, own in votes.items() if len(set(own)) == 1}
+            for node, votes in answers.items()
+        }
         self.nodes = [speaker.node for speaker in self._replay.speakers if not speaker.reads]
         tried = judged.runs.keys()
         self.by_labels = any(tried & cases.keys() for cases in self._answers.values())
@@ -176,16 +184,14 @@ class _Faults:
             return
         for node, reply in run.replies.items():
             if node in self.nodes:
-                opposites = [answer for answer in self._answers_of(node) if answer != reply]
+                # A rating has no other answer by name: both ends of its scale are tried.
+                possible = [Reply(score=0.0), Reply(score=1.0)]
+                if verdicts := self._replay.verdicts_of(node):
+                    possible = [Reply(verdict=verdict) for verdict in verdicts]
+                opposites = [answer for answer in possible if answer != reply]
                 chances = [self._mends(number, {**run.replies, node: o}, label) for o in opposites]
                 if chances and max(chances) > 0:
                     yield node, max(chances)
-
-    def _answers_of(self, node: str) -> list[Reply]:
-        verdicts = self._replay.verdicts_of(node)
-        if verdicts:
-            return [Reply(verdict=verdict) for verdict in verdicts]
-        return [Reply(score=0.0), Reply(score=1.0)]
 
     def _mends(
         self, number: int, replies: Mapping[str, Reply], label: Vote, deep: int = 0
@@ -195,6 +201,7 @@ class _Faults:
             result = self._replay.result(replies, self._asking.cases[number])
         except NoReplyError as missing:
             usual = self._pooled[missing.node]
+            # Each unasked node multiplies the replays by its answers: too deep, nothing is known.
             if deep >= _DEEP or not usual:
                 return 0.5
             total = usual.total()
@@ -210,8 +217,3 @@ class _Faults:
         if self._asking.labels.kind != "pass":
             outcome = str(result.path[-1][1]) if result.path else ""
         return float(outcome == label)
-
-
-def _agreed(votes_of: Mapping[int, tuple[Vote, ...]]) -> dict[int, Any]:
-    """What people answered to a node together, by case; cases on which they differ are left out."""
-    return {number: votes[0] for number, votes in votes_of.items() if len(set(votes)) == 1}

@@ -102,8 +102,10 @@ class _Source:
     def changed(self, metric: BaseMetric, kind: str, title: str, detail: Mapping[str, Any]) -> str:
         """The source with a change; raises _NotLiteralError if it has no place for it."""
         node = asking_node(metric, title)
+        edits: Iterable[_Edit]
         if kind == "threshold":
-            edits = self._threshold(metric, detail["threshold"])
+            call = self._call(metric.spec().name)
+            edits = [self._set(call, "threshold", f"{detail['threshold']:g}")]
         elif kind == "votes":
             edits = self._votes(metric, title, detail["votes"])
         elif kind == "rival" or node is None:
@@ -117,7 +119,10 @@ class _Source:
             elif kind == "split":
                 edits = self._halved(call, node, detail["criterion"])
             elif kind == "scores":
-                edits = self._score(call, detail["verdict"], detail["score"])
+                target = self._target(call, detail["verdict"])
+                if not isinstance(target, ast.Constant):  # the score is computed, or a variable
+                    raise _NotLiteralError
+                edits = [_Edit(*self._span(target), str(detail["score"]))]
             else:
                 edits = self._examples(call, detail["examples"])
         return self._applied(edits, 0, len(self._bytes))
@@ -179,21 +184,12 @@ class _Source:
             return _Edit(start - 6, end, name + written)
         return _Edit(start, end, written)
 
-    def _score(self, call: ast.Call, verdict: Any, score: int) -> Iterator[_Edit]:
-        target = self._target(call, verdict)
-        if not isinstance(target, ast.Constant):
-            raise _NotLiteralError
-        yield _Edit(*self._span(target), str(score))
-
     def _set(self, call: ast.Call, name: str, value: str) -> _Edit:
         """A keyword argument with another value, or one more."""
         place = next((each.value for each in call.keywords if each.arg == name), None)
         if place is None:
             return self._added(call, f"{name}={value}")
         return _Edit(*self._span(place), value)
-
-    def _threshold(self, metric: BaseMetric, threshold: float) -> Iterator[_Edit]:
-        yield self._set(self._call(metric.spec().name), "threshold", f"{threshold:g}")
 
     def _votes(self, metric: BaseMetric, title: str, votes: int) -> Iterator[_Edit]:
         """A line that lets the variable of the metric vote, and the import of what it needs."""

@@ -6,13 +6,12 @@ node, and at nodes that a changed answer may newly lead to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 
 from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import Plan
 from dagengine.estimate.counting import estimate
 from dagengine.estimate.values import NO_QUESTIONS, Bounds, Estimate, Prices, cost
 from dagengine.graph.node import AskingNode
@@ -90,6 +89,7 @@ def search_plan(
     held = split.without(0)
     steps = [PlannedStep("the metric as it is", *counted.whole(split.tried))]
     for rung in rungs:
+        # The first vote is the answer that the metric as it is got: it is in the store.
         if rung == "votes":
             steps.append(PlannedStep(f"{votes} votes", 0, counted.at(titles, held, votes - 1)[1]))
         elif rung == "examples":
@@ -134,7 +134,8 @@ class _Counted:
 
         The node itself is asked `factor` times each, and a rewriter up to `edits` times.
         """
-        by_node = self._by_node(numbers)
+        (metric,) = self._estimate(numbers).metrics
+        by_node = {node.node: node.asked for node in metric.nodes}
         spans = [
             (by_node.get(title, NO_QUESTIONS).times(factor), self._after(title, by_node))
             for title in titles
@@ -151,6 +152,7 @@ class _Counted:
         """The most questions of nodes that may follow a node, or read it."""
         units = [unit.index for unit in self._plan.units if unit.name == title]
         behind = {later for unit in units for later in nx.descendants(self._plan.graph, unit)}
+        # A node of several units may be behind itself, and is counted already.
         names = {self._plan.units[later].name for later in behind} - {title}
         each = [by_node.get(name, NO_QUESTIONS).most for name in names]
         return None if None in each else sum(most or 0 for most in each)
@@ -159,20 +161,14 @@ class _Counted:
         """About what so many calls cost, by the tokens of the metric as it is."""
         estimated = self._estimate(numbers)
         likely = sum(judge.calls for judge in estimated.judges)
-        paid = list(_paid(self._plan, estimated, model, prices))
-        whole = [money for money in paid if money is not None]
-        return sum(whole) / likely * calls if likely and len(whole) == len(paid) else None
-
-    def _by_node(self, numbers: Sequence[int]) -> dict[str, Bounds]:
-        (metric,) = self._estimate(numbers).metrics
-        return {node.node: node.asked for node in metric.nodes}
+        paid = 0.0
+        for judge, own in zip(estimated.judges, self._plan.models, strict=False):
+            asked = display_name(as_judge(model if own is None else own))
+            money = cost(asked, judge.input_tokens, judge.output_tokens, prices)
+            if money is None:  # a part of the price would pass for all of it
+                return None
+            paid += money
+        return paid / likely * calls if likely else None
 
     def _estimate(self, numbers: Sequence[int]) -> Estimate:
         return estimate(self._plan, [self._cases[number] for number in numbers])
-
-
-def _paid(plan: Plan, estimated: Estimate, model: Any, prices: Prices) -> Iterator[float | None]:
-    """What each judge of a plan costs; None for one without a price."""
-    for judge, own in zip(estimated.judges, plan.models, strict=False):
-        asked = as_judge(model if own is None else own)
-        yield cost(display_name(asked), judge.input_tokens, judge.output_tokens, prices)

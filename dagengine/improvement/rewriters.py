@@ -74,7 +74,14 @@ class JudgeRewriter:
     async def rewrite(self, task: Task, settings: Mapping[str, Any]) -> tuple[str | None, Totals]:
         """One question; what is stored is not asked again."""
         own = {} if self.model is None else {"model": self.model}
-        case = LLMTestCase(input=task.criterion, actual_output=_shown(task))
+        parts: list[str] = []
+        # A bounded number of cases, and of characters of each: a prompt has to stay a prompt.
+        for place, wrong in enumerate(task.wrong[:_CASES], 1):
+            read = (f"{name}: {as_text(value)[:_SHOWN]}" for name, value in wrong.reads.items())
+            reason = f" ({wrong.reason})" if wrong.reason else ""
+            ends = f"answered: {wrong.answered}{reason}", f"right: {wrong.wanted}"
+            parts.append("\n".join([f"Case {place}", *read, *ends]))
+        case = LLMTestCase(input=task.criterion, actual_output="\n\n".join(parts))
         done = await a_evaluate(
             [case], [SpecMetric(MetricSpec("rewriting", Graph(_step(task))))], show=False,
             **{**settings, **own},
@@ -115,17 +122,6 @@ def _step(task: Task) -> TaskNode:
 
 def _kept(words: str) -> float:
     return float(bool(words))
-
-
-def _shown(task: Task) -> str:
-    """The cases as text, a bounded number of them."""
-    parts: list[str] = []
-    for place, wrong in enumerate(task.wrong[:_CASES], 1):
-        read = (f"{name}: {as_text(value)[:_SHOWN]}" for name, value in wrong.reads.items())
-        reason = f" ({wrong.reason})" if wrong.reason else ""
-        ends = f"answered: {wrong.answered}{reason}", f"right: {wrong.wanted}"
-        parts.append("\n".join([f"Case {place}", *read, *ends]))
-    return "\n\n".join(parts)
 
 
 def words_changed(before: str, after: str) -> int:

@@ -148,6 +148,8 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
         return whole.detail or whole.reason
     if whole.threshold == now:
         return "the present one fits best"
+    # A threshold fitted to all cases would be measured on what it was fitted to. So each fold is
+    # judged by that of the others, and only the one that is proposed is of all.
     right: dict[int, float] = {}
     for place, fold in enumerate(split.folds):
         outside = fit(split.without(place))
@@ -277,9 +279,18 @@ def holistic(metric: BaseMetric) -> BaseMetric | None:
     fields = tuple(dict.fromkeys(path for node in nodes for path in node.evaluation_params))
     if len(nodes) < 2 or not fields or spec.threshold is None:
         return None
-    steps = "\n".join(f"- {line}" for line in map(partial(_in_words, spec), nodes))
+    lines = ["Judge the whole by these steps together: does it pass?"]
+    for node in nodes:
+        ends: list[str] = []
+        for verdict, target in targets(node).items():
+            if isinstance(target, int):
+                side = "passes" if target / 10 >= spec.threshold else "fails"
+                ends.append(f"{verdict}: {side}")
+            elif isinstance(target, BaseNode):
+                ends.append(f"{verdict}: go on with {target.title}")
+        lines.append(f"- {node.title}: {node.text}" + (f" ({'; '.join(ends)})" if ends else ""))
     whole = BinaryJudgementNode(
-        "Judge the whole by these steps together: does it pass?\n" + steps,
+        "\n".join(lines),
         evaluation_params=fields,
         then={True: 10, False: 0},
         name="Whole",
@@ -287,18 +298,6 @@ def holistic(metric: BaseMetric) -> BaseMetric | None:
     return DAGMetric(
         spec.name, Graph(whole), threshold=0.5, model=spec.model, include_reason=spec.include_reason
     )
-
-
-def _in_words(spec: MetricSpec, node: BaseNode) -> str:
-    """What a node asks, and where its verdicts lead."""
-    ends: list[str] = []
-    for verdict, target in targets(node).items():
-        if isinstance(target, int):
-            side = "passes" if target / 10 >= (spec.threshold or 0) else "fails"
-            ends.append(f"{verdict}: {side}")
-        elif isinstance(target, BaseNode):
-            ends.append(f"{verdict}: go on with {target.title}")
-    return f"{node.title}: {node.text}" + (f" ({'; '.join(ends)})" if ends else "")
 
 
 def answers_of_one(metric: BaseMetric, labels: Mapping[int, Vote]) -> NodeAnswers:

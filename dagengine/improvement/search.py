@@ -163,10 +163,12 @@ class Search:
         sealed, looks, metric = None, 0, ladder.metric
         if any(candidate.accepted for candidate in ladder.tried) and self.split.sealed:
             if on_look is not None:
+                # Noted before it is opened: a run that is killed in between has looked, too.
                 looks = on_look(metric_hash(Counterfactual(metric)))
             sealed = await self._open(asking, metric)
         votes = [list(own) for own in self.people.values()]
         several = sum(len(own) > 1 for own in votes)
+        # As text: 1 and "1" are one label.
         differing = [n for n, own in self.people.items() if len(set(map(str, own))) > 1]
         return Improvement(
             name=self.metric.spec().name,
@@ -207,8 +209,11 @@ class Search:
         if best is None:
             return None
         visible = best.visible
+        # So many cases can show about √(7.85 · variance / cases), where 7.85 = (1.96 + 0.84)²: this
+        # is the variance. A candidate that hardly changed anything does not make it less than 0.02.
         square = max((visible or 0.0) ** 2 * best.cases / 7.85, 0.02)
         missing = cases_needed(POINTS, square) - best.cases
+        # Only a part of new labels would be tried on, as of those there are.
         held = best.cases / len(self.labels.by_case)
         return max(0, 10 * round(missing / held / 10))
 
@@ -252,21 +257,19 @@ class _Ladder:
         judged = await self.asking.judge(self.metric, self.search.split.tried)
         self.right = self.as_it_was = self.asking.right(judged)
         self._decide(await self._free(judged), FREE)
+        # The mistakes to blame a node for are those that the new threshold or score left.
         if self.metric is not self.search.metric:
             judged = await self.asking.judge(self.metric, self.search.split.tried)
             self.right = self.asking.right(judged)
-        blamed = self._blame(judged)
-        if blamed.node is not None:
-            self._decide(await self._paid(blamed.node, judged), 1 - FREE)
-        return blamed
-
-    def _blame(self, judged: Judged) -> Blame:
         search = self.search
         blamed = blame(self.asking, judged, search.answers, 1 - search.sealed_share)
         if search.node is not None:
-            return replace(blamed, node=search.node, by="your choice", needed=None)
-        if blamed.node is not None and blamed.node not in changeable(self.metric):
-            return replace(blamed, node=None, needed=None)
+            blamed = replace(blamed, node=search.node, by="your choice", needed=None)
+        elif blamed.node is not None and blamed.node not in changeable(self.metric):
+            # It is known, so more labels are not needed; but no rung could change it.
+            blamed = replace(blamed, node=None, needed=None)
+        if blamed.node is not None:
+            self._decide(await self._paid(blamed.node, judged), 1 - FREE)
         return blamed
 
     async def _free(self, judged: Judged) -> list[_Try]:
@@ -302,6 +305,7 @@ class _Ladder:
         if "together" in rungs:
             what, best = "criterion and examples", max(criteria, key=lambda each: each.gain)
             both: Mapping[str, Any] | str = "needs both, and both have to look better"
+            # The last try is that of examples: without them "together" is no rung.
             if best.gain > 0 and tries[-1].gain > 0:
                 what = f"{best.candidate.what[-1]} and {number}"
                 both = {**best.candidate.detail, **shown}

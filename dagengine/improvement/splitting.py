@@ -30,7 +30,9 @@ def split_cases(
     if not 0.1 <= sealed <= 0.9:
         raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
     names = {case: str(groups.get(case) or cases[case].content_hash()) for case in labels}
-    places = {name: _place(name) for name in names.values()}
+    # A number from 0 to 1 that a name has in every process: `hash` differs between them.
+    digests = {name: hashlib.sha256(f"improve {name}".encode()) for name in names.values()}
+    places = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
     kept = tuple(case for case in sorted(labels) if places[names[case]] < sealed)
     free = sorted({name for name in places if places[name] >= sealed}, key=places.__getitem__)
     if len(free) < LEAST_TRIED:
@@ -47,8 +49,3 @@ def split_cases(
     contents = sorted(f"{cases[case].content_hash()} {labels[case]!r}" for case in kept)
     sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
     return Split(kept, tuple(map(tuple, folds)), sha256)
-
-
-def _place(name: str) -> float:
-    """A number from 0 to 1 that a name has in every process."""
-    return int.from_bytes(hashlib.sha256(f"improve {name}".encode()).digest()[:7]) / 2**56

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
@@ -106,32 +106,28 @@ def attribute(
             case = None if cases is None else cases[number]
             repeated = _Case(replay, runs, asked.get(number, ()), pooled, case, scores)
             noise.append(repeated.noise(number))
-    return list(_weighted(noise))
-
-
-def _weighted(noise: Sequence[CaseNoise]) -> Iterator[CaseNoise]:
-    """Cases that lacked an answer and got it count for those that did not."""
+    # Cases that lacked an answer and got it count for those that lacked one and were not asked:
+    # which of them were asked was drawn at random.
     lacked = [case for case in noise if case.lacked]
     answered = sum(case.known for case in lacked)
-    for case in noise:
-        if case.lacked and answered:
-            yield replace(case, weight=len(lacked) / answered if case.known else 0.0)
-        else:
-            yield case
+    if not answered:
+        return noise
+    weights = {True: len(lacked) / answered, False: 0.0}
+    return [replace(case, weight=weights[case.known]) if case.lacked else case for case in noise]
 
 
 @measure
 def flip_rate(cases: Sequence[CaseNoise], node: str) -> Sums:
     """The probability that two answers of a node to one question differ, averaged over cases."""
-    return Sums([_flipping(case, node) for case in cases],
-                lambda all_: all_["value"] / all_["items"], most=1.0)  # fmt: skip
-
-
-def _flipping(case: CaseNoise, node: str) -> Totals:
-    """What a case adds to a flip rate; one that tells in its runs counts for itself alone."""
-    rate = case.flips.get(node)
-    weight = 1.0 if case.reached.get(node, 0) > 1 else case.weight
-    return {} if rate is None or not weight else {"items": weight, "value": weight * rate}
+    items: list[Totals] = []
+    for case in cases:
+        rate = case.flips.get(node)
+        # A case that tells in its own runs was not drawn, so it counts for itself alone.
+        weight = 1.0 if case.reached.get(node, 0) > 1 else case.weight
+        items.append(
+            {} if rate is None or not weight else {"items": weight, "value": weight * rate}
+        )
+    return Sums(items, lambda all_: all_["value"] / all_["items"], most=1.0)
 
 
 @measure
@@ -182,7 +178,12 @@ class _Case:
         while (scores := self._scores(counts, axes)) is None:
             axes, fixed = _axes(counts)
         modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
-        rates = {node: _flip_rate(self._said[node]) for node in self._nodes if node in self._said}
+        flips: dict[str, float] = {}
+        for node in self._nodes:
+            answers = self._said[node].total() if node in self._said else 0
+            if answers > 1:  # else there is no pair that could differ
+                equal = sum(count * (count - 1) for count in self._said[node].values())
+                flips[node] = 1 - equal / (answers * (answers - 1))
         return CaseNoise(
             case=number,
             repetitions=len(self._runs),
@@ -190,7 +191,7 @@ class _Case:
             / (len(self._runs) - 1),
             modelled=modelled,
             parts=dict(zip(axes, parts, strict=True)),
-            flips={node: rate for node, rate in rates.items() if rate is not None},
+            flips=flips,
             moves=self._moves(),
             reached=Counter(node for run in self._runs for node in run.replies),
             answers={node: tally.total() for node, tally in self._said.items()},
@@ -223,19 +224,15 @@ class _Case:
         )
         moves: dict[str, tuple[float, int]] = {}
         for (first, some), (second, more) in itertools.combinations(kinds.items(), 2):
-            node = self._parting(first[0], second[0])
-            if node is not None:
-                moved, pairs = moves.get(node, (0.0, 0))
-                count = some * more
-                moves[node] = moved + count * abs(first[1] - second[1]), pairs + count
+            turns = zip(self._nodes, first[0], second[0], strict=True)
+            parting = next((turn for turn in turns if turn[1] != turn[2]), None)
+            # Where only one of them answered, they parted before, at something that is no answer.
+            if parting is None or parting[1] is None or parting[2] is None:
+                continue
+            moved, pairs = moves.get(parting[0], (0.0, 0))
+            count = some * more
+            moves[parting[0]] = moved + count * abs(first[1] - second[1]), pairs + count
         return moves
-
-    def _parting(self, before: Sequence[Reply | None], after: Sequence[Reply | None]) -> str | None:
-        """The first node that answered otherwise; None if one of the two has no answer."""
-        for node, first, second in zip(self._nodes, before, after, strict=True):
-            if first != second:
-                return None if first is None or second is None else node
-        return None
 
 
 def _counts(
@@ -249,19 +246,15 @@ def _counts(
     return {node: Counter(dict(tally.most_common())) for node, tally in counts.items()}
 
 
-def _flip_rate(tally: Counter[Reply]) -> float | None:
-    """The share of pairs of answers that differ; None without a pair."""
-    answers = tally.total()
-    if answers < 2:
-        return None
-    equal = sum(count * (count - 1) for count in tally.values())
-    return 1 - equal / (answers * (answers - 1))
-
-
 def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
     """The nodes to vary, and those held fixed because there are too many combinations."""
-    noisy = [node for node, tally in counts.items() if len(tally) > 1]
-    noisy.sort(key=lambda node: (_steadiness(counts[node]), node))
+    # The chance that two draws of what was said are equal: the higher, the less a node can move.
+    steadiness = {
+        node: math.fsum((count / sum(tally.values())) ** 2 for count in tally.values())
+        for node, tally in counts.items()
+        if len(tally) > 1
+    }
+    noisy = sorted(steadiness, key=lambda node: (steadiness[node], node))
     kept: list[str] = []
     size = 1
     for node in noisy:  # the least consistent first
@@ -269,8 +262,3 @@ def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
             kept.append(node)
             size *= len(counts[node])
     return kept, tuple(sorted(set(noisy) - set(kept)))
-
-
-def _steadiness(tally: Counts) -> float:
-    """The chance that two draws of what was said are equal."""
-    return math.fsum((count / sum(tally.values())) ** 2 for count in tally.values())

@@ -69,9 +69,12 @@ class Blame:
     def why(self) -> str:
         """A sentence that says why the share is not known; empty if it is."""
         if self.unknown is Unknown.REACHED_IN_FEW:
+            takes = f"{LEAST_REACHED}, which takes about {self.needed} runs"
+            if self.needed is None:
+                takes = f"{LEAST_REACHED} cases that reach it"
             return (
                 f"{self.reached} of {counted(self.cases, 'case')} reached it in "
-                f"{counted(self.runs, 'run')}; {self._needed()}"
+                f"{counted(self.runs, 'run')}; its share needs {takes}"
             )
         if self.unknown is Unknown.ASKED_ONCE:
             return (
@@ -79,11 +82,6 @@ class Blame:
                 "it; shares need second answers"
             )
         return "" if self.unknown is None else str(self.unknown)
-
-    def _needed(self) -> str:
-        if self.needed is None:
-            return f"its share needs {LEAST_REACHED} cases that reach it"
-        return f"its share needs {LEAST_REACHED}, which takes about {self.needed} runs"
 
 
 def blame(
@@ -170,9 +168,11 @@ def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
     whole = math.fsum(unit.whole for unit in units)
     ratio = part / whole
     share = min(max(ratio, 0.0), 1.0)
+    # No other node moved a score in any case: nothing varies that an interval could be made of.
     if all(unit.part == unit.whole for unit in units):
         return 1.0, 1.0, 1.0
     left_out = [(part - unit.part) / (whole - unit.whole) for unit in units]
+    # On the logit no end is beyond 0 or 1; but 0 and 1 themselves have none.
     if all(_EDGE < estimate < 1 - _EDGE for estimate in (ratio, *left_out)):
         half = _half_width([_logit(estimate) for estimate in left_out])
         return share, _share(_logit(ratio) - half), _share(_logit(ratio) + half)

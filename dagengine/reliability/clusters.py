@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import networkx as nx
 
@@ -22,8 +22,25 @@ def clusters(
     that no case has.
     """
     ties: nx.Graph[Hashable] = nx.Graph()
-    ties.add_edges_from(_by_field(cases, field) if field is not None else ())
-    ties.add_edges_from(_by_question(observations))
+    if field is not None:
+        values = [read_field(case, field) for case in cases]
+        if all(value is None for value in values):
+            raise InputError(f"no case has a value at `{field}`, so cases cannot be grouped by it")
+        ties.add_edges_from(
+            (number, ("field", str(value)))
+            for number, value in enumerate(values)
+            if value is not None
+        )
+    asked: dict[Hashable, set[int]] = {}
+    seen: set[int] = set()
+    for row in observations:
+        seen.add(row.case)
+        if row.question is not None:
+            asked.setdefault((row.metric, row.node, row.question), set()).add(row.case)
+    for question, numbers in asked.items():
+        # What every case was asked would make all of them one group, and no interval possible.
+        if 1 < len(numbers) < len(seen):
+            ties.add_edges_from((number, question) for number in numbers)
     groups: dict[int, Hashable] = {}
     for component in nx.connected_components(ties):
         members = sorted(member for member in component if isinstance(member, int))
@@ -53,25 +70,3 @@ def shared_by_all(observations: Iterable[Observation]) -> tuple[str, ...]:
             if len(seen) > 1 and any(numbers == seen for numbers in questions.values())
         )
     )
-
-
-def _by_field(cases: Sequence[TestCase], field: str) -> Iterator[tuple[int, Hashable]]:
-    values = [read_field(case, field) for case in cases]
-    if all(value is None for value in values):
-        raise InputError(f"no case has a value at `{field}`, so cases cannot be grouped by it")
-    for number, value in enumerate(values):
-        if value is not None:
-            yield number, ("field", str(value))
-
-
-def _by_question(observations: Iterable[Observation]) -> Iterator[tuple[int, Hashable]]:
-    """Cases that a question was asked for; what every case was asked ties none together."""
-    asked: dict[Hashable, set[int]] = {}
-    seen: set[int] = set()
-    for row in observations:
-        seen.add(row.case)
-        if row.question is not None:
-            asked.setdefault((row.metric, row.node, row.question), set()).add(row.case)
-    for question, numbers in asked.items():
-        if 1 < len(numbers) < len(seen):
-            yield from ((number, question) for number in numbers)

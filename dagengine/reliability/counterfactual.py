@@ -17,7 +17,6 @@ from dagengine.compiler.plan import ALWAYS, NONE, Unit
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.host import asking_nobody
 from dagengine.graph.graph import Metric, MetricSpec
-from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     CodeNode,
@@ -76,10 +75,21 @@ class Counterfactual:
         self._computed = [False] * len(self.plan.units)
         for unit in self.plan.units:  # sources come first
             sources = all(self._known[source] for _, source, _ in unit.sources)
-            self._computed[unit.index] = sources and _is_plain(unit.node)
+            # Code that is a coroutine may wait for something, and then has no value at once.
+            plain = isinstance(unit.node, FieldNode) or (
+                isinstance(unit.node, CodeNode)
+                and not inspect.iscoroutinefunction(unit.node.function)
+            )
+            self._computed[unit.index] = sources and plain
             asked = isinstance(unit.node, (*_JUDGEMENTS, RatingNode))
             self._known[unit.index] = self._computed[unit.index] or asked
-        self.speakers = tuple(self._speakers())
+        speakers: dict[str, Speaker] = {}
+        # Slots are in topological order; units that share a name speak as the first of them.
+        for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit != NONE):
+            if unit.name not in speakers and self.speaks(unit):
+                reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
+                speakers[unit.name] = Speaker(unit.name, unit.node.kind, reads)
+        self.speakers = tuple(speakers.values())
 
     @property
     def spec(self) -> MetricSpec:
@@ -95,15 +105,6 @@ class Counterfactual:
     def computes(self) -> bool:
         """Whether code is computed again, which may read the case."""
         return any(self._computed)
-
-    def _speakers(self) -> list[Speaker]:
-        """In topological order."""
-        speakers: dict[str, Speaker] = {}
-        for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit != NONE):
-            if unit.name not in speakers and self.speaks(unit):
-                reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
-                speakers[unit.name] = Speaker(unit.name, unit.node.kind, reads)
-        return list(speakers.values())
 
     def speaks(self, unit: Unit) -> bool:
         """Whether a unit's answer decides or scores, here or in code that is computed again."""
@@ -197,13 +198,6 @@ class Counterfactual:
         return NodeValue(value, verdict=reply.verdict, score=reply.score)
 
 
-def _is_plain(node: BaseNode) -> bool:
-    """Whether a node makes no judge calls and waits for nothing."""
-    if isinstance(node, CodeNode):
-        return not inspect.iscoroutinefunction(node.function)
-    return isinstance(node, FieldNode)
-
-
 def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue | None:
     """What code makes of its inputs; None when it fails, or waits for something."""
     fields = tuple((path, None if case is None else read_field(case, path)) for path in unit.reads)
@@ -215,6 +209,7 @@ def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue |
     work: Coroutine[Any, Any, NodeValue] = unit.node.run(Given(fields, inputs, case), _no_ask)
     try:
         with asking_nobody():
+            # One step: what waits for nothing is done after it, and all else is closed below.
             work.send(None)
     except StopIteration as done:
         value: NodeValue = done.value

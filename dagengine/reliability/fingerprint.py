@@ -41,9 +41,10 @@ class Binding:
 
 def bind(metrics: Sequence[Metric], judges: Sequence[str], cases: Sequence[TestCase]) -> Binding:
     """The binding of a measurement; raises GraphError when a metric does not compile."""
+    plans = [(metric.spec().name, compile_metrics([metric])) for metric in metrics]
     return Binding(
         version=importlib.metadata.version("dagengine"),
-        metrics={metric.spec().name: _nodes(metric) for metric in metrics},
+        metrics={name: definitions(plan, plan.metrics[0]) for name, plan in plans},
         judges=tuple(judges),
         data=digest([case.content_hash() for case in cases]),
         cases=len(cases),
@@ -52,7 +53,25 @@ def bind(metrics: Sequence[Metric], judges: Sequence[str], cases: Sequence[TestC
 
 def changes(old: Binding, new: Binding) -> list[str]:
     """What makes a card of `old` say nothing about `new`, one line each; empty when it holds."""
-    return [*_metric_changes(old.metrics, new.metrics), *_other_changes(old, new)]
+    lines = list(_metric_changes(old.metrics, new.metrics))
+    if old.judges != new.judges:
+        before, after = (
+            " and ".join(dict.fromkeys(map(judge_name, judges)))
+            for judges in (old.judges, new.judges)
+        )
+        # Identities hold settings, too: judges of one name may still differ.
+        change = (
+            f"{before} → {after}"
+            if before != after
+            else f"{after}, with other settings or another object"
+        )
+        lines.append(f"judge: {change}")
+    if old.data != new.data:
+        sizes = f"{counted(old.cases, 'case')} → {counted(new.cases, 'case')}"
+        lines.append(f"data: {sizes}, not the same")
+    if old.version != new.version:
+        lines.append(f"dagengine: {old.version} → {new.version}")
+    return lines
 
 
 def _metric_changes(
@@ -70,26 +89,3 @@ def _metric_changes(
                     how = "is new" if before is None else "is gone" if after is None else "changed"
                     subject = f"node {node!r}" if node else "its settings"
                     yield f"metric {metric!r}: {subject} {how}"
-
-
-def _other_changes(old: Binding, new: Binding) -> Iterator[str]:
-    if old.judges != new.judges:
-        yield f"judge: {_judges(old.judges, new.judges)}"
-    if old.data != new.data:
-        yield f"data: {counted(old.cases, 'case')} → {counted(new.cases, 'case')}, not the same"
-    if old.version != new.version:
-        yield f"dagengine: {old.version} → {new.version}"
-
-
-def _judges(old: Sequence[str], new: Sequence[str]) -> str:
-    before, after = (" and ".join(dict.fromkeys(map(judge_name, judges))) for judges in (old, new))
-    return (
-        f"{before} → {after}"
-        if before != after
-        else f"{after}, with other settings or another object"
-    )
-
-
-def _nodes(metric: Metric) -> dict[str, str]:
-    plan = compile_metrics([metric])
-    return definitions(plan, plan.metrics[0])

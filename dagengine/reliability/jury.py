@@ -87,11 +87,17 @@ def jury_report(
             for votes, right in zip(table, truth, strict=True)
         ]
     judges = len(table[0])
+    agreements: list[float | None] = []
+    for judge in range(judges):
+        # The result is that of all judges with equal weights, this one among them.
+        votes = [row for row in table if isinstance(row[judge], str | bool)]
+        same = [row[judge] == row[leading(row, [1.0] * len(row))] for row in votes]
+        agreements.append(sum(same) / len(same) if same else None)
     coefficient = correlation(judged)
     return JuryReport(
         judges=judges,
         items=len(table),
-        agreement=tuple(_agreement(table, judge) for judge in range(judges)),
+        agreement=tuple(agreements),
         correlation=coefficient,
         effective=None if coefficient is None else effective_votes(judges, max(coefficient, -1.0)),
     )
@@ -105,11 +111,3 @@ def correlation(table: Table) -> float | None:
     """
     verdicts = any(isinstance(vote, str | bool) for row in table for vote in row)
     return krippendorff_alpha(table, level="nominal" if verdicts else "interval")
-
-
-def _agreement(table: Table, judge: int) -> float | None:
-    votes = [row for row in table if isinstance(row[judge], str | bool)]
-    if not votes:
-        return None
-    same = [row[judge] == row[leading(row, [1.0] * len(row))] for row in votes]
-    return sum(same) / len(same)

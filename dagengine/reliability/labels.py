@@ -76,7 +76,11 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     if isinstance(source, Mapping):
         cells: Mapping[int, Any] = source
     elif Path(source).suffix.lower() in _SUFFIXES:
-        cells = _of_file(Path(source), cases)
+        places, rows = Places(cases), dict[int, list[Any]]()
+        for record in table_of(Path(source)).read():
+            # Several rows for a case are labels of several people.
+            rows.setdefault(_case_of(record, places), []).append(record.value.get("label"))
+        cells = rows
     else:
         cells = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
     votes = {number: tuple(_votes(value)) for number, value in cells.items()}
@@ -97,14 +101,6 @@ def _votes(value: object) -> Iterator[Vote]:
             yield value
     elif value is not None and (text := str(value).strip()):
         yield text
-
-
-def _of_file(path: Path, cases: Sequence[TestCase]) -> dict[int, list[Any]]:
-    places, cells = Places(cases), dict[int, list[Any]]()
-    for record in table_of(path).read():
-        number = _case_of(record, places)
-        cells.setdefault(number, []).append(record.value.get("label"))
-    return cells
 
 
 def _case_of(record: Record, places: Places) -> int:
@@ -131,6 +127,10 @@ def labels_for(
         number: tuple(meaning for label in labels if (meaning := means[label]) is not None)
         for number, labels in given.items()
     }
+    # 1 and "1" read alike, so they are one label for the reader of a card.
+    meant: Counter[tuple[str, Vote | None]] = Counter()
+    for label, count in counts.items():
+        meant[str(label), means[label]] += count
     return Labels(
         kind,
         {
@@ -139,7 +139,7 @@ def labels_for(
             if (agreed := _agreed(labels, means, kind)) is not None
         },
         people,
-        tuple(_meanings(counts, means)),
+        tuple(Meaning(label, meaning, count) for (label, meaning), count in meant.items()),
     )
 
 
@@ -157,22 +157,23 @@ def on_scale(labels: Labels, scale: tuple[float, float]) -> Labels:
     return replace(labels, scale=scale)
 
 
-def _meanings(counts: Mapping[Vote, int], means: Mapping[Vote, Vote | None]) -> Iterator[Meaning]:
-    """What each label was taken for, 1 and "1" together."""
-    cases: Counter[tuple[str, Vote | None]] = Counter()
-    for label, count in counts.items():
-        cases[str(label), means[label]] += count
-    yield from (Meaning(label, meant, count) for (label, meant), count in cases.items())
-
-
 def _understood(
     labels: Sequence[Vote], verdicts: Sequence[str], threshold: float | None
 ) -> tuple[Kind, dict[Vote, Vote | None]]:
     """The kind that fits most labels: verdicts by name, then yes or no, then numbers."""
+    numbers = {label: _number(label) for label in labels}
+    values = {number for number in numbers.values() if number is not None}
+    answers: dict[Vote, Vote | None] = {label: _WORDS.get(_plain(label)) for label in labels}
+    # Two numbers and nothing else are no and yes, if they are what scales usually end with and
+    # the metric passes or fails at all.
+    if threshold is not None and len(values) == 2 == len({*numbers.values()}):
+        least, most = min(values), max(values)
+        if least in _LOWEST and most in _HIGHEST:
+            answers = {label: number == most for label, number in numbers.items()}
     readings: list[tuple[Kind, dict[Vote, Vote | None]]] = [
         ("verdict", {label: verdict_named(label, verdicts) for label in labels}),
-        ("pass", _yes_or_no(labels, threshold)),
-        ("number", {label: _number(label) for label in labels}),
+        ("pass", answers),
+        ("number", {**numbers}),
     ]
     return max(
         readings, key=lambda reading: sum(meaning is not None for meaning in reading[1].values())
@@ -190,15 +191,6 @@ def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
         return named[text]
     word = _WORDS.get(_plain(label))
     return None if word is None else words.get(word)
-
-
-def _yes_or_no(labels: Sequence[Vote], threshold: float | None) -> dict[Vote, Vote | None]:
-    numbers = {_number(label) for label in labels}
-    values = {number for number in numbers if number is not None}
-    ends = {min(values): False, max(values): True} if len(values) == 2 == len(numbers) else {}
-    if ends and threshold is not None and min(ends) in _LOWEST and max(ends) in _HIGHEST:
-        return {label: ends[_number(label) or 0.0] for label in labels}
-    return {label: _WORDS.get(_plain(label)) for label in labels}
 
 
 def _plain(label: Vote) -> str:

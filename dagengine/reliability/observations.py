@@ -187,7 +187,18 @@ class Observations(Sequence[Observation]):
 
     def lines(self) -> Iterator[str]:
         """The lines of the file, equal for equal observations."""
-        return (_JSON.encode(_as_dict(row)) for row in self.rows)
+        for row in self.rows:
+            # A condition's fields are beside a row's own; what is as usual is left out.
+            fields = {
+                f.name: getattr(row, f.name)
+                for f in dataclasses.fields(row)
+                if f.name != "condition"
+            }
+            condition = {
+                f.name: getattr(row.condition, f.name) for f in dataclasses.fields(Condition)
+            }
+            shown = (fields | condition).items()
+            yield _JSON.encode({name: value for name, value in shown if value != _DEFAULTS[name]})
 
     @classmethod
     def load(
@@ -229,15 +240,6 @@ _JSON = json.JSONEncoder(separators=(",", ":"))
 _DEFAULTS = {
     f.name: f.default for kind in (Observation, Condition) for f in dataclasses.fields(kind)
 }
-
-
-def _as_dict(row: Observation) -> dict[str, Any]:
-    """A row without what is as usual; its condition's fields are beside its own."""
-    fields = {
-        f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "condition"
-    }
-    fields |= {f.name: getattr(row.condition, f.name) for f in dataclasses.fields(Condition)}
-    return {name: value for name, value in fields.items() if value != _DEFAULTS[name]}
 
 
 def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Observation]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -26,7 +26,6 @@ from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.interrupts import sync
 from dagengine.execution.node_run import together
-from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
@@ -94,24 +93,19 @@ def variants(
     by_spec: list[list[Variant]] = [[] for _ in specs]
     for number, condition in enumerate(conditions):
         asking = Resampling(condition, top_logprobs)
-        shown = _changes(condition, symmetry or Symmetry(), paraphrases or {})
+        shown: list[Change] = []
+        if condition.paraphrase:
+            shown.append(paraphrase((paraphrases or {})[condition.paraphrase]))
+        if condition.order == "reversed":
+            shown.append(reverse_options)
+        elif condition.order == "swapped":
+            shown.append(symmetry or Symmetry())
         model = (judges or {})[condition.judge] if condition.judge else None
         rewriting = Rewriting([*shown, asking], model)
         for spec, own in zip(specs, by_spec, strict=True):
             named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
             own.append(Variant(spec.name, condition, SpecMetric(named)))
     return list(itertools.chain.from_iterable(by_spec))
-
-
-def _changes(
-    condition: Condition, symmetry: Symmetry, paraphrases: Paraphrases
-) -> Iterator[Change]:
-    if condition.paraphrase:
-        yield paraphrase(paraphrases[condition.paraphrase])
-    if condition.order == "reversed":
-        yield reverse_options
-    elif condition.order == "swapped":
-        yield symmetry
 
 
 def conditions_of(
@@ -191,7 +185,10 @@ async def a_repeat(
         top_logprobs=top_logprobs,
     )
     if "swapped" in orders and isinstance(test_cases, Sequence):
-        _check_symmetry(test_cases, symmetry or Symmetry())
+        # A case that cannot be swapped is refused here, before the first question is asked.
+        for case in cast(Sequence[TestCase], test_cases):
+            if isinstance(case, CASE_TYPES):
+                (symmetry or Symmetry()).swapped(case)
     engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
 
     checked = engine.cases(test_cases)
@@ -209,12 +206,6 @@ def repeat(
     """`a_repeat` for callers without an event loop (it works inside one, too)."""
     check_settings(a_repeat, settings)
     return sync(lambda: a_repeat(test_cases, metrics, **settings))
-
-
-def _check_symmetry(cases: Sequence[TestCase], symmetry: Symmetry) -> None:
-    for case in cases:
-        if isinstance(case, CASE_TYPES):
-            symmetry.swapped(case)
 
 
 class _Record(RunObserver):
@@ -236,9 +227,14 @@ class _Record(RunObserver):
         self.rows: list[Observation] = []
         self._plan, self._variants = plan, variants
         self._keep = _texts if texts else _digest
+        # By metric and setting, the numbers of the variants that are its repetitions
+        settings: dict[tuple[str, Condition], list[int]] = {}
+        for number, variant in enumerate(variants):
+            settings.setdefault((variant.metric, variant.setting), []).append(number)
         self._repeated = [
-            _Repeated(first, asking)
-            for first, asking in (_settings(plan, variants) if second_answers else ())
+            _Repeated(variants[group[0]], SecondAnswers(plan, group, variants[group[0]].rewritten))
+            for group in settings.values()
+            if second_answers and len(group) > 1
         ]
         self._questions: dict[int, dict[tuple[int, str], str]] = {}
         self._known: dict[Any, Any] = {}  # of equal values one is kept
@@ -246,24 +242,32 @@ class _Record(RunObserver):
 
     def judged(self, case: JudgedCase) -> None:
         """Note which questions a case was asked, and what it lacks."""
-        self._questions[case.index] = dict(self._asked(case.state))
+        questions = self._questions[case.index] = {}
+        for metric in self._plan.metrics:
+            for slot in metric.slots:
+                value = case.state.values.get(slot)
+                if value is not None and value.question is not None:
+                    digest = self._known.setdefault(value.question, value.question)
+                    questions[metric.index, self._plan.slots[slot].name] = digest
         for repeated in self._repeated:
             repeated.note(case)
 
     async def all_judged(self) -> None:
         """Ask what cases lack, when all of them have their runs."""
         for repeated in self._repeated:
+            variant = repeated.first
             for case, answers in await repeated.ask(self._timeout):
-                self.rows += (self._second(case, repeated.first, answer) for answer in answers)
-
-    def _asked(self, state: CaseState) -> Iterator[tuple[tuple[int, str], str]]:
-        """The digests of questions, by the number of the metric and the name of the node."""
-        for metric in self._plan.metrics:
-            for slot in metric.slots:
-                value = state.values.get(slot)
-                if value is not None and value.question is not None:
-                    digest = self._known.setdefault(value.question, value.question)
-                    yield (metric.index, self._plan.slots[slot].name), digest
+                for answer in answers:
+                    written = answer.step.answers if answer.raw is None else (answer.raw,)
+                    # It belongs to no run: its sample is one that a longer benchmark would use.
+                    condition = replace(variant.condition, sample=answer.sample)
+                    row = replace(
+                        self._step(case, variant, answer.step, written),
+                        condition=self._known.setdefault(condition, condition),
+                        alone=True,
+                        question=answer.question,
+                    )
+                    self.rows.append(row)
 
     def finished(self, row: CaseResult) -> None:
         """Move the progress bar on."""
@@ -309,17 +313,6 @@ class _Record(RunObserver):
             unsupported=_unsupported(step, self._quoting.get((variant.metric, step.node))),
         )  # fmt: skip
 
-    def _second(self, case: int, variant: Variant, answer: SecondAnswer) -> Observation:
-        """An answer outside of the runs; its sample is one that a longer benchmark would use."""
-        written = answer.step.answers if answer.raw is None else (answer.raw,)
-        condition = replace(variant.condition, sample=answer.sample)
-        return replace(
-            self._step(case, variant, answer.step, written),
-            condition=self._known.setdefault(condition, condition),
-            alone=True,
-            question=answer.question,
-        )
-
 
 class _Repeated:
     """A metric under one setting: the answers of its runs, and the cases that lack one."""
@@ -347,17 +340,6 @@ class _Repeated:
 
         lacks = {case: lack for case, (lack, _) in self._lacking.items()}
         return await together(one, chosen_cases(lacks, self._answers), _AT_ONCE)
-
-
-def _settings(plan: Plan, variants: Sequence[Variant]) -> Iterator[tuple[Variant, SecondAnswers]]:
-    """Every metric under every setting that is repeated."""
-    numbers: dict[tuple[str, Condition], list[int]] = {}
-    for number, variant in enumerate(variants):
-        numbers.setdefault((variant.metric, variant.setting), []).append(number)
-    for group in numbers.values():
-        if len(group) > 1:
-            first = variants[group[0]]
-            yield first, SecondAnswers(plan, group, first.rewritten)
 
 
 def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Quotes]:

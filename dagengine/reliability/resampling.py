@@ -36,7 +36,12 @@ class Resampling:
     def options(self, options: Options) -> Options:
         """The options of a question under the condition."""
         at = self.condition
-        sample = at.sample + REPETITIONS * (options.sample + REPETITIONS * _space(at))
+        # Conditions that differ in more than sample and judge never share an answer: each has
+        # a range of samples of its own, the plain one the first.
+        plain, space = replace(at, sample=0, judge=""), 0
+        if plain != Condition():
+            space = int.from_bytes(hashlib.sha256(repr(plain).encode()).digest()[:3]) + 1
+        sample = at.sample + REPETITIONS * (options.sample + REPETITIONS * space)
         temperature = options.temperature if at.temperature is None else at.temperature
         seed = options.seed if at.seed is None else at.seed
         return replace(
@@ -72,14 +77,6 @@ def _ask_with(options: Callable[[Options], Options], node: BaseNode) -> None:
         return resampled
 
     node.around = (*node.around, wrap)
-
-
-def _space(condition: Condition) -> int:
-    """A number that conditions share when they differ in sample and judge only."""
-    plain = replace(condition, sample=0, judge="")
-    if plain == Condition():
-        return 0
-    return int.from_bytes(hashlib.sha256(repr(plain).encode()).digest()[:3]) + 1
 
 
 class _Resampled:

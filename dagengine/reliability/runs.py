@@ -181,7 +181,17 @@ class _Collected:
         samples = self.runs.setdefault(seen.case, {}).setdefault(setting, {})
         run = samples.setdefault(seen.condition.sample, Run(seen.condition))
         if seen.node:
-            self._note(run, seen)
+            node = self._replay.name_of(seen.node)
+            if node in self._replay.asking:
+                run.asked.append(node)
+                if seen.verdict is not None:
+                    run.sure[seen.node] = seen.confidence
+                if seen.items:
+                    run.lists[node] = seen.items
+                if seen.unsupported is not None:
+                    run.unsupported[node] = seen.unsupported
+            if reply := self._reply(seen):
+                run.replies[node] = reply[1]
         else:
             run.score, run.raw, run.outcome = seen.score, seen.raw, seen.outcome
             turns = ((node, self._meant(seen, node, verdict)) for node, verdict in seen.path)
@@ -218,20 +228,6 @@ class _Collected:
                 f"is {verdict!r}. If it is the verdict of a node, name the node in a column `node`"
             )
         return float(passed)
-
-    def _note(self, run: Run, seen: Observation) -> None:
-        """What a node did in a run."""
-        node = self._replay.name_of(seen.node)
-        if node in self._replay.asking:
-            run.asked.append(node)
-            if seen.verdict is not None:
-                run.sure[seen.node] = seen.confidence
-            if seen.items:
-                run.lists[node] = seen.items
-            if seen.unsupported is not None:
-                run.unsupported[node] = seen.unsupported
-        if reply := self._reply(seen):
-            run.replies[node] = reply[1]
 
     def _reply(self, seen: Observation) -> tuple[str, Reply] | None:
         """What a node said, where it decides or scores and could be read."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -117,16 +117,11 @@ class SecondAnswers:
         if not units:
             return None
         again = [number for unit in units for number in self.replay.renewed(self.plan.units[unit])]
-        calls = sum(
-            self.plan.units[number].node.asks for number in (*again, *self._behind(units, case))
-        )
-        return Lack(units, calls, case.case.content_hash())
-
-    def _behind(self, units: Iterable[int], case: JudgedCase) -> set[int]:
-        """What units may lead to and no run with a score reached."""
+        # An answer that is not the first one may lead to what no run with a score has reached.
         reached = {unit for values in self.runs(case.state) for unit in values}
         behind = {number for unit in units for number in nx.descendants(self._graph, unit)}
-        return behind - reached
+        calls = sum(self.plan.units[number].node.asks for number in (*again, *(behind - reached)))
+        return Lack(units, calls, case.case.content_hash())
 
     def answers(self, state: CaseState) -> int:
         """How many answers of a judge the runs of a case have."""
@@ -182,6 +177,7 @@ class _Asking:
     async def answers(self) -> list[SecondAnswer]:
         """Every answer, in an order that does not depend on which came first."""
         answers: list[SecondAnswer] = []
+        # All of a round are counted before the first is asked; what they reach is the next round.
         while lacking := list(self._lacking()):
             for batch, values in await together(self._again, lacking):
                 answers += batch

@@ -27,7 +27,13 @@ def shapley_effects(
     """
     squares = _squares(scores, counts)
     for axis, drawn in enumerate(counts):
-        _unbias(squares, 1 << axis, sum(drawn))
+        # Of m answers the variance is m/(m - 1) of that seen, and the square of the mean is too
+        # large by the variance of a mean, which is 1/m of it.
+        bit, draws = 1 << axis, sum(drawn)
+        for places in range(len(squares)):
+            if places & bit:
+                squares[places ^ bit] -= squares[places] / (draws - 1)
+                squares[places] *= draws / (draws - 1)
     effects = [
         math.fsum(part / places.bit_count() for places, part in enumerate(squares) if places & bit)
         for bit in (1 << axis for axis in range(len(counts)))
@@ -64,14 +70,3 @@ def _contrasts(values: Sequence[float], drawn: Sequence[int]) -> list[float]:
         seen += count
         mean += count / seen * (value - mean)
     return [mean, *contrasts[1:]]
-
-
-def _unbias(squares: list[float], bit: int, draws: int) -> None:
-    """Correct one variable: of `draws` answers the variance is m/(m - 1) of that seen.
-
-    The square of the mean is too large by the variance of a mean, which is 1/m of it.
-    """
-    for places in range(len(squares)):
-        if places & bit:
-            squares[places ^ bit] -= squares[places] / (draws - 1)
-            squares[places] *= draws / (draws - 1)

@@ -40,7 +40,13 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     for a file that is not there or of an unknown kind. Raises MissingExtraError if a package for
     its kind is missing.
     """
-    listed = _listed(sources)
+    # One path may stand for a list of it; a text is iterable, too, but by its characters.
+    several: Any = [sources] if isinstance(sources, str | Path) else sources
+    if not isinstance(several, Iterable):
+        raise InputError(f"documents must be a list of paths or objects, got {several!r:.60}")
+    listed: list[Any] = list(several)
+    if not listed:
+        raise InputError("there is no document: the list is empty")
     files = [_files(source) if isinstance(source, str | Path) else source for source in listed]
     documents: list[Read] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
@@ -58,17 +64,6 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     (name, count), *_ = Counter(document.name for document in documents).most_common(1) or [("", 0)]
     if count > 1:
         raise InputError(f"two documents are called {name!r}: give each its own name")
-    return documents
-
-
-def _listed(sources: Any) -> list[Any]:
-    if isinstance(sources, str | Path):
-        return [sources]
-    if not isinstance(sources, Iterable):
-        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
-    documents = list(sources)
-    if not documents:
-        raise InputError("there is no document: the list is empty")
     return documents
 
 

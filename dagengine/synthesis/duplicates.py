@@ -81,6 +81,7 @@ class NearDuplicates:
 
     def _hashed(self, text: str) -> tuple[array[int], Any]:
         """The numbers of a text's triples of words, and the smallest of their hashes."""
+        # A text is compared first and added next: it is hashed once.
         if self._last is not None and text == self._last[0]:
             return self._last[1]
         words = words_in(text)
@@ -125,6 +126,7 @@ class Directions:
         size = len(direction)
         places, rows = self._places.setdefault(size, []), self._rows.get(size)
         if rows is None or len(rows) == len(places):
+            # Twice as many rows each time: adding one by one would copy all of them for each.
             more = self._numpy.zeros((max(_ROWS, len(places)), size))
             self._rows[size] = more if rows is None else self._numpy.concatenate([rows, more])
         self._rows[size][len(places)] = direction
@@ -201,15 +203,14 @@ class GoldenTexts:
                 neighbour,
             ),
         )
-        return [
-            self._pair(place, neighbour, words.get(neighbour, 0.0), meaning.get(neighbour, 0.0))
-            for neighbour in neighbours[:NEAREST]
-        ]
-
-    def _pair(self, place: int, neighbour: int, words: float, meaning: float) -> Pair:
-        """The same pair from either side, so that it is asked about once."""
-        first, second = sorted((place, neighbour), key=lambda place: (self._texts[place], place))
-        return Pair((first, second), (self._texts[first], self._texts[second]), words, meaning)
+        pairs: list[Pair] = []
+        for neighbour in neighbours[:NEAREST]:
+            # The same pair from either side, so that it is asked about once.
+            first, second = sorted((place, neighbour), key=lambda at: (self._texts[at], at))
+            likeness = words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)
+            texts = self._texts[first], self._texts[second]
+            pairs.append(Pair((first, second), texts, *likeness))
+        return pairs
 
 
 def _evened(text: str) -> str:

@@ -75,7 +75,16 @@ def from_contexts(
         words.expected_from_context(style), "expected_output", evaluation_params=context,
         inputs=[final], output_type=Supported, options=_LONG, name="Expected output",
     )  # fmt: skip
-    tried = [_closed_book(final, answer, number) for number in range(len(cheap))]
+    tried: list[TaskNode] = []
+    for number in range(len(cheap)):
+        # A judge that knows the answer without the passages makes the golden an easy one.
+        name = _closed_name(number)
+        alone = TaskNode(words.CLOSED_BOOK, "other_answer", inputs=[final], name=name)
+        agreeing = TaskNode(
+            words.AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
+            output_type=bool, name=f"{name} agrees",
+        )  # fmt: skip
+        tried.append(agreeing)
     inputs = [final, answer, *tried, *_embedded(final, embedder)]
     leaf = CodeNode(answered_golden, inputs=inputs, name=GOLDEN)
     blind = TaskNode(
@@ -249,15 +258,6 @@ def _drops(criteria: str, then: BaseNode, name: str, inputs: list[BaseNode]) -> 
 
 def _closed_name(number: int) -> str:
     return f"Closed book {number + 1}"
-
-
-def _closed_book(final: BaseNode, answer: BaseNode, number: int) -> TaskNode:
-    """Whether a judge gives the expected answer without the passages."""
-    alone = TaskNode(words.CLOSED_BOOK, "other_answer", inputs=[final], name=_closed_name(number))
-    return TaskNode(
-        words.AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
-        output_type=bool, name=f"{_closed_name(number)} agrees",
-    )  # fmt: skip
 
 
 def choose_draft(draft: int, drafts: list[str]) -> str:

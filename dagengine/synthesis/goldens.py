@@ -94,7 +94,10 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
     for sentence in origin.get("supporting_sentences", ()):
         yield f"- rests on: {_line(sentence)}"
     for passage, text in zip(origin.get("passages", ()), golden.context or (), strict=False):
-        yield f"- from {_place(passage)}: {_line(text)}"
+        place = [_line(passage.get("document", "a context"))]
+        place += [f"page {passage['page']}"] if "page" in passage else []
+        place += [f"at {passage['offset']:,}"] if "offset" in passage else []
+        yield f"- from {' '.join(place)} (SHA-256 {passage['sha256'][:12]}…): {_line(text)}"
     yield f"- {sort_of(origin)}"
     shown = {_line(asked), _line(answer or "")}
     for node, reply in origin.get("answers", {}).items():
@@ -104,26 +107,16 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
             yield f"- {node}: {line}"
 
 
-def _place(passage: dict[str, Any]) -> str:
-    parts = [_line(passage.get("document", "a context"))]
-    parts += [f"page {passage['page']}"] if "page" in passage else []
-    parts += [f"at {passage['offset']:,}"] if "offset" in passage else []
-    return f"{' '.join(parts)} (SHA-256 {passage['sha256'][:12]}…)"
-
-
 def sort_of(origin: dict[str, Any]) -> str:
     """What a golden is made of: its evolutions, how hard it is, which draft, and the seed."""
-    return ", ".join(_sort(origin))
-
-
-def _sort(origin: dict[str, Any]) -> Iterator[str]:
+    parts: list[str] = []
+    # A golden without passages is about what its source is called.
     if "source" in origin and not origin.get("passages"):
-        yield f"about {_line(str(origin['source']))}"
-    yield " and ".join(origin.get("evolutions", ())) or str(origin.get("kind", "own"))
+        parts.append(f"about {_line(str(origin['source']))}")
+    parts.append(" and ".join(origin.get("evolutions", ())) or str(origin.get("kind", "own")))
     if hard := origin.get("difficulty"):
-        yield f"{hard['level']} ({hard['answered']} of {hard['judges']} knew it)"
-    yield f"draft {origin.get('draft', 0) + 1}"
-    yield f"seed {origin.get('seed')}"
+        parts.append(f"{hard['level']} ({hard['answered']} of {hard['judges']} knew it)")
+    return ", ".join([*parts, f"draft {origin.get('draft', 0) + 1}", f"seed {origin.get('seed')}"])
 
 
 def _answer_line(value: Any) -> str:

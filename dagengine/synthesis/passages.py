@@ -27,7 +27,15 @@ _TELLING, _NEAREST = 24, 32
 
 def passages_of(document: Document, config: ContextConstructionConfig) -> list[Passage]:
     """The passages of a document, in its order; none goes beyond a heading or a page."""
-    cut = _cutter(config.chunk_size)
+    try:
+        import semchunk
+    except ImportError:
+        raise MissingExtraError(
+            "documents need semchunk: pip install 'dagengine[documents]'"
+        ) from None
+    make: Any = vars(semchunk)["chunkerify"]
+    # Tokens are counted as so many characters each, so no tokenizer has to be loaded.
+    cut = make(lambda text: -(-len(text) // _CHARACTERS), config.chunk_size, memoize=False)
     passages: list[Passage] = []
     for section in document.sections:
         # A text that is cut in halves that overlap by more than half never ends.
@@ -39,17 +47,6 @@ def passages_of(document: Document, config: ContextConstructionConfig) -> list[P
                 offset = section.offset + start + len(text) - len(text.lstrip())
                 passages.append(Passage(kept, document.name, section.page, offset))
     return passages
-
-
-def _cutter(size: int) -> Any:
-    try:
-        import semchunk
-    except ImportError:
-        raise MissingExtraError(
-            "documents need semchunk: pip install 'dagengine[documents]'"
-        ) from None
-    make: Any = vars(semchunk)["chunkerify"]
-    return make(lambda text: -(-len(text) // _CHARACTERS), size, memoize=False)
 
 
 def flaw(text: str) -> str | None:

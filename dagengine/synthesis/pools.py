@@ -56,9 +56,11 @@ class Kinds:
         times = self._config.num_evolutions
         if not times:
             return Seed(context.source, PLAIN, (), context.passages, draft)
+        # Seeded by what the draft is about, not by its turn: more documents change no other draft.
         where = [context.source, *(passage.text for passage in context.passages)]
         random = Random(f"{self._seed}\n{draft}\n{where}")
         weights = self._wide if context.wider else self._narrow
+        # Also where the kind is asked for: the further evolutions are those of any other quota.
         drawn = [
             str(evolution) for evolution in random.choices([*weights], [*weights.values()], k=times)
         ]

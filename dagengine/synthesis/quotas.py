@@ -138,22 +138,19 @@ def _check_room(
         for kind in asked_for:
             if kinds.fits(context, kind):
                 room.update({(context.source, kind): 1, (None, kind): 1})
-    for sort, count in wanted.items():
-        if count > room[sort] * each:
-            raise InputError(_no_room(sort, count, room[sort], each, kinds))
-
-
-def _no_room(sort: _Sort, count: int, contexts: int, each: int, kinds: Kinds) -> str:
-    document, kind = sort
-    goldens = "1 golden" if count == 1 else f"{count} goldens"
-    goldens += f" of the kind {kind}" if kind else ""
-    goldens += f" about {document!r}" if document else ""
-    if not contexts:
+    for (document, kind), count in wanted.items():
+        fitting = room[document, kind]
+        if count <= fitting * each:
+            continue
+        goldens = "1 golden" if count == 1 else f"{count} goldens"
+        goldens += f" of the kind {kind}" if kind else ""
+        goldens += f" about {document!r}" if document else ""
+        # Every other kind takes a single passage: without room it is two that go together.
         only = kind or ", ".join(kinds.names())
-        return (
-            f"{goldens} cannot be: {only} takes two passages that go together, and there are none"
-        )
-    return (
-        f"{goldens} cannot be: passages there are {contexts}, and of each at most {each} goldens "
-        "are kept (max_goldens_per_context, --per-context); want fewer, or raise that"
-    )
+        why = f"{only} takes two passages that go together, and there are none"
+        if fitting:
+            why = (
+                f"passages there are {fitting}, and of each at most {each} goldens are kept "
+                "(max_goldens_per_context, --per-context); want fewer, or raise that"
+            )
+        raise InputError(f"{goldens} cannot be: {why}")

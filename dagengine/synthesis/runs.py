@@ -20,7 +20,7 @@ from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
 from dagengine.report.page.drafts import DraftRecord
 from dagengine.report.progress import progress_bar
-from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals
+from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Totals
 from dagengine.synthesis.duplicates import ALIKE, NEAREST, GoldenTexts, Pair
 from dagengine.synthesis.generators import (
     CHOOSE,
@@ -175,6 +175,7 @@ class Generation:
                 while seeds := self.filling.next():
                     rows: list[CaseResult] = []
 
+                    # Bound now: a later round has another list under the same name.
                     def take(row: CaseResult, rows: list[CaseResult] = rows) -> None:
                         rows.append(row)
                         record.add(row)
@@ -329,7 +330,9 @@ class Generation:
             **self.note,
             **details,
             "answers": {
-                step.node: _answer(step)
+                step.node: step.output
+                if step.verdict is None
+                else {"verdict": step.verdict, **({"reason": step.reason} if step.reason else {})}
                 for step in result.steps
                 # What these two say is elsewhere in the golden.
                 if step.node not in (GOLDEN, EMBEDDING) and step.kind != "field"
@@ -375,13 +378,6 @@ def source_of(seed: Seed) -> str:
 def _whole(text: Any) -> str:
     """A text that a page can hold: lone surrogates are escapes."""
     return str(text).encode(errors="backslashreplace").decode()
-
-
-def _answer(step: Step) -> Any:
-    """What a node said, as the golden's metadata keep it."""
-    if step.verdict is None:
-        return step.output
-    return {"verdict": step.verdict, **({"reason": step.reason} if step.reason else {})}
 
 
 def _difficulty(value: dict[str, Any]) -> Difficulty | None:

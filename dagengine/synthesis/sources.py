@@ -58,9 +58,13 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
     if not kept:
         raise NoTextError(report)
     near = Neighbours(kept)
-    return Sources(
-        [Context(passage.document, (passage,), _wider(passage, near)) for passage in kept], report
-    )
+    contexts: list[Context] = []
+    for passage in kept:
+        # A passage without a neighbour cannot be asked about together with another one.
+        neighbour = near.of(passage)
+        wider = () if neighbour is None else (passage, neighbour)
+        contexts.append(Context(passage.document, (passage,), wider))
+    return Sources(contexts, report)
 
 
 def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list[Passage]:
@@ -78,11 +82,6 @@ def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list
         places = random.sample(range(len(group)), min(most, len(group)))
         kept += [group[place] for place in sorted(places)]
     return kept
-
-
-def _wider(passage: Passage, near: Neighbours) -> tuple[Passage, ...]:
-    neighbour = near.of(passage)
-    return () if neighbour is None else (passage, neighbour)
 
 
 def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] | None) -> Sources:

@@ -58,25 +58,23 @@ class EvolutionConfig:
         evolutions: Any = self.evolutions
         if not isinstance(evolutions, Mapping):
             raise InputError(f"evolutions are weights, {{'reasoning': 2}}, got {evolutions!r:.60}")
-        weights = {_evolution(name): _weight(name, weight) for name, weight in evolutions.items()}
+        weights: dict[Evolution, float] = {}
+        for name, weight in evolutions.items():
+            try:
+                evolution = Evolution(name)
+            except ValueError:
+                names = [str(evolution) for evolution in Evolution]
+                near = did_you_mean(str(name), names) or f"there are {', '.join(names)}"
+                raise InputError(f"unknown evolution {name!r:.60}; {near}") from None
+            number = isinstance(weight, int | float) and not isinstance(weight, bool)
+            if not number or not 0 <= weight < 1e9:
+                raise InputError(
+                    f"the weight of {str(name)!r} must be a number from 0 on, got {weight!r}"
+                )
+            weights[evolution] = float(weight)
         if not any(weights.values()):
             raise InputError("evolutions: at least one weight must be above 0")
         object.__setattr__(self, "evolutions", weights)
-
-
-def _evolution(name: Any) -> Evolution:
-    try:
-        return Evolution(name)
-    except ValueError:
-        names = [str(evolution) for evolution in Evolution]
-        near = did_you_mean(str(name), names) or f"there are {', '.join(names)}"
-        raise InputError(f"unknown evolution {name!r:.60}; {near}") from None
-
-
-def _weight(name: Any, weight: Any) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < 1e9:
-        raise InputError(f"the weight of {str(name)!r} must be a number from 0 on, got {weight!r}")
-    return float(weight)
 
 
 @dataclass(frozen=True, slots=True)

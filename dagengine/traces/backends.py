@@ -113,21 +113,23 @@ class Phoenix(Backend):
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for level, group in groupby(sorted(scores, key=_level), key=_level):
             for batch in _batches(group):
-                data = [self._annotation(score, level) for score in batch]
+                data: list[dict[str, Any]] = []
+                for score in batch:
+                    result = {"label": score.label or score.error, "score": score.value}
+                    result["explanation"] = _explained(score)
+                    # One annotation per identifier: a changed metric does not overwrite the old.
+                    definition = score.definition.removeprefix("sha256:")[:16]
+                    annotation = {
+                        f"{level}_id": getattr(score, f"{level}_id"),
+                        "name": score.name,
+                        "annotator_kind": score.source,
+                        "result": {k: value for k, value in result.items() if value is not None},
+                        "metadata": _metadata(score),
+                        "identifier": f"dagengine:{definition}",
+                    }
+                    data.append(annotation)
                 path = f"/v1/{level}_annotations?sync=true"
                 yield Request("POST", path, {"data": data}, batch)
-
-    def _annotation(self, score: Score, level: str) -> dict[str, Any]:
-        result = {"label": score.label or score.error, "score": score.value}
-        result["explanation"] = _explained(score)
-        return {
-            f"{level}_id": getattr(score, f"{level}_id"),
-            "name": score.name,
-            "annotator_kind": score.source,
-            "result": {name: value for name, value in result.items() if value is not None},
-            "metadata": _metadata(score),
-            "identifier": f"dagengine:{score.definition.removeprefix('sha256:')[:16]}",
-        }
 
     def absent(self, request: Request, answer: str) -> list[Score]:
         """One unknown span refuses the whole batch; the answer names the unknown ones."""
@@ -254,21 +256,21 @@ class Opik(Backend):
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for level, group in groupby(sorted(scores, key=_level), key=_level):
             for batch in _batches(group):
-                body = {"scores": [self._score(score, level) for score in batch]}
+                rows: list[dict[str, Any]] = []
+                for score in batch:
+                    value = {
+                        "id": getattr(score, f"{level}_id"),
+                        "name": score.name,
+                        "value": score.value,
+                        "source": "sdk",
+                        "reason": score.reason,
+                        "category_name": score.label,
+                        "project_name": self._key("OPIK_PROJECT_NAME"),
+                    }
+                    rows.append({name: item for name, item in value.items() if item is not None})
+                body = {"scores": rows}
                 path = f"/v1/private/{level}s/feedback-scores"
                 yield Request("PUT", path, body, batch)
-
-    def _score(self, score: Score, level: str) -> dict[str, Any]:
-        value = {
-            "id": getattr(score, f"{level}_id"),
-            "name": score.name,
-            "value": score.value,
-            "source": "sdk",
-            "reason": score.reason,
-            "category_name": score.label,
-            "project_name": self._key("OPIK_PROJECT_NAME"),
-        }
-        return {name: item for name, item in value.items() if item is not None}
 
     def unwritable(self, score: Score) -> str | None:
         if score.trace_id is None:

@@ -45,6 +45,7 @@ class Joined:
             """,
             _CACHE,
         )
+        # The first record that names a session decides for its trace: a trace is in one session.
         remaining = iter(records)
         while batch := list(itertools.islice(remaining, _AT_ONCE)):
             self._file.executemany(

@@ -29,10 +29,8 @@ class Journal:
         self._sent: set[str] = set()
         self._begun: set[str] = set()
         self._broken = False
-        if is_there(self._path):
-            self._read()
-
-    def _read(self) -> None:
+        if not is_there(self._path):
+            return
         line = b"\n"
         with open_to_read(self._path) as file:
             for line in file:
@@ -92,4 +90,5 @@ class Journal:
             self._file.flush()
             self._take(entry)
             if safely:
+                # A request that must not be made twice begins when its note is on the disk.
                 os.fsync(self._file.fileno())

@@ -8,6 +8,7 @@ tools that were called are the spans of these kinds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -103,18 +104,12 @@ class Parts:
     def metadata(self) -> dict[str, Any]:
         """Where the case was read from."""
         ids = {"trace_id": self.root.span.trace_id, "span_id": self.root.span.span_id}
-        if (started := _moment(self.root.raw.start)) is not None:
-            ids[STARTED] = started
+        start = self.root.raw.start  # nanoseconds since 1970; 0 for a span that says none
+        if start:
+            # A wrong clock may name a year that Python's calendar does not have.
+            with suppress(ValueError, OverflowError, OSError):
+                ids[STARTED] = datetime.fromtimestamp(start // 10**9, UTC).isoformat()
         return ids if self.session is None else {**ids, "session_id": self.session}
-
-
-def _moment(nanoseconds: int) -> str | None:
-    """A time since 1970 in words; None for a span that says none."""
-    try:
-        moment = datetime.fromtimestamp(nanoseconds // 10**9, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment.isoformat() if nanoseconds else None
 
 
 def cases_of(records: Sequence[RawRecord], unit: Unit) -> list[TestCase | InvalidCase]:
@@ -135,7 +130,13 @@ def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
         root = next(whole, None) or _tops(steps)[0]
         return [_parts_of(root, steps, session, root.span.trace_id or "")]
     roots = [step for step in steps if step.span.kind == unit.kind]
-    return [_parts_of(root, _inside(root, steps), session, root.span.span_id) for root in roots]
+    made: list[Parts] = []
+    for root in roots:
+        # A span and all that are in it: the tree finds them, `steps` has them in order of time.
+        inside = {step.span.span_id for step, _ in _tree([root], steps)}
+        own = [step for step in steps if step.span.span_id in inside]
+        made.append(_parts_of(root, own, session, root.span.span_id))
+    return made
 
 
 def case_of(parts: Parts) -> LLMTestCase | InvalidCase:
@@ -177,12 +178,6 @@ def _tops(steps: Sequence[Step]) -> list[Step]:
     return [step for step in steps if step.span.parent_id not in ids] or list(steps)
 
 
-def _inside(root: Step, steps: Sequence[Step]) -> list[Step]:
-    """A span and all that are in it, in the order of time."""
-    inside = {step.span.span_id for step, _ in _tree([root], steps)}
-    return [step for step in steps if step.span.span_id in inside]
-
-
 def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
     """Spans with their depth: after each those that are in it. Circles of parents end."""
     children: dict[str | None, list[Step]] = {}
@@ -196,6 +191,7 @@ def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, i
             if step.span.span_id not in seen:
                 seen.add(step.span.span_id)
                 yield step, depth
+                # Reversed, since the last that waits is taken first.
                 below = children.get(step.span.span_id, ())
                 waiting += [(child, depth + 1) for child in reversed(below)]
 
@@ -211,6 +207,7 @@ def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Pa
         speaking = [step for step in steps if step.span.kind in (LLM, AGENT) or step is root]
         asked = [(step.dialogue.user_text(), step) for step in speaking]
         answers = [(step.dialogue.answer(), step) for step in reversed(speaking)]
+        # What the root itself says comes before what models were asked in it, and answered.
         asked.insert(0, (root.text_in, root))
         answers.insert(0, (root.text_out, root))
     nothing: tuple[str | None, Step | None] = (None, None)

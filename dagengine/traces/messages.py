@@ -172,6 +172,7 @@ def _nested(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
         branch = tree
         for step in steps:
             inner = branch.setdefault(step, {})
+            # A value where a branch should be: what is below it has no place.
             branch = inner if isinstance(inner, dict) else {}
         branch[last] = value
     items = _listed(tree)

@@ -74,28 +74,21 @@ class Scores:
         for result in row.metrics:
             metric = self._metrics.get(result.metric)
             if metric is not None:
-                yield self._of_metric(result, metric, place)
                 nodes = _nodes(metric)
+                yield Score(
+                    result.metric,
+                    metric.hash,
+                    "LLM" if any(node.judges for node in nodes.values()) else "CODE",
+                    value=result.score,
+                    label={True: "pass", False: "fail", None: None}[result.success],
+                    reason=result.why or None,
+                    error=None if result.failure is None else str(result.failure.kind),
+                    path=tuple(f"{node}={verdict}" for node, verdict in result.path),
+                    **place,
+                )
                 for step in result.steps:
                     if (node := nodes.get(step.node)) is not None:
                         yield from _of_step(result, step, node, place)
-
-    def _of_metric(
-        self, result: MetricResult, metric: MetricRecord, place: dict[str, Any]
-    ) -> Score:
-        asks = any(node.judges for node in _nodes(metric).values())
-        passed = {True: "pass", False: "fail", None: None}[result.success]
-        return Score(
-            result.metric,
-            metric.hash,
-            "LLM" if asks else "CODE",
-            value=result.score,
-            label=passed,
-            reason=result.why or None,
-            error=None if result.failure is None else str(result.failure.kind),
-            path=tuple(f"{node}={verdict}" for node, verdict in result.path),
-            **place,
-        )
 
 
 def _nodes(metric: MetricRecord) -> dict[str, NodeRecord]:

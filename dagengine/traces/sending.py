@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -109,6 +110,7 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
     ):
         courier = _Courier(backend, client, journal, sent, sleep)
         scores = _unsent(run, backend, journal, sent)
+        # Looked at before the first request: a run without traces is refused with nothing written.
         first = list(islice(scores, _AT_ONCE))
         if not first and sent.without_trace and not (sent.earlier or sent.uncertain):
             raise InputError(
@@ -223,14 +225,9 @@ class _Courier:
                     return response
                 if once:
                     self.journal.failed(request.scores)
-                self.sleep(_asked_wait(response, wait))
+                pause = wait
+                with suppress(ValueError):  # it asks for a date, or for nothing
+                    asked = float(response.headers.get("retry-after", ""))
+                    pause = min(max(0.0, asked), _LONGEST_WAIT)
+                self.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
-
-
-def _asked_wait(response: httpx2.Response, otherwise: float) -> float:
-    """The seconds that the server asks to wait."""
-    try:
-        seconds = float(response.headers.get("retry-after", ""))
-    except ValueError:
-        return otherwise
-    return min(max(0.0, seconds), _LONGEST_WAIT)

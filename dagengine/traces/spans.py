@@ -108,8 +108,18 @@ def _span(
     raw: RawSpan, dialogue: Dialogue, calls: Mapping[str, Call], results: Mapping[str, Any]
 ) -> Span:
     attributes, kind = raw.attributes, kind_of(raw.attributes)
-    documents, error, call_id = None, _error(raw), None
+    documents, call_id = None, None
     name = raw.name
+    error: str | None = None
+    if raw.failed:
+        # The exception says more than the status, the status more than the type.
+        messages = [
+            str(fields["exception.message"])
+            for event, fields in raw.events
+            if event == "exception" and fields.get("exception.message")
+        ]
+        type_of_error = str(attributes.get("error.type") or "") or "it failed"
+        error = next(iter(messages), "") or raw.message or type_of_error
     if kind == TOOL:
         output, failure, call_id = _tool_output(attributes)
         call_id = _first(attributes, *_CALL_ID) or call_id
@@ -122,7 +132,10 @@ def _span(
         if shown is None:
             shown = attributes.get("input.value")
         if shown is None:
-            shown = _without_schema(parsed(attributes.get(_PARAMETERS)))
+            # Some write the arguments there, others the JSON schema of them.
+            parameters = parsed(attributes.get(_PARAMETERS))
+            if not isinstance(parameters, dict) or not parameters.keys() >= {"type", "properties"}:
+                shown = parameters
         shown = parsed(shown)
         error = error or failure
         if output is None:
@@ -152,19 +165,6 @@ def _span(
     )
 
 
-def _error(raw: RawSpan) -> str | None:
-    """Why a span failed; None if it did not."""
-    if not raw.failed:
-        return None
-    messages = [
-        str(attributes["exception.message"])
-        for name, attributes in raw.events
-        if name == "exception" and attributes.get("exception.message")
-    ]
-    kind = raw.attributes.get("error.type")
-    return next(iter(messages), "") or raw.message or (str(kind) if kind else "it failed")
-
-
 def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | None]:
     """The result of a tool, why it failed, and the id of the call, from the output of its span.
 
@@ -179,12 +179,6 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
         return output, None, None
     failure = str(data.get("content")) if data.get("status") == "error" else None
     return parsed(data.get("content")), failure, data["tool_call_id"]
-
-
-def _without_schema(parameters: Any) -> Any:
-    """Arguments; None for the JSON schema of them."""
-    is_schema = isinstance(parameters, dict) and parameters.keys() >= {"type", "properties"}
-    return None if is_schema else parameters
 
 
 def _documents(attributes: Mapping[str, Any]) -> list[str] | None:

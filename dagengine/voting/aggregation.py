@@ -38,18 +38,18 @@ def final(outcomes: Outcomes) -> Failure | None:
     return hard(outcomes) or next(outcome for outcome in outcomes if isinstance(outcome, Failure))
 
 
-def _votes_in(value: NodeValue) -> list[Vote | None]:
-    """The votes in one value: its verdict, those of its items, or its score."""
-    if value.verdict is not None:
-        return [value.verdict]
-    if isinstance(value.value, list):
-        return [judgement.verdict for judgement in value.value]
-    return [value.score]
-
-
 def columns_of(outcomes: Outcomes) -> list[Column]:
     """All votes on each item; None if an answer could not be read."""
-    rows = [_votes_in(outcome) if isinstance(outcome, NodeValue) else None for outcome in outcomes]
+    rows: list[list[Vote | None] | None] = []
+    for outcome in outcomes:
+        if not isinstance(outcome, NodeValue):
+            rows.append(None)
+        elif outcome.verdict is not None:
+            rows.append([outcome.verdict])
+        elif isinstance(outcome.value, list):
+            rows.append([judgement.verdict for judgement in outcome.value])
+        else:
+            rows.append([outcome.score])
     width = max((len(row) for row in rows if row is not None), default=0)
     return [[None if row is None else row[item] for row in rows] for item in range(width)]
 
@@ -77,7 +77,13 @@ def aggregated(
             for item, column in enumerate(columns)
         ]
         winner = NodeValue(items, spans=values[0].spans)
-        votes = [_row(columns, cast, outcome) for cast, outcome in enumerate(outcomes)]
+        # A column ends where its item was settled: later votes on the item do not count.
+        votes = [
+            None
+            if isinstance(outcome, Failure)
+            else [column[cast] if cast < len(column) else None for column in columns]
+            for cast, outcome in enumerate(outcomes)
+        ]
     else:
         shares = list(compress(weights, [isinstance(outcome, NodeValue) for outcome in outcomes]))
         total = math.fsum(shares)
@@ -112,10 +118,3 @@ def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:
 def _value(outcome: NodeValue | Failure) -> NodeValue:
     assert isinstance(outcome, NodeValue)
     return outcome
-
-
-def _row(columns: Sequence[Column], cast: int, outcome: NodeValue | Failure) -> Column | None:
-    """One vote over all items, as far as it counts."""
-    if isinstance(outcome, Failure):
-        return None
-    return [column[cast] if cast < len(column) else None for column in columns]

@@ -7,7 +7,6 @@ and makes one value of what comes back. It only decides; the runner asks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,14 +66,19 @@ class RepeatVotes:
             ]
             if (failure := final(outcomes)) is not None:
                 return failure
+            # Ballots are asked in batches: what one settles, a later one of its batch cannot undo.
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
-            wanted = [self._votes_needed(column, len(outcomes)) for column in columns]
+            # A column that is shorter than the votes cast was settled and wants no more.
+            cast = len(outcomes)
+            wanted = [
+                self.rule.more(column, self.most - cast) if len(column) == cast else 0
+                for column in columns
+            ]
         winner = aggregated(outcomes, columns, [0] * len(outcomes))
-        return winner if winner.verdict is not None else self._with_error(winner, columns)
-
-    def _with_error(self, winner: NodeValue, columns: Sequence[Column]) -> NodeValue:
-        """How exactly the rule knows the mean rating, beside it."""
-        error = self.rule.error(columns[0]) if isinstance(self.rule, StandardError) else None
+        if winner.verdict is not None or not isinstance(self.rule, StandardError):
+            return winner
+        # How exactly the rule knows the mean rating, beside it
+        error = self.rule.error(columns[0])
         if error is None or winner.mode is None:
             return winner
         return replace(winner, mode=f"{winner.mode}, standard error {error:.3f}")
@@ -85,9 +89,6 @@ class RepeatVotes:
             if not self.rule.more(votes[:count], self.most - count):
                 return votes[:count]
         return votes
-
-    def _votes_needed(self, votes: Column, cast: int) -> int:
-        return self.rule.more(votes, self.most - cast) if len(votes) == cast else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,7 @@ def _deviations(votes: Sequence[Vote | None]) -> tuple[float, int]:
 @lru_cache(1_000)
 def likely_votes(rule: Rule, most: int) -> float:
     """The expected number of votes if one in ten disagreed with the others."""
+    # Only the counts of votes matter to a rule of two outcomes, so orders with equal ones are one.
     chances, expected = {(0, 0): 1.0}, 0.0
     for cast in range(most):
         following: dict[tuple[int, int], float] = {}

@@ -279,7 +279,14 @@ def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
 def without_score(runs: Runs) -> Iterator[str]:
     """Why runs have no score, if some have none."""
     every = list(runs.every())
-    missing = Counter(_missing(run.outcome) for run in every if run.score is None)
+    # A run that is well and has no score is of a table that left out a node on its path.
+    missing = Counter(
+        "with verdicts that lead to no score"
+        if run.outcome is OutcomeKind.OK
+        else str(run.outcome or "not observed").replace("_", " ")
+        for run in every
+        if run.score is None
+    )
     if missing:
         why = ", ".join(f"{count:,} {kind}" for kind, count in missing.items())
         lost, has = missing.total(), "has" if missing.total() == 1 else "have"
@@ -303,12 +310,6 @@ def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
             f"Runs without a score are not spread by chance: {sum(lost)} of them are in {most} of "
             f"{counted(len(rows), 'case')}. Figures that leave them out are of the other cases."
         )
-
-
-def _missing(outcome: OutcomeKind | None) -> str:
-    if outcome is OutcomeKind.OK:  # a table left out a node that its verdicts lead to
-        return "with verdicts that lead to no score"
-    return str(outcome or "not observed").replace("_", " ")
 
 
 def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagengine.reliability.card.values import Figure, NodeCard, SettingCard, VoteCost
@@ -142,7 +142,14 @@ def _ratings(under: SettingCard) -> Answer | None:
     single = under.figure("test-retest")
     if single is None or single.value is None or single.low is None or single.high is None:
         return None
-    ends = [_ratings_for(share) for share in (single.high, single.low)]
+    ends: list[int | None] = []
+    for share in (single.high, single.low):
+        # Their formula solved for the number of ratings. Less than a rounding error above a whole
+        # number is that number; more than 99 is as good as none.
+        needed = math.inf
+        if share > 0:
+            needed = _RELIABLE * (1 - share) / (share * (1 - _RELIABLE))
+        ends.append(max(math.ceil(needed - 1e-9), 1) if needed <= 99 else None)
     if ends[0] is None:
         return Answer("No mean of ratings gets reliable: they do not tell the cases apart.")
     span = (
@@ -152,13 +159,6 @@ def _ratings(under: SettingCard) -> Answer | None:
     )
     return Answer(f"A mean of {span} ratings has a reliability of {_RELIABLE:g}.",
                   "" if ends[1] is not None else weakness(single))  # fmt: skip
-
-
-def _ratings_for(share: float) -> int | None:
-    if share <= 0:
-        return None
-    needed = _RELIABLE * (1 - share) / (share * (1 - _RELIABLE))
-    return max(math.ceil(needed - 1e-9), 1) if needed <= 99 else None
 
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
@@ -220,9 +220,12 @@ def _people(under: SettingCard) -> Answer:
     accuracy, kappa, base = (measures.get(name) for name in ("accuracy", "kappa", "baseline"))
     if accuracy and base and kappa and accuracy.value is not None:
         beyond = bounded(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
+        # The accuracy of one run, if that of the majority of several differs
+        once, singly = measures.get("single-run-accuracy"), ""
+        if once is not None and once.value is not None and number(once) != number(accuracy):
+            singly = f" (single run: {number(once)})"
         return Answer(
-            f"In {bounded(accuracy)} of cases{_singly(accuracy, measures)}. "
-            f"Baseline: {number(base)}. Kappa: {beyond}.",
+            f"In {bounded(accuracy)} of cases{singly}. Baseline: {number(base)}. Kappa: {beyond}.",
             weakness(kappa) or weakness(accuracy),
         )
     spearman = measures.get("spearman")
@@ -230,14 +233,6 @@ def _people(under: SettingCard) -> Answer:
         sentence = f"Spearman's rank correlation with human labels is {full(spearman)}."
         return Answer(sentence, weakness(spearman))
     return Answer(f"Not known: {next(iter(measures.values())).note}.")
-
-
-def _singly(accuracy: Figure, measures: Mapping[str, Figure]) -> str:
-    """The accuracy of one run, if that of the majority of several differs."""
-    once = measures.get("single-run-accuracy")
-    if once is None or once.value is None or number(once) == number(accuracy):
-        return ""
-    return f" (single run: {number(once)})"
 
 
 # What can be detected.

@@ -95,19 +95,15 @@ def _in_both_orders(
             if setting.order != "given":
                 continue
             mirrored = settings.get(replace(setting, order=order), ())
-            for run, mirror in _same_end(row, mirrored):
+            for run, mirror in zip(row, mirrored, strict=False):
+                # Verdicts of different nodes are not answers to one question in two orders.
+                if not run.path or not mirror.path or run.path[-1][0] != mirror.path[-1][0]:
+                    continue
                 shown = names(case, run.path[-1][0])
                 if shown is not None:
                     pairs.append((_placed(run, shown), _placed(mirror, shown)))
                     groups.append(runs.group(case))
     return pairs, groups
-
-
-def _same_end(some: Sequence[Run], more: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
-    """Pairs of runs that one and the same node ended."""
-    for first, second in zip(some, more, strict=False):
-        if first.path and second.path and first.path[-1][0] == second.path[-1][0]:
-            yield first, second
 
 
 def _placed(run: Run, names: Names) -> str:
@@ -140,7 +136,14 @@ def bias_by_length(
     """Whether longer answers get higher scores or win, with human labels held constant."""
     pairs = labels.items()
     numbers = {case: float(label) for case, label in pairs if isinstance(label, bool | int | float)}
-    answers = dict(_answers(runs, cases, numbers))
+    answers: dict[int, Measured] = {}
+    for number, settings in runs.cases.items():
+        case = cases[number]
+        scores = [run.score for row in settings.values() for run in row if run.score is not None]
+        text = case.actual_output if isinstance(case, LLMTestCase) else None
+        # With labels, only labelled cases: the partial correlation takes all three of a case.
+        if scores and isinstance(text, str) and (not numbers or number in numbers):
+            answers[number] = Measured(statistics.fmean(scores), len(text), numbers.get(number))
     if answers:
         held = ", labels held constant" if numbers else ""
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
@@ -152,17 +155,6 @@ def bias_by_length(
     if compared:
         why = "no comparison of answers of different length has a winner"
         yield figure("longer-wins", compared, longer_wins.sums, why, groups)
-
-
-def _answers(
-    runs: Runs, cases: Sequence[TestCase], labels: Mapping[int, float]
-) -> Iterator[tuple[int, Measured]]:
-    for number, settings in runs.cases.items():
-        case = cases[number]
-        scores = [run.score for s in settings.values() for run in s if run.score is not None]
-        text = case.actual_output if isinstance(case, LLMTestCase) else None
-        if scores and isinstance(text, str) and (not labels or number in labels):
-            yield number, Measured(statistics.fmean(scores), len(text), labels.get(number))
 
 
 def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared], list[Hashable]]:

@@ -134,7 +134,7 @@ def make_card(
             replace(card, between=between_settings(card, settings, keys)) for card in made
         ),
         cases=keys,
-        rules=(*RULES, *_on_groups(together, len(cases)), *_on_common(shared_by_all(seen))),
+        rules=(*RULES, *_own_rules(together, len(cases), shared_by_all(seen))),
         labels_random=labels_random,
         label_scale=label_scale,
         needs=needs or Needs(flips=target),
@@ -147,7 +147,15 @@ def _about_these(
 ) -> Sequence[Observation]:
     """What was observed of the metrics; a table that names none is about the only one."""
     names = [replay.spec.name for replay in replays]
-    observed = _of_metrics(seen, names)
+    about = list(dict.fromkeys(row.metric for row in seen))
+    observed = seen
+    if about == [""] and len(names) == 1:
+        observed = [replace(row, metric=names[0]) for row in seen]
+    elif about and not set(about) & set(names):
+        raise InputError(
+            f"the observations are about {', '.join(map(repr, about))}, but the metrics are "
+            f"called {', '.join(map(repr, names))}"
+        )
     nodes = {(row.metric, row.node): None for row in observed if row.node}
     for replay in replays:
         titles = {slot.name for slot in replay.plan.slots} | {u.name for u in replay.plan.units}
@@ -161,19 +169,6 @@ def _about_these(
                     f"node{hint}; its nodes that decide or rate are {speaking or 'none'}"
                 )
     return observed
-
-
-def _of_metrics(seen: Sequence[Observation], names: Sequence[str]) -> Sequence[Observation]:
-    """What was observed, about metrics of these names."""
-    observed = list(dict.fromkeys(row.metric for row in seen))
-    if observed == [""] and len(names) == 1:
-        return [replace(row, metric=names[0]) for row in seen]
-    if observed and not set(observed) & set(names):
-        raise InputError(
-            f"the observations are about {', '.join(map(repr, observed))}, but the metrics are "
-            f"called {', '.join(map(repr, names))}"
-        )
-    return seen
 
 
 def check_labels(
@@ -216,31 +211,29 @@ def _keys(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterat
         yield CaseKey(name, key, str(together.get(number, "")), about)
 
 
-def _on_groups(together: Mapping[int, Hashable], cases: int) -> Iterator[str]:
-    """What n counts where cases depend on each other."""
+def _threshold(replay: Counterfactual) -> float | None:
+    return 1.0 if replay.spec.strict else replay.spec.threshold
+
+
+# Settings.
+
+
+def _own_rules(
+    together: Mapping[int, Hashable], cases: int, shared: Sequence[str]
+) -> Iterator[str]:
+    """How this card's intervals have to be read: what n counts, and what no interval contains."""
     if together:
         independent = cases - len(together) + len(set(together.values()))
         yield (
             f"{len(together)} of {counted(cases, 'case')} share a question or a group with other "
             f"cases. So intervals and n count {independent} independent cases and groups."
         )
-
-
-def _on_common(nodes: Sequence[str]) -> Iterator[str]:
-    """What is in no interval: an answer that all cases share."""
-    if nodes:
-        named = ", ".join(f"“{node}”" for node in nodes)
+    if shared:
+        named = ", ".join(f"“{node}”" for node in shared)
         yield (
             f"All cases share one question of {named}. Its answer affects all scores of a run in "
             "the same way; no interval contains this effect, because more cases cannot show it."
         )
-
-
-def _threshold(replay: Counterfactual) -> float | None:
-    return 1.0 if replay.spec.strict else replay.spec.threshold
-
-
-# Settings.
 
 
 def _settings(all_runs: Sequence[Runs]) -> tuple[Setting, ...]:
@@ -314,7 +307,11 @@ class _Maker:
                 self._under(setting.name, self.runs.under(setting.condition), target)
                 for setting in self.settings
             ),
-            across=tuple(self._across()),
+            across=(
+                *changed(self.runs),
+                *agreement_of_judges(self.runs, self.threshold),
+                *position_bias(self.runs, self.replay, self.cases, self.symmetry),
+            ),
             labels=tuple(
                 LabelMeaning(
                     read.label, "" if read.means is None else outcome_name(read.means), read.cases
@@ -332,7 +329,10 @@ class _Maker:
         # A reader picks the best of the settings, so all of them have to hold together.
         together = 1 - 0.05 / len(self.settings)
         quotes = beside_unsupported(runs, threshold, labels)
-        corrected = tuple(self._corrected(runs))
+        corrected: tuple[CorrectedFigure, ...] = ()
+        if labels is not None:
+            traits = dict(_traits(self.cases))
+            corrected = tuple(corrected_figures(runs, threshold, labels, self.random, traits))
         return SettingCard(
             setting=name,
             again=tuple(map(unlike.without, again(runs, threshold))),
@@ -368,7 +368,9 @@ class _Maker:
                 *(() if quotes is None else quotes[1:]),
             ),
             more=(
-                *self._more(runs, labels),
+                *agreement_of_runs(runs, threshold),
+                *bias_by_place(runs, self.replay),
+                *bias_by_length(runs, self.cases, {} if labels is None else labels.by_case),
                 *(figure for kind in kinds for figure in kind.figures()),
                 *(() if quotes is None else quotes[:1]),
             ),
@@ -386,22 +388,6 @@ class _Maker:
             stale = "no finished walk fits the current definition of the metric"
             why = stale if any(self.walked.values()) else _NO_LABEL
             yield Figure("accuracy", None, note=why)
-
-    def _corrected(self, runs: Runs) -> Iterator[CorrectedFigure]:
-        if self.labels is not None:
-            traits = dict(_traits(self.cases))
-            yield from corrected_figures(runs, self.threshold, self.labels, self.random, traits)
-
-    def _more(self, runs: Runs, labels: Labels | None) -> Iterator[Figure]:
-        """The measures that are behind the four questions."""
-        yield from agreement_of_runs(runs, self.threshold)
-        yield from bias_by_place(runs, self.replay)
-        yield from bias_by_length(runs, self.cases, {} if labels is None else labels.by_case)
-
-    def _across(self) -> Iterator[Figure]:
-        yield from changed(self.runs)
-        yield from agreement_of_judges(self.runs, self.threshold)
-        yield from position_bias(self.runs, self.replay, self.cases, self.symmetry)
 
 
 def _traits(cases: Sequence[TestCase]) -> Iterator[tuple[str, Sequence[float]]]:

@@ -223,18 +223,13 @@ def _by_people(
     side: Side, places: Sequence[int], low: float, high: float
 ) -> tuple[list[float | None], list[float | None]]:
     """The judge's score and human label of each case, from 0 to 1; labels go `low` to `high`."""
-    labels = [_number(side.outcomes.labels[place]) for place in places]
-    shares = [None if label is None else (label - low) / (high - low) for label in labels]
+    labels = [side.outcomes.labels[place] for place in places]
+    # A label as a card has it: pass or fail, a number, or nothing.
+    numbers = [float(_AS_NUMBER.get(label, label)) if label else None for label in labels]
+    shares = [None if value is None else (value - low) / (high - low) for value in numbers]
     if side.outcomes.said:
         return [_AS_NUMBER.get(side.outcomes.said[place]) for place in places], shares
     return [mean_score(side.case(place).scores) for place in places], shares
-
-
-def _number(label: str) -> float | None:
-    """A label as a card has it: pass or fail, or a number."""
-    if label in _AS_NUMBER:
-        return _AS_NUMBER[label]
-    return float(label) if label else None
 
 
 _AS_NUMBER = {"pass": 1.0, "fail": 0.0}
@@ -332,35 +327,29 @@ def between_cards(
         raise InputError(
             f"the measure {stray[0]} cannot be compared; use one of {', '.join(COMPARED)}"
         )
-    pairs = list(_pairs(old, new, _apart_by(old, new) or names))
+    judges = [card.binding.judges for card in (old, new)]
+    if all(len(own) == 1 for own in judges):
+        before, after = (judge_name(own[0]) for own in judges)
+        # Names of judges say more than "old" and "new", if they tell the cards apart.
+        names = names if before == after else (before, after)
+    earlier = {metric.metric: metric for metric in old.metrics}
+    pairs: list[tuple[Side, Side]] = []
+    for metric in new.metrics:
+        if metric.metric not in earlier:
+            continue
+        first = _sides(earlier[metric.metric], old, names[0])
+        second = _sides(metric, new, names[1])
+        if len(first) == len(second) == 1:
+            # A judge in the name of the setting would keep two single settings apart.
+            pairs += zip(first.values(), second.values(), strict=True)
+        else:
+            pairs += ((first[name], second[name]) for name in second if name in first)
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "
             f"{_shown(old)}; the second has {_shown(new)}"
         )
     return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
-
-
-def _apart_by(old: JudgeCard, new: JudgeCard) -> tuple[str, str] | None:
-    """The names of the judges of two cards, if they tell the cards apart."""
-    judges = [card.binding.judges for card in (old, new)]
-    if any(len(names) != 1 for names in judges):
-        return None
-    before, after = (judge_name(names[0]) for names in judges)
-    return None if before == after else (before, after)
-
-
-def _pairs(old: JudgeCard, new: JudgeCard, names: tuple[str, str]) -> Iterator[tuple[Side, Side]]:
-    before = {metric.metric: metric for metric in old.metrics}
-    for metric in new.metrics:
-        if metric.metric not in before:
-            continue
-        first, second = names
-        sides = _sides(before[metric.metric], old, first), _sides(metric, new, second)
-        if all(len(side) == 1 for side in sides):
-            yield next(iter(sides[0].values())), next(iter(sides[1].values()))
-        else:
-            yield from ((sides[0][name], sides[1][name]) for name in sides[1] if name in sides[0])
 
 
 def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:

@@ -31,8 +31,17 @@ class FailIf(Condition):
         ]
         if not measures:
             return [f"{self.text}: the card has no measure {self.measure}"]
-        lines = [self._line(f"{self.text}: {where}", measure) for where, measure in measures]
-        return [line for line in lines if line]
+        lines: list[str] = []
+        for where, measure in measures:
+            value = getattr(measure, self.bound)
+            if self._out_of_reach(measure):
+                continue
+            if value is None:
+                note = measure.note if measure.value is None else "it has no interval"
+                lines.append(f"{self.text}: {where}: {self.measure} is undefined: {note}")
+            elif self.holds(value):
+                lines.append(f"{self.text}: {where}: {full(measure)}")
+        return lines
 
     def undecided(self, card: JudgeCard) -> list[str]:
         """One line for every measure whose bound even a judge without errors would fail."""
@@ -56,15 +65,6 @@ class FailIf(Condition):
         if value is None or p is None or p >= level:
             return False
         return self.holds(value)
-
-    def _line(self, where: str, measure: Figure) -> str:
-        value = getattr(measure, self.bound)
-        if self._out_of_reach(measure):
-            return ""
-        if value is None:
-            note = measure.note if measure.value is None else "it has no interval"
-            return f"{where}: {self.measure} is undefined: {note}"
-        return f"{where}: {full(measure)}" if self.holds(value) else ""
 
 
 _VERDICT = "verdict!=use"

@@ -34,7 +34,12 @@ def figure(
     """
     result, level = statistic(items), level or measure_of(name).level
     value = result.value() if isinstance(result, Sums) else result
-    count = _adding(result, items, groups)
+    # How many groups have an item that adds something; a plain function does not say which do.
+    names: Sequence[Hashable] = range(len(items)) if groups is None else groups
+    adding = set(names)
+    if isinstance(result, Sums):
+        adding = {name for name, item in zip(names, result.items, strict=True) if item}
+    count = len(adding)
     if value is None:
         return Figure(name, None, level=level, note=note)
     bounds = bootstrap(items, statistic, groups=groups, level=confidence)
@@ -52,16 +57,6 @@ def reaching(measure: Figure, bounds: Sequence[Figure]) -> Figure:
     highs = [end.value if end.high is None else end.high for end in ends if end.value is not None]
     values = [low for low in (*lows, *highs) if low is not None]
     return replace(measure, low=min(values), high=max(values))
-
-
-def _adding(
-    result: Sums | float | None, items: Sequence[T], groups: Sequence[Hashable] | None
-) -> int:
-    """How many groups have an item that adds something."""
-    names = range(len(items)) if groups is None else groups
-    if not isinstance(result, Sums):
-        return len(set(names))
-    return len({name for name, item in zip(names, result.items, strict=True) if item})
 
 
 _REASONS = {

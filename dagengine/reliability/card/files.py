@@ -90,11 +90,6 @@ def _require_format(text: bytes, path: Path) -> None:
 # The page.
 
 
-def _clipped(text: str) -> str:
-    """A text as HTML whose quoted names may be cut off on the page; the title has them whole."""
-    return re.sub("“([^”]+)”", r'“<b title="\1">\1</b>”', html.escape(text))
-
-
 @shown_as
 def card_page(card: JudgeCard) -> str:
     """The page; equal cards give equal pages."""
@@ -116,9 +111,11 @@ def card_page(card: JudgeCard) -> str:
         "visible": card_words.visible,
         "at": _at,
         "tied": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
-        "clipped": _clipped,
+        # Quoted names may be cut off on the page; the title has them whole.
+        "clipped": lambda text: re.sub("“([^”]+)”", r'“<b title="\1">\1</b>”', html.escape(text)),
         "counted": counted,
-        "dot": _radius,
+        # The area of a dot grows with its share of the runs.
+        "dot": lambda count, of: f"{2.5 + 4.5 * (count / max(of, 1)) ** 0.5:.1f}",
     }
     return environment.get_template("card.html").render(
         card=card,
@@ -143,11 +140,6 @@ def _at(value: float | None, measure: Figure | None = None) -> str:
     low = -1.0 if measure is not None and card_words.signed(measure) else 0.0
     share = ((value or 0.0) - low) / (1 - low)
     return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"
-
-
-def _radius(count: int, of: Any) -> str:
-    """A dot whose area grows with its share of the runs."""
-    return f"{2.5 + 4.5 * (count / max(of, 1)) ** 0.5:.1f}"
 
 
 # The summary.

@@ -14,12 +14,12 @@ from dagengine.reliability.attribution import (
     independence,
 )
 from dagengine.reliability.attribution import flip_rate as node_flips
-from dagengine.reliability.blame import Blame, blame
+from dagengine.reliability.blame import blame
 from dagengine.reliability.card.again import mean_of_runs
 from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
-from dagengine.reliability.labels import Given, NodeAnswers, Vote
+from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
@@ -56,10 +56,18 @@ def node_cards(
         withheld = shown("variance-share", None, note=unlike)
         single = (_node_card(speaker, runs, noise, target) for speaker in speakers)
         return tuple(replace(card, share=withheld, votes=None) for card in single)
-    cards = [
-        replace(_node_card(speaker, runs, noise, target), parts=_parts(speaker.node, noise, cases))
-        for speaker in speakers
-    ]
+    cards: list[NodeCard] = []
+    for speaker in speakers:
+        # By case, the node's part of the variance and all of it: what cards are compared by.
+        parts = ["0 0"] * cases
+        for case in noise:
+            part, whole = (
+                case.weight * case.parts.get(speaker.node, 0.0),
+                case.weight * case.modelled,
+            )
+            parts[case.case] = f"{part:.5g} {whole:.5g}"
+        card = _node_card(speaker, runs, noise, target)
+        cards.append(replace(card, parts=tuple(parts)))
     return tuple(sorted(cards, key=lambda node: -(node.share.value or 0.0)))
 
 
@@ -70,13 +78,22 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
     def over(name: str, of: Callable[..., Sums], why: str) -> Figure:
         return figure(name, noise, partial(of, node=node), why, groups)
 
+    cause = blame(noise, node, runs.groups)
+    share = Figure(
+        "variance-share", cause.share, cause.low, cause.high,
+        items=cause.cases, level=MEASURES["variance-share"].level, note=cause.why,
+    )  # fmt: skip
+    if cause.low is not None and cause.high is not None and cause.high - cause.low > WIDE:
+        # A share of so wide an interval would be read as a finding: only the ends are said.
+        ends = f"it is between {100 * cause.low:.0f} and {100 * cause.high:.0f} %"
+        share = replace(share, value=None, low=None, high=None, note=f"too few cases vary: {ends}")
     return NodeCard(
         node,
         speaker.kind,
         speaker.reads,
         over("node-flip-rate", node_flips.sums, "never asked twice"),
         over("flip-effect", flip_effect.sums, "no two runs first differ here"),
-        _share(blame(noise, node, runs.groups)),
+        share,
         _votes(node, runs, target),
         unsupported=_unsupported(speaker, runs),
     )
@@ -96,28 +113,8 @@ def _unsupported(speaker: Speaker, runs: Runs) -> Figure | None:
     return figure("unsupported-rate", table, mean_of_runs, "", runs.rows)
 
 
-def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]:
-    """The node's part of the variance of every case, and all of it."""
-    parts = ["0 0"] * cases
-    for case in noise:
-        part, whole = case.weight * case.parts.get(node, 0.0), case.weight * case.modelled
-        parts[case.case] = f"{part:.5g} {whole:.5g}"
-    return tuple(parts)
-
-
 WIDE = 0.5
 """An interval of a share that is wider than this is no answer: the figure is not known."""
-
-
-def _share(cause: Blame) -> Figure:
-    whole = Figure(
-        "variance-share", cause.share, cause.low, cause.high,
-        items=cause.cases, level=MEASURES["variance-share"].level, note=cause.why,
-    )  # fmt: skip
-    if cause.low is None or cause.high is None or cause.high - cause.low <= WIDE:
-        return whole
-    ends = f"it is between {100 * cause.low:.0f} and {100 * cause.high:.0f} %"
-    return replace(whole, value=None, low=None, high=None, note=f"too few cases vary: {ends}")
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
@@ -183,44 +180,35 @@ def beside_people(
     the answer of most people against that of most runs. Where people are split it is left out;
     where runs are, it counts as a miss. A rating counts as the nearest one of its scale.
     """
-    return tuple(
-        replace(
-            card,
-            people=_agreement(
-                card.node, runs, told.get(card.node, {}), _reading(replay, card.node)
-            ),
-        )
-        for card in nodes
-    )
-
-
-def _agreement(
-    node: str, runs: Runs, people: Given, read: Callable[[Reply], Vote | None]
-) -> Figure | None:
-    rows = list(_pairs(node, runs, people, read))
-    if not rows:
-        return None
-    pairs, groups = [pair for _, pair in rows], [group for group, _ in rows]
-    return figure("node-accuracy", pairs, accuracy.sums, "", groups)
-
-
-def _pairs(
-    node: str, runs: Runs, people: Given, read: Callable[[Reply], Vote | None]
-) -> Iterator[tuple[Hashable, tuple[Vote, Vote | None]]]:
-    """The group of a case, what people answered, and what the judge did (None: its runs split)."""
-    for case, settings in runs.cases.items():
-        replies = [run.replies.get(node) for row in settings.values() for run in row]
-        judge = [
-            vote for reply in replies if reply is not None and (vote := read(reply)) is not None
-        ]
-        person = majority(people.get(case, ()))
-        if judge and person is not None:
-            yield runs.group(case), (person, majority(judge))
+    cards: list[NodeCard] = []
+    for card in nodes:
+        read = _reading(replay, card.node)
+        people, pairs = told.get(card.node, {}), list[tuple[Vote, Vote | None]]()
+        groups: list[Hashable] = []
+        for case, settings in runs.cases.items():
+            replies = [run.replies.get(card.node) for row in settings.values() for run in row]
+            votes = [read(reply) for reply in replies if reply is not None]
+            judge = [vote for vote in votes if vote is not None]
+            person = majority(people.get(case, ()))
+            if judge and person is not None:
+                pairs.append((person, majority(judge)))  # None where its runs are split
+                groups.append(runs.group(case))
+        agreement = figure("node-accuracy", pairs, accuracy.sums, "", groups) if pairs else None
+        cards.append(replace(card, people=agreement))
+    return tuple(cards)
 
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:
     """What of a reply is compared with a person's answer."""
-    points = _points(replay, node)
+    units = (unit for unit in replay.plan.units if unit.name == node)
+    rating = next((unit.node for unit in units if isinstance(unit.node, RatingNode)), None)
+    points: list[float] = []
+    if rating is not None:
+        # Scores go from 0 to 1. The lowest point is first, so a score between two is the lower one.
+        low, high = rating.points.ends
+        points = [
+            (number - low) / (high - low) for number in sorted({*rating.points.steps.values()})
+        ]
     if not points:
         return lambda reply: reply.verdict
 
@@ -229,13 +217,3 @@ def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None
         return None if score is None else min(points, key=lambda point: abs(point - score))
 
     return nearest
-
-
-def _points(replay: Counterfactual, node: str) -> Sequence[float]:
-    """What a rating may be, from 0 to 1, the lowest first; empty for a node that does not rate."""
-    units = (unit for unit in replay.plan.units if unit.name == node)
-    rating = next((unit.node for unit in units if isinstance(unit.node, RatingNode)), None)
-    if rating is None:
-        return ()
-    low, high = rating.points.ends
-    return [(number - low) / (high - low) for number in sorted({*rating.points.steps.values()})]

@@ -241,10 +241,18 @@ def _verdicts(
 
     def even(pairs: Labelled) -> Figure:
         balanced = balanced_accuracy_interval(pairs, kinds=kinds, groups=clusters)
-        return shown("balanced-accuracy", balanced, level, _why_unbalanced(judged, kinds))
+        return shown("balanced-accuracy", balanced, level, unbalanced)
 
+    labelled = {label for label, _ in judged.pairs}
+    absent = [outcome_name(kind) for kind in kinds if kind not in labelled]
+    unbalanced = f"no case is labelled {' or '.join(absent)}" if absent else ""
+    unbalanced = unbalanced if judged.pairs else _NONE
     yield judged.over(even)
-    yield _baseline(judged, kinds, level)
+    alone = [(label, None) for label, _ in judged.pairs]
+    base = figure("baseline", alone, majority_baseline.sums, _NONE, groups, level)
+    # The commonest label is chosen from the labels themselves: its interval is one of its own.
+    ends = baseline_interval(alone, kinds=kinds, groups=clusters)
+    yield replace(base, low=ends.low if ends else None, high=ends.high if ends else None)
     rates = [
         {rate.label: rate for rate in label_rates(pairs, groups=clusters)}
         for pairs in (judged.pairs, judged.wrong, judged.right)
@@ -276,27 +284,10 @@ def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str, confidence: float
     return replace(judged.over(measured), best=best)
 
 
-def _baseline(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
-    pairs = [(label, None) for label, _ in judged.pairs]
-    base = figure("baseline", pairs, majority_baseline.sums, _NONE, judged.groups, level)
-    ends = baseline_interval(pairs, kinds=kinds, groups=judged.clusters)
-    return (
-        replace(base, low=ends.low, high=ends.high) if ends else replace(base, low=None, high=None)
-    )
-
-
 def _why_constant(judged: _Judged, measured: Interval | Unknown) -> str:
     if isinstance(measured, Unknown) and measured.reason != "undefined":
         return ""
     return "people and judge gave only one label" if judged.pairs else _NONE
-
-
-def _why_unbalanced(judged: _Judged, kinds: Sequence[Vote]) -> str:
-    labels = {label for label, _ in judged.pairs}
-    missing = [outcome_name(kind) for kind in kinds if kind not in labels]
-    if not judged.pairs:
-        return _NONE
-    return f"no case is labelled {' or '.join(missing)}" if missing else ""
 
 
 def outcome_name(outcome: object) -> str:
@@ -328,19 +319,18 @@ def people_among_themselves(
     yield figure("people-agreement", rows, people_agreement.sums, "too few cases", groups)
     yield shown("ceiling", label_ceiling(rows, groups=groups))
     if read is not None:
-        shares = [_shared(read, runs.cases[case], several[case]) for case in several
-                  if case in runs.cases]  # fmt: skip
-        names = [runs.group(case) for case in several if case in runs.cases]
+        shares: list[float | None] = []
+        names: list[Hashable] = []
+        for case, people in several.items():
+            if case not in runs.cases:
+                continue
+            every = chain.from_iterable(runs.cases[case].values())
+            votes = [read(run) for run in every if run.score is not None]
+            verdict = majority(votes)
+            # The share of the people whose label the majority of the runs meets
+            shares.append(statistics.fmean(label == verdict for label in people) if votes else None)
+            names.append(runs.group(case))
         yield figure("person-accuracy", shares, mean, "", names)
-
-
-def _shared(
-    read: Callable[[Run], Vote], settings: Mapping[Any, Sequence[Run]], people: Sequence[Vote]
-) -> float | None:
-    """The share of the people whose label the majority of the runs meets."""
-    votes = [read(run) for row in settings.values() for run in row if run.score is not None]
-    verdict = majority(votes)
-    return statistics.fmean(label == verdict for label in people) if votes else None
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
@@ -426,24 +416,16 @@ def _corrected_mean(
 
 def _corrected(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
     if isinstance(result, Unknown):
-        return CorrectedFigure(
-            shown(name, result, note=_refusal(result, random)), labelled=result.items
-        )
+        why = ""
+        if result.reason == "labels are not random":
+            # Either nobody stated that they are, or what is known of the cases speaks against it.
+            differ = f"the labelled cases differ from the others in their {result.detail}"
+            why = f"{differ} by more than chance, {NOT_RANDOM}" if random else _UNSTATED
+        return CorrectedFigure(shown(name, result, note=why), labelled=result.items)
     return CorrectedFigure(
         shown(name, result.estimate), result.judge, shown(name, result.labels_alone),
         result.labelled, result.judged, result.worth, result.telling,
     )  # fmt: skip
-
-
-def _refusal(unknown: Unknown, random: bool) -> str:
-    if unknown.reason != "labels are not random":
-        return ""
-    if random:
-        return (
-            f"the labelled cases differ from the others in their {unknown.detail} by more than "
-            f"chance, {NOT_RANDOM}"
-        )
-    return _UNSTATED
 
 
 _UNSTATED = "labels must be on a random sample of the cases; if they are, state --labels-random"
@@ -544,22 +526,18 @@ def voted(
             right = [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
         else:
             judged = _judged(runs, labels.by_case, read, votes)
-            right = [
-                _agreement(judged, votes, level, confidence),
-                _kappa(judged, labels.kinds, level, confidence),
+            # With one vote, the share of all single runs: it needs no choice of one of them.
+            sides: Sequence[Sequence[Any]] = (judged.pairs, judged.wrong, judged.right)
+            of: Any = accuracy.sums
+            if votes == 1:
+                sides, of = (judged.singly, *judged.ends), mean
+            answered, *bounds = [
+                figure("accuracy", side, of, _NONE, judged.groups, level, confidence)
+                for place, side in enumerate(sides)
+                if side or not place
             ]
+            right = [reaching(answered, bounds), _kappa(judged, labels.kinds, level, confidence)]
         yield Voted(votes, unlike.without(flips), *right)
-
-
-def _agreement(judged: _Judged, votes: int, level: str, confidence: float) -> Figure:
-    """The share of single runs, or of majorities, that people agree with."""
-    sides: Sequence[Sequence[Any]] = (judged.pairs, judged.wrong, judged.right)
-    of: Any = accuracy.sums
-    if votes == 1:
-        sides, of = (judged.singly, *judged.ends), mean
-    answered, *bounds = [figure("accuracy", side, of, _NONE, judged.groups, level, confidence)
-                         for place, side in enumerate(sides) if side or not place]  # fmt: skip
-    return reaching(answered, bounds)
 
 
 def disagreements(
@@ -715,6 +693,7 @@ def next_labels(runs: Runs, labels: Labels | None, threshold: float | None) -> l
         row = [read(run) for rows in runs.cases[case].values() for run in rows]
         return Counter(row).most_common(1)[0][1] / len(row)
 
+    # Always the same ones: asking again is no way to choose among samples.
     drawn = Random(0).sample(free, min(5, len(free)))
     rest = sorted((case for case in free if case not in drawn), key=split)
     return [*drawn, *(case for case in rest[:5] if split(case) < 1)]

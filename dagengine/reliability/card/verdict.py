@@ -155,6 +155,7 @@ class _Table:
     def verdict(self) -> Verdict:
         rows = (self._nothing, self._unusable, self._coin, self._little, self._wrong,
                 self._unsteady, self._never_both, self._use, self._open)  # fmt: skip
+        # The first row that applies is the verdict: what makes others meaningless comes first.
         return next(made for row in rows if (made := row()) is not None)
 
     def _all(self, demand: str, state: State) -> bool:
@@ -216,6 +217,7 @@ class _Table:
             return False
         for run in range(max(map(len, rows))):
             marks = [row[run] == "1" for row in rows if len(row) > run and row[run] != "-"]
+            # Only the upper ends are read: 95 % one-sided, for all runs together.
             level = 1 - 0.1 / max(map(len, rows))
             hits = bootstrap([(True, mark) for mark in marks], accuracy, level=level)
             if hits is None or hits.high >= self.needs.agreement:
@@ -263,6 +265,7 @@ class _Table:
         pairs = zip(outcomes.labels, outcomes.hits, strict=True)
         rows = [(label, hit == "1") for label, hit in pairs if label and hit != "-"]
         labels = [label for label, _ in rows]
+        # Of labels that are as common, the one that came first: the same card, the same words.
         most = max(dict.fromkeys(labels), key=labels.count, default="")
         gain = compare_shares([(label == most, hit) for label, hit in rows])
         if isinstance(gain, Unknown):
@@ -323,6 +326,7 @@ class _Table:
         if len(nodes) > 1 and blamed is not None:
             return f"Rewrite {blamed.node}: it causes {bounded(blamed.share)} of the flips."
         enough = max((node.votes.most or 0 for node in nodes if node.votes), default=0)
+        # Whether two majorities of n votes differ is seen in 2n runs.
         if len(nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
             return (
                 f"{enough} votes would be enough, by the spread of the flips over cases; ask "
@@ -363,13 +367,18 @@ class _Table:
                               f"Using it takes {self._per_thousand(1)}.")  # fmt: skip
         cheaper = next((k for k, states in enumerate(self.states[:place])
                         if "missed" not in states.values()), None)  # fmt: skip
-        buy = (
-            f"{self._how_votes(voted.votes)} {self._per_thousand(1)} becomes "
-            f"{self._per_thousand(voted.votes)}."
+        # Votes at a node are what whole runs showed only if it is the only one that speaks.
+        alone = self.under.nodes[0].node if len(self.under.nodes) == 1 else None
+        how = (
+            f"Run the metric {voted.votes} times and take the majority: votes at single nodes were "
+            "not seen."
         )
+        if alone is not None:
+            how = f"Set {voted.votes} votes at {alone}."
+        buy = f"{how} {self._per_thousand(1)} becomes {self._per_thousand(voted.votes)}."
         if cheaper is not None:
             return self._fewer_open(cheaper, voted, buy)
-        headline = f"Use it with {voted.votes} votes{self._where_votes()}"
+        headline = f"Use it with {voted.votes} votes{'' if alone is None else f' at {alone}'}"
         more = self._per_thousand(voted.votes - 1)
         return self._made("use_with", "9", f"{headline}: +{more}", why, buy, place)
 
@@ -382,19 +391,6 @@ class _Table:
             f"Not known yet whether {counted(votes, 'vote')} {'is' if votes == 1 else 'are'} "
             f"enough; {enough.votes} are", self._reason(place), f"{settle} Or pay: {buy}", place,
         )  # fmt: skip
-
-    def _where_votes(self) -> str:
-        nodes = self.under.nodes
-        return f" at {nodes[0].node}" if len(nodes) == 1 else ""
-
-    def _how_votes(self, votes: int) -> str:
-        nodes = self.under.nodes
-        if len(nodes) == 1:
-            return f"Set {votes} votes at {nodes[0].node}."
-        return (
-            f"Run the metric {votes} times and take the majority: votes at single nodes were not "
-            "seen."
-        )
 
     # What is not known yet.
 
@@ -479,6 +475,7 @@ class _Table:
                 f"Label {labels_within(agreement.value, 0.02):,} cases (±2 points), or move the "
                 f"line of {100 * self.needs.agreement:g} % out of the interval."
             )
+        # A share of 0 or 1 of few cases would promise an interval of no width.
         spread = max(agreement.value * (1 - agreement.value), 0.02)
         half = 196 * math.sqrt(spread / (agreement.items + more))
         free = self.cases - sum(map(bool, self.under.outcomes.labels))

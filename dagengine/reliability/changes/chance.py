@@ -103,17 +103,14 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
     result = compare_shares(pairs) if pairs else compare_means(found.pairs())
     if isinstance(result, Unknown):
         return None
-    measure = "pass rate" if pairs else "mean score"
-    return PairedTest(measure, result.value, result.p, result.test, result.differing, _shift(found))
-
-
-def _shift(found: MetricComparison) -> tuple[int, int] | None:
+    # Flips where the same question got another answer are noise, which has no direction: more one
+    # way than chance allows says that a whole run was judged otherwise.
     same = [change.kind for change in found.changes if change.first.cause == "same"]
     worse, better = same.count("worse"), same.count("better")
-    result = compare_shares([(True, False)] * worse + [(False, True)] * better)
-    if isinstance(result, Unknown) or result.p > _CHANCE:
-        return None
-    return worse, better
+    moved = compare_shares([(True, False)] * worse + [(False, True)] * better)
+    shift = None if isinstance(moved, Unknown) or moved.p > _CHANCE else (worse, better)
+    measure = "pass rate" if pairs else "mean score"
+    return PairedTest(measure, result.value, result.p, result.test, result.differing, shift)
 
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:

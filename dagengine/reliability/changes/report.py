@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -54,8 +53,25 @@ def _run(run: Manifest) -> dict[str, Any]:
 
 
 def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, Any]:
-    test, hint = _test(comparison)
-    foretold, silent = _noise(comparison, card, test)
+    # Tests need an extra and noise a fitting card: without them the rest is still reported.
+    test: PairedTest | None = None
+    foretold: dict[str, Any] | None = None
+    hint = silent = ""
+    try:
+        test = paired_test(comparison)
+    except MissingExtraError as error:
+        hint = str(error)
+    if card is not None:
+        try:
+            expected: Noise = noise(card, comparison)
+            foretold = {**asdict(expected), "words": expected.words(comparison.flips, test)}
+        except (InputError, MissingExtraError) as error:
+            silent = str(error)
+    # Nodes that decide or made a flip, in topological order; "" is the metric itself.
+    parting = {node for node, _ in comparison.first}
+    order, decides = comparison.trees.order, comparison.trees.decides
+    nodes = [""] if "" in parting else []
+    nodes += [name for name in order if name in parting or decides(name)]
     return {
         "metric": comparison.name,
         "cases": comparison.cases,
@@ -69,7 +85,10 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
         "other_path": comparison.kinds["path"],
         "same": comparison.same,
         "causes": comparison.by_cause(),
-        "nodes": list(_nodes(comparison)),
+        "nodes": [
+            {"node": name, **{cause: comparison.first[name, cause] for cause in CAUSES}}
+            for name in nodes
+        ],
         "tree": [asdict(change) for change in comparison.tree_changes()],
         "test": None
         if test is None
@@ -92,32 +111,3 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
             for change in comparison.changes
         ],
     }
-
-
-def _nodes(comparison: MetricComparison) -> Iterator[dict[str, Any]]:
-    """Flips by cause of the nodes that decide, in topological order; "" is the metric itself."""
-    at = {node for node, _ in comparison.first}
-    names = [
-        name for name in comparison.trees.order if name in at or comparison.trees.decides(name)
-    ]
-    for name in ([""] if "" in at else []) + names:
-        yield {"node": name, **{cause: comparison.first[name, cause] for cause in CAUSES}}
-
-
-def _test(comparison: MetricComparison) -> tuple[PairedTest | None, str]:
-    try:
-        return paired_test(comparison), ""
-    except MissingExtraError as error:
-        return None, str(error)
-
-
-def _noise(
-    comparison: MetricComparison, card: JudgeCard | None, test: PairedTest | None
-) -> tuple[dict[str, Any] | None, str]:
-    if card is None:
-        return None, ""
-    try:
-        foretold: Noise = noise(card, comparison)
-    except (InputError, MissingExtraError) as error:
-        return None, str(error)
-    return {**asdict(foretold), "words": foretold.words(comparison.flips, test)}, ""

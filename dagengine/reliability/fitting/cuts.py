@@ -94,7 +94,11 @@ def fit_threshold(
         return Unknown("too few labels", len(places), detail=f"only {rarer} of the rarer label")
     numpy = needs("numpy")
     cuts = _cuts([score for score, _ in scored], now)
-    costs = _costs(scored, cuts, cost_pass, cost_fail)
+    # What each threshold (row) costs on each case (column)
+    scores = numpy.array([score for score, _ in scored])
+    passed = scores[None, :] >= numpy.array(cuts)[:, None]
+    good = numpy.array([label for _, label in scored])
+    costs = numpy.where(good, (~passed) * cost_fail, passed * cost_pass)
     group = numpy.array([places[name] for name in names])
     chosen = _best(costs.mean(axis=1), cuts, now)
     low, high = _not_ruled_out(costs, group, cuts, chosen, (cost_pass, cost_fail), seed)
@@ -124,15 +128,6 @@ def _cuts(scores: Sequence[float], now: float) -> list[float]:
         between = [between[int(place * step)] for place in range(_MOST_CUTS)]
     above = [] if values[-1] >= 1 else [(values[-1] + 1) / 2]
     return sorted({0.0, now, *between, *above})
-
-
-def _costs(scored: Scored, cuts: Sequence[float], cost_pass: float, cost_fail: float) -> Any:
-    """What each threshold (row) costs on each case (column)."""
-    numpy = needs("numpy")
-    scores = numpy.array([score for score, _ in scored])
-    good = numpy.array([label for _, label in scored])
-    passed = scores[None, :] >= numpy.array(cuts)[:, None]
-    return numpy.where(good, (~passed) * cost_fail, passed * cost_pass)
 
 
 def _best(means: Any, cuts: Sequence[float], now: float) -> int:

@@ -62,7 +62,9 @@ def solved_cases(
         [*node.evaluation_params, *(source.output_label or source.title for source in node.inputs)]
     )
     for number in sorted(answers.keys() - set(sealed)):
-        answer = _agreed(node, answers[number])
+        # People who differ have no answer to show, nor has one that the node cannot give.
+        agreed = {_answer(node, vote) for vote in answers[number]}
+        answer = agreed.pop() if len(agreed) == 1 else None
         if answer is None or not 0 <= number < len(cases):
             continue
         fields = {path: read_field(cases[number], path) for path in node.evaluation_params}
@@ -76,12 +78,6 @@ def solved_cases(
     for solved in made:
         kinds[repr(solved.example.reads)].add(solved.example.answer)
     return [solved for solved in made if len(kinds[repr(solved.example.reads)]) == 1]
-
-
-def _agreed(node: AskingNode, votes: Sequence[Vote]) -> Any:
-    """What people answer together; None if they differ."""
-    answers = {_answer(node, vote) for vote in votes}
-    return answers.pop() if len(answers) == 1 else None
 
 
 def _answer(node: AskingNode, vote: Vote) -> Any:

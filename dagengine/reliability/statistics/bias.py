@@ -51,7 +51,11 @@ def position_preference(pairs: Orders, *, first: Vote = "A", second: Vote = "B")
     (Shi et al. 2024, https://arxiv.org/abs/2406.07791). `first` names the answer that the
     first order of a pair shows first; other verdicts are ties.
     """
-    return mean(_preferred(pair, first, second) for pair in pairs)
+    return mean(
+        # Orders that agree, or of which one has no verdict, say nothing of the place.
+        None if None in pair or pair[0] == pair[1] else float(pair[0] == first or pair[1] == second)
+        for pair in pairs
+    )
 
 
 @measure
@@ -69,12 +73,6 @@ def first_wins(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
     )
 
 
-def _preferred(pair: tuple[Vote | None, Vote | None], first: Vote, second: Vote) -> float | None:
-    if None in pair or pair[0] == pair[1]:
-        return None
-    return float(pair[0] == first or pair[1] == second)
-
-
 # Place in a list.
 
 
@@ -87,25 +85,26 @@ def list_bias(lists: Sequence[Sequence[float | None]]) -> Sums:
     nothing: Σ ΔplaceΔscore / sqrt(Σ Δplace² Σ Δscore²). Above 0 later places get more. What
     is shown late must not be better by itself: shuffle.
     """
-    return Sums([_by_place(row) for row in lists], _within)
-
-
-def _by_place(row: Sequence[float | None]) -> Totals:
-    numbers(row)
-    shown = [(float(place), score) for place, score in enumerate(row) if score is not None]
-    if len(shown) < 2:
-        return {}
-    places, scores = [place for place, _ in shown], [score for _, score in shown]
-    size = len(shown)
-    return {
-        "xx": size * statistics.pvariance(places),
-        "yy": size * statistics.pvariance(scores),
-        "xy": statistics.covariance(places, scores) * (size - 1),
-    }
-
-
-def _within(all_: Totals) -> float:
-    return max(-1.0, min(1.0, all_["xy"] / math.sqrt(all_["xx"] * all_["yy"])))
+    items: list[Totals] = []
+    for row in lists:
+        numbers(row)
+        shown = [(float(place), score) for place, score in enumerate(row) if score is not None]
+        places, scores = [place for place, _ in shown], [score for _, score in shown]
+        size = len(shown)
+        # A list of one item has no place to prefer: it counts as no item at all.
+        totals: Totals = {}
+        if size > 1:
+            totals = {
+                "xx": size * statistics.pvariance(places),
+                "yy": size * statistics.pvariance(scores),
+                "xy": statistics.covariance(places, scores) * (size - 1),
+            }
+        items.append(totals)
+    return Sums(
+        items,
+        # Rounding may carry a perfect correlation beyond its ends.
+        lambda all_: max(-1.0, min(1.0, all_["xy"] / math.sqrt(all_["xx"] * all_["yy"]))),
+    )
 
 
 # Length.
@@ -157,14 +156,14 @@ def length_bias(answers: Sequence[Measured]) -> Sums:
         raise InputError("either all answers have a label, or none has")
     rows = [numbers((answer.score, answer.length, answer.label or 0)) for answer in answers]
     starts = rows[0] if rows else []
-    moved = [[x - start for x, start in zip(row, starts, strict=True)] for row in rows]
-    return Sums([_crossed(*row) for row in moved], _partial if labelled == {True} else _plain)
-
-
-def _crossed(score: float, length: float, label: float) -> Totals:
-    values = {"s": score, "l": length, "y": label}
-    products = {a + b: x * y for a, x in values.items() for b, y in values.items()}
-    return {"n": 1.0, **values, **products}
+    items: list[Totals] = []
+    for row in rows:
+        # Moved to the first answer: correlations stay, and equal values are exactly zero.
+        moved = (x - start for x, start in zip(row, starts, strict=True))
+        values = dict(zip(("s", "l", "y"), moved, strict=True))
+        products = {a + b: x * y for a, x in values.items() for b, y in values.items()}
+        items.append({"n": 1.0, **values, **products})
+    return Sums(items, _partial if labelled == {True} else _plain)
 
 
 def _plain(all_: Totals) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
@@ -56,8 +56,16 @@ def debiased_calibration_error(
     names = list(range(len(stated)) if cases is None else cases)
     if len(names) != len(stated):
         raise InputError(f"{len(stated)} answers need as many cases, got {len(names)}")
-    residuals = _residuals(stated, names, bins)
-    items = [_of_case(places) for places in residuals.values()]
+    # By case and bin, how much higher the stated probability is than what happened.
+    residuals = defaultdict[Hashable, defaultdict[int, list[float]]](lambda: defaultdict(list))
+    for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
+        residuals[name][place].append(p - happened)
+    # Answers of one case depend on each other, so a case adds one mean to a bin.
+    items: list[dict[tuple[int, str], float]] = []
+    for places in residuals.values():
+        means = {k: statistics.fmean(errors) for k, errors in places.items()}
+        parts = {k: {"cases": 1.0, "sum": d, "squares": d * d} for k, d in means.items()}
+        items.append({(k, name): n for k, part in parts.items() for name, n in part.items()})
     sums = Sums(items, _squared_error)
     value = sums.value()
     if value is None or len(items) < 3:
@@ -81,38 +89,16 @@ def debiased_calibration_error(
     return Interval(root, min(low, root), max(high, root), level, "jackknife", len(items))
 
 
-def _residuals(
-    stated: Stated, names: Sequence[Hashable], bins: int
-) -> Mapping[Hashable, Mapping[int, list[float]]]:
-    """By case and bin, how much higher the stated probability is than what happened."""
-    residuals: defaultdict[Hashable, defaultdict[int, list[float]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
-        residuals[name][place].append(p - happened)
-    return residuals
-
-
-def _of_case(residuals: Mapping[int, list[float]]) -> Totals:
-    means = {place: statistics.fmean(errors) for place, errors in residuals.items()}
-    return {
-        (place, name): number
-        for place, d in means.items()
-        for name, number in (("cases", 1.0), ("sum", d), ("squares", d * d))
-    }
-
-
 def _squared_error(all_: Totals) -> float | None:
-    several = [place for place, _ in _bins_of(all_) if all_[place, "cases"] > 1]
+    several = [(k, size) for k, size in _bins_of(all_) if size > 1]
     if not several:
         return None
-    shares = [all_[k, "cases"] * _without_noise(all_, k) for k in several]
-    return math.fsum(shares) / math.fsum(all_[k, "cases"] for k in several)
-
-
-def _without_noise(all_: Totals, k: int) -> float:
-    size = all_[k, "cases"]
-    return (all_[k, "sum"] ** 2 - all_[k, "squares"]) / (size * (size - 1))
+    # S² less the squares of single cases leaves products of different cases: they share no noise.
+    shares = [
+        size * ((all_[k, "sum"] ** 2 - all_[k, "squares"]) / (size * (size - 1)))
+        for k, size in several
+    ]
+    return math.fsum(shares) / math.fsum(size for _, size in several)
 
 
 def _bins_of(all_: Totals) -> list[tuple[int, float]]:

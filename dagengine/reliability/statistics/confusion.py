@@ -87,6 +87,8 @@ def majority_baseline(pairs: Labelled) -> Sums:
 @measure
 def label_kappa(pairs: Labelled) -> Sums:
     """Cohen's kappa of the judge with the labels, from -1 to 1; 0 for a constant judge."""
+    # A missing verdict is an answer that no label equals: left out, kappa would be that of the
+    # cases on which runs agree.
     rated = cohen_kappa.sums(pairs, missing="own category")
     labelled = zip(pairs, rated.items, strict=True)
     return Sums([totals if pair[0] is not None else {} for pair, totals in labelled], rated.formula)
@@ -225,6 +227,7 @@ def _jeffreys_distances(table: Any, level: float) -> tuple[float, float]:
     met, labelled = met[labelled > 0], labelled[labelled > 0]
     shares, missed = met / labelled, labelled - met
     tail = (1 - level) / 2
+    # Jeffreys' interval of a share of 0 or 1 would not contain it.
     low = numpy.where(met > 0, inverse(met + 0.5, missed + 0.5, tail), 0.0)
     high = numpy.where(missed > 0, inverse(met + 0.5, missed + 0.5, 1 - tail), 1.0)
     below = numpy.sqrt((numpy.maximum(shares - low, 0) ** 2).sum()) / len(shares)
@@ -312,6 +315,7 @@ def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables)
     alone = _left_out_variance(whole, single, whole.ravel()[whole.ravel() > 0], of)
     effect = together / alone if alone > 1e-15 else len(used) / count
     wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
+    # Intervals grow with the root of the effect, hence the square.
     return float(max(effect, 1.0) * wider**2)
 
 
@@ -351,14 +355,17 @@ def _posterior(
         return Unknown("undefined", seen.items)
     if isinstance(effect, Unknown):
         return effect
-    random = numpy.random.default_rng(seed)
-    lower, upper = (
-        of(random.dirichlet((table / effect + _prior(len(table), apart)).ravel(), _DRAWS)
-           .reshape(_DRAWS, *table.shape))
-        for apart in (1.0, 0.5)
-    )  # fmt: skip
-    low = float(numpy.nanquantile(lower, (1 - level) / 2))
-    high = float(numpy.nanquantile(upper, (1 + level) / 2))
+    random, kinds = numpy.random.default_rng(seed), len(table)
+    ends: list[Any] = []
+    # One generator for both ends: the order of its draws is part of the result.
+    for apart in (1.0, 0.5):
+        # One case of agreement on the diagonal, `apart` of one spread over the other cells.
+        each = apart / max(kinds * (kinds - 1), 1)
+        prior = each + numpy.eye(kinds) * (1 / kinds - each)
+        draws = random.dirichlet((table / effect + prior).ravel(), _DRAWS)
+        ends.append(of(draws.reshape(_DRAWS, *table.shape)))
+    low = float(numpy.nanquantile(ends[0], (1 - level) / 2))
+    high = float(numpy.nanquantile(ends[1], (1 + level) / 2))
     return Interval(
         value, min(low, value), max(high, value), level, "Dirichlet posterior", seen.items
     )
@@ -373,12 +380,6 @@ def _balanced(tables: Any) -> Any:
         recalls = numpy.where(labelled > 0, met / labelled, 0.0)
         labels = (labelled > 0).sum(-1)
         return numpy.where(labels > 1, recalls.sum(-1) / labels, math.nan)
-
-
-def _prior(kinds: int, apart: float) -> Any:
-    """One case of agreement and `apart` of disagreement, spread over the cells of a table."""
-    each = apart / max(kinds * (kinds - 1), 1)
-    return each + needs("numpy").eye(kinds) * (1 / kinds - each)
 
 
 def _kappa(tables: Any) -> Any:
@@ -412,18 +413,17 @@ def people_agreement(labels: Table) -> Sums:
     One row per case, one column per person. Of several leading labels each counts in part.
     Cases with fewer than two labels are left out; from 0 to 1.
     """
-    return mean(_with_others([vote for vote in row if vote is not None]) for row in labels)
-
-
-def _with_others(votes: Sequence[Vote]) -> float | None:
-    if len(votes) < 2:
-        return None
-    shares = []
-    for place, vote in enumerate(votes):
-        counts = Counter([*votes[:place], *votes[place + 1 :]])
-        best = [kind for kind, count in counts.items() if count == max(counts.values())]
-        shares.append((vote in best) / len(best))
-    return math.fsum(shares) / len(shares)
+    rates: list[float | None] = []
+    for row in labels:
+        votes = [vote for vote in row if vote is not None]
+        shares: list[float] = []
+        for place, vote in enumerate(votes):
+            # Without the person's own label, which would make everybody agree with the majority.
+            counts = Counter([*votes[:place], *votes[place + 1 :]])
+            best = [kind for kind, count in counts.items() if count == max(counts.values())]
+            shares.append((vote in best) / len(best) if best else 0.0)
+        rates.append(math.fsum(shares) / len(shares) if len(votes) > 1 else None)
+    return mean(rates)
 
 
 def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:

@@ -59,13 +59,22 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     """
     rows = [counted(row, missing) for row in table]
     kinds = max(len({vote for row in rows for vote in row}), 2)
-    most = max((_most_differing(size, kinds) for size in {len(row) for row in rows}), default=0.0)
+    # The highest flip rate of an item: answers that are spread evenly over all kinds.
+    most = 0.0
+    for size in {len(row) for row in rows if len(row) > 1}:
+        often, more = divmod(size, kinds)
+        equal = more * math.comb(often + 1, 2) + (kinds - more) * math.comb(often, 2)
+        most = max(most, 1 - equal / math.comb(size, 2))
     # There may be answers that nobody gave: some were given on one item only.
     once = 1 in Counter(vote for row in rows for vote in set(row)).values()
     limit = None if kinds > _FEW_KINDS and once else 1 - 1 / kinds
     repeated = [len(row) for row in rows if len(row) > 1]
     unseen = hidden_flips(min(repeated)) if repeated and kinds == 2 else None
-    return mean((_differing(row) for row in rows), most=most, limit=limit, unseen=unseen)
+    flips = (
+        1 - sum(math.comb(n, 2) for n in Counter(row).values()) / pairs if pairs else None
+        for row, pairs in ((row, math.comb(len(row), 2)) for row in rows)
+    )
+    return mean(flips, most=most, limit=limit, unseen=unseen)
 
 
 @measure
@@ -102,7 +111,13 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     (`entropy_interval` reaches as far). With few answers a single item may lie above log₂ of the
     number of verdicts.
     """
-    return mean((_entropy(counted(row, missing)) for row in table), most=None)
+    items: list[float | None] = []
+    for row in table:
+        votes = counted(row, missing)
+        harmonic = list(accumulate((1 / m for m in range(1, len(votes))), initial=0.0))
+        bits = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
+        items.append(bits / len(votes) / _LN2 if len(votes) > 1 else None)
+    return mean(items, most=None)
 
 
 def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) -> Interval | None:
@@ -134,11 +149,6 @@ def missing_effect(table: Table) -> Sums:
     return difference(flip_rate.sums(table, missing="own category"), flip_rate.sums(table))
 
 
-def _differing(votes: Votes) -> float | None:
-    pairs = math.comb(len(votes), 2)
-    return 1 - sum(math.comb(n, 2) for n in Counter(votes).values()) / pairs if pairs else None
-
-
 @cache
 def hidden_flips(runs: int) -> float:
     """Of two verdicts: the highest flip rate of an item, over the chance that its runs show it.
@@ -148,21 +158,6 @@ def hidden_flips(runs: int) -> float:
     """
     grid = [place / 400 for place in range(1, 201)]
     return max(2 * p * (1 - p) / (1 - p**runs - (1 - p) ** runs) for p in grid)
-
-
-def _most_differing(size: int, kinds: int) -> float:
-    """The flip rate of one item whose answers are spread evenly over all kinds."""
-    often, more = divmod(size, kinds)
-    equal = more * math.comb(often + 1, 2) + (kinds - more) * math.comb(often, 2)
-    return 1 - equal / math.comb(size, 2) if size > 1 else 0.0
-
-
-def _entropy(votes: Votes) -> float | None:
-    if len(votes) < 2:
-        return None
-    harmonic = list(accumulate((1 / m for m in range(1, len(votes))), initial=0.0))
-    bits = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
-    return bits / len(votes) / _LN2
 
 
 @cache

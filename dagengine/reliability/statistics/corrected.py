@@ -145,10 +145,10 @@ def corrected_mean(
     ends = (max(value - half, limits[0]), min(value + half, limits[1]))
     value = min(max(value, limits[0]), limits[1])
     estimate = _interval(value, ends, level, "PPI++", len(labelled))
+    # The labels alone know nothing of the limits; both intervals are compared within them.
+    alone = replace(alone, low=max(alone.low, limits[0]), high=min(alone.high, limits[1]))
     judge = statistics.fmean([*(f for _, f in labelled), *unlabelled])
-    return _result(
-        estimate, _clipped(alone, *limits), judge, len(labelled), len(labelled) + len(unlabelled)
-    )
+    return _result(estimate, alone, judge, len(labelled), len(labelled) + len(unlabelled))
 
 
 def corrected_difference(
@@ -166,7 +166,13 @@ def corrected_difference(
     two more labels, +1 and -1, at cases where the judge sees no difference. Without them the
     interval is far too short near 0 and 1. Unknown as in `corrected_rate`.
     """
-    scores, labels = (_less(before, after) for before, after in zip(first, second, strict=True))
+    changes: list[list[float | None]] = []
+    for before, after in zip(first, second, strict=True):
+        if len(before) != len(after):
+            raise InputError(f"two systems need the same cases, got {len(before)} and {len(after)}")
+        pairs = zip(before, after, strict=True)
+        changes.append([None if a is None or b is None else b - a for a, b in pairs])
+    scores, labels = changes
     _check(scores, labels)
     cases = _Cases.of(scores, labels, groups)
     if refused := _refused(cases.asked, random, groups is not None) or _unlike(
@@ -324,6 +330,8 @@ class _Strata:
             added.append(part)
         single = math.fsum(part * part for part in added)
         whole = _grouped_squares(added, groups)
+        # Where no label differs from the rate of its verdict, nothing shows how cases of a group
+        # depend on each other: each group is one.
         effect = whole / single if single > 1e-12 else self.seen.total() / len(asked)
         wider = quantile_of_t(level, len(asked)) / NormalDist().inv_cdf((1 + level) / 2)
         return max(effect, 1.0) * wider**2
@@ -369,6 +377,7 @@ def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
     n, more = len(labels), len(cases.unlabelled)
     spread = statistics.variance(scores)
     weight = 0.0
+    # The judge helps only if its scores vary, and if there are cases without a label to judge.
     if spread > 1e-12 and more > 1:
         weight = statistics.covariance(labels, scores) / (spread * (1 + n / more))
         weight = min(max(weight, 0.0), 1.0)
@@ -379,6 +388,7 @@ def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
     if more > 1:
         mean_score = statistics.fmean(cases.unlabelled)
         moved = mean_score - statistics.fmean(scores)
+        # The mean score of cases without a label is uncertain as well, though less.
         parts += [weight * (f - mean_score) / more for f in cases.unlabelled]
     names = [*cases.asked, *(cases.unlabelled_groups if more > 1 else ())]
     if len(set(names)) < len(names):
@@ -389,13 +399,6 @@ def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
     return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(square)
 
 
-def _less(first: Sequence[float | None], second: Sequence[float | None]) -> list[float | None]:
-    if len(first) != len(second):
-        raise InputError(f"two systems need the same cases, got {len(first)} and {len(second)}")
-    pairs = zip(first, second, strict=True)
-    return [None if a is None or b is None else b - a for a, b in pairs]
-
-
 def _interval(
     value: float, ends: tuple[float, float], level: float, method: Method, items: int,
     least: float = -math.inf,
@@ -404,8 +407,3 @@ def _interval(
     low, high = max(ends[0], least), min(ends[1], -least)
     value = min(max(value, least), -least)
     return Interval(value, min(low, value), max(high, value), level, method, items)
-
-
-def _clipped(interval: Interval, least: float, most: float) -> Interval:
-    low, high = max(interval.low, least), min(interval.high, most)
-    return Interval(interval.value, low, high, interval.level, interval.method, interval.items)

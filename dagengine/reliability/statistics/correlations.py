@@ -76,15 +76,8 @@ def group_correlation(
     et al. 2021, https://doi.org/10.1162/tacl_a_00373). Groups where a side is constant have none
     and are left out. `of` is `spearman`, `kendall` or `pearson`.
     """
-    return mean((_within(group, of) for group in groups), most=None)
-
-
-def _within(
-    group: Sequence[tuple[float | None, float | None]],
-    of: Callable[[Sequence[float], Sequence[float]], float | None],
-) -> float | None:
-    points = [(x, y) for x, y in group if x is not None and y is not None]
-    return of([x for x, _ in points], [y for _, y in points])
+    whole = ([(x, y) for x, y in group if x is not None and y is not None] for group in groups)
+    return mean((of([x for x, _ in rows], [y for _, y in rows]) for rows in whole), most=None)
 
 
 def _check_pairs(first: Sequence[float], second: Sequence[float]) -> None:

@@ -65,11 +65,22 @@ def departures(
     Cochran's Q (1950, https://doi.org/10.2307/2332378) sees all runs together; a single run that
     stands apart, or a single place where results moved, is seen better by looking at each.
     """
-    rows, together = _telling(table, range(len(table)) if groups is None else groups)
+    names = range(len(table)) if groups is None else groups
+    varying = [(row, name) for row, name in zip(table, names, strict=True)
+               if None not in row and len(set(row)) > 1]  # fmt: skip
+    # Shuffling needs a rectangle: of rows of several lengths those of the commonest are kept.
+    widths = [len(row) for row, _ in varying]
+    width = max(widths, key=widths.count, default=0)
+    rows = [row for row, _ in varying if len(row) == width]
+    together = [name for row, name in varying if len(row) == width]
     if len(set(together)) < _LEAST_VARYING or len(rows[0]) < 3:
         return []
     numpy = needs("numpy")
-    coded = numpy.array([_coded(row) for row in rows])
+    # Answers as numbers that are only equal or not.
+    places = ({value: place for place, value in enumerate(dict.fromkeys(row))} for row in rows)
+    coded = numpy.array(
+        [[codes[value] for value in row] for row, codes in zip(rows, places, strict=True)]
+    )
     numbers = numpy.array([_numbers(row) for row in rows])
     tested = _tested(coded, numbers, together, level)
     apart = next((d.run for d in tested if d.sure and d.way == "stands apart"), None)
@@ -87,16 +98,6 @@ def departures(
     still = {"stands apart", *(departure.way for departure in again if departure.sure)}
     kept = [departure for departure in tested if departure.sure and departure.way in still]
     return sorted(kept, key=lambda departure: departure.way != "stands apart")
-
-
-def _telling(table: Table, groups: Sequence[Hashable]) -> tuple[Table, Sequence[Hashable]]:
-    """The rows that vary, have all their answers and are as long as most, with their groups."""
-    whole = [(row, group) for row, group in zip(table, groups, strict=True)
-             if None not in row and len(set(row)) > 1]  # fmt: skip
-    widths = [len(row) for row, _ in whole]
-    width = max(widths, key=widths.count, default=0)
-    alike = [(row, group) for row, group in whole if len(row) == width]
-    return [row for row, _ in alike], [group for _, group in alike]
 
 
 _SHOCKS = ("stands apart", "differs from run to run")
@@ -127,6 +128,7 @@ def _tested(
                     for part in (coded, numbers))  # fmt: skip
         for way, values in _statistics(*shuffled).items():
             counts[way] += int((values >= seen[way][0] - 1e-9).sum())
+    # The table as it is counts as one of its shuffles, so that no p is 0.
     single = {way: (count + 1) / (_SHUFFLES + 1) for way, count in counts.items()}
     shown = [
         Departure(way, p, sure=p <= level, **_details(way, coded, numbers))
@@ -134,12 +136,6 @@ def _tested(
         if p <= level or single[way] <= _SUSPECTED.get(way, 0)
     ]
     return sorted(shown, key=lambda departure: departure.p)
-
-
-def _coded(row: Sequence[Any]) -> list[int]:
-    """Answers as numbers that are only equal or not."""
-    places = {value: place for place, value in enumerate(dict.fromkeys(row))}
-    return [places[value] for value in row]
 
 
 def _numbers(row: Sequence[Any]) -> list[float]:

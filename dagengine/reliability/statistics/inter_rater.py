@@ -42,8 +42,17 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     that are not pairs.
     """
     rectangular(pairs, 2)
-    rows = [counted(row, missing) for row in pairs]
-    return Sums([_rated(*row) if len(row) == 2 else {} for row in rows], _cohen)
+    items: list[Totals] = []
+    for row in pairs:
+        votes = counted(row, missing)
+        # Marginals are counted over the same items as pairs: a half answered one is in neither.
+        keys = (
+            [("both", *votes), ("first", votes[0]), ("second", votes[1]), "items"]
+            if len(votes) == 2
+            else []
+        )
+        items.append(dict.fromkeys(keys, 1.0))
+    return Sums(items, _cohen)
 
 
 @measure
@@ -55,7 +64,18 @@ def fleiss_kappa(table: Table) -> Sums:
     1971, https://doi.org/10.1037/h0031619). Where items have unequal numbers of answers every
     answered item weighs the same (Gwet 2014, Handbook of Inter-Rater Reliability, chapter 2).
     """
-    return Sums([_shares(counted(row, "drop")) for row in table], _fleiss)
+    items: list[Totals] = []
+    for row in table:
+        votes = counted(row, "drop")
+        size, counts = len(votes), Counter(votes)
+        totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
+        if votes:
+            totals["items"] = 1.0
+        if size > 1:  # one answer counts for chance, but has no other to agree with
+            equal = sum(n * (n - 1) for n in counts.values())
+            totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
+        items.append(totals)
+    return Sums(items, _fleiss)
 
 
 @measure
@@ -76,12 +96,6 @@ def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
 # Cohen.
 
 
-def _rated(first: Vote | None, second: Vote | None) -> Totals:
-    return dict.fromkeys(
-        [("both", first, second), ("first", first), ("second", second), "items"], 1.0
-    )
-
-
 def _cohen(all_: Totals) -> float:
     keys = [key for key in all_ if isinstance(key, tuple)]
     observed = sum(all_[key] for key in keys if key[0] == "both" and key[1] != key[2])
@@ -92,18 +106,6 @@ def _cohen(all_: Totals) -> float:
 
 
 # Fleiss.
-
-
-def _shares(votes: Sequence[Vote | None]) -> Totals:
-    if not votes:
-        return {}
-    size, counts = len(votes), Counter(votes)
-    totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
-    totals["items"] = 1.0
-    if size > 1:
-        equal = sum(n * (n - 1) for n in counts.values())
-        totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
-    return totals
 
 
 def _fleiss(all_: Totals) -> float | None:
@@ -119,16 +121,14 @@ def _fleiss(all_: Totals) -> float | None:
 
 
 def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-    return Sums([_unequal(row) for row in rows], _nominal_alpha)
-
-
-def _unequal(row: Sequence[Vote | None]) -> Totals:
-    if not row:
-        return {}
-    size, counts = len(row), Counter(row)
-    totals: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
-    totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
-    return totals
+    items: list[Totals] = []
+    for row in rows:
+        size, counts = len(row), Counter(row)
+        totals: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
+        if row:
+            totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
+        items.append(totals)
+    return Sums(items, _nominal_alpha)
 
 
 def _nominal_alpha(all_: Totals) -> float:
@@ -139,35 +139,32 @@ def _nominal_alpha(all_: Totals) -> float:
 
 
 def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-    scores = _as_numbers(rows)
+    for row in rows:
+        if stray := [vote for vote in row if not isinstance(vote, int | float)]:
+            raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
+    scores = [numbers(row) for row in rows]  # type: ignore[arg-type]
     # Moved to one of the values: distances stay, and a constant table is exactly zero.
     start = next((row[0] for row in scores if row), 0.0)
-    return Sums([_moments([s - start for s in row]) for row in scores], _interval_alpha)
-
-
-def _moments(row: Sequence[float]) -> Totals:
-    if not row:
-        return {}
-    size = len(row)
-    return {
-        "votes": float(size),
-        "sum": sum(row),
-        "squares": sum(score * score for score in row),
-        "observed": 2 * size * statistics.pvariance(row) * size / (size - 1),
-    }
+    items: list[Totals] = []
+    for scored in scores:
+        moved, size = [score - start for score in scored], len(scored)
+        totals: Totals = {}
+        if moved:
+            totals = {
+                "votes": float(size),
+                "sum": sum(moved),
+                "squares": sum(score * score for score in moved),
+                # The squared distances of all ordered pairs of an item are 2n² of its variance.
+                "observed": 2 * size * statistics.pvariance(moved) * size / (size - 1),
+            }
+        items.append(totals)
+    return Sums(items, _interval_alpha)
 
 
 def _interval_alpha(all_: Totals) -> float:
     size = all_["votes"]
     expected = 2 * size * squared_deviations(size, all_["sum"], all_["squares"])
     return 1 - (size - 1) * all_["observed"] / expected
-
-
-def _as_numbers(rows: Sequence[Sequence[Vote | None]]) -> list[list[float]]:
-    for row in rows:
-        if stray := [vote for vote in row if not isinstance(vote, int | float)]:
-            raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
-    return [numbers(row) for row in rows]  # type: ignore[arg-type]
 
 
 _LEVELS = {"nominal": _nominal, "interval": _interval}

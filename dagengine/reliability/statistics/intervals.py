@@ -227,6 +227,7 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
         # If all items are 0, none adds more than can hide behind a 0.
         most = sample.most if value or sample.unseen is None else sample.unseen
         low, high = _wilson(value, left_out, t, most, level)
+        # The rule of three: -ln(0.05) = 3 items that nobody saw may lie at either end.
         more = -math.log(1 - level)
         more /= len(left_out) + more
         low, high = min(low, value - more * value), max(high, value + more * (most - value))
@@ -357,6 +358,7 @@ def _bca(
 ) -> tuple[float, float]:
     """`resamples` is sorted; ties with the value count half as below it."""
     numpy, normal = needs("numpy"), NormalDist()
+    # Resamples are narrower than samples by √((n - 1)/n), since they vary about the sample's mean.
     z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
     middle = 1e-12 * max(1.0, abs(value))
     below = bisect_left(resamples, value - middle) + bisect_right(resamples, value + middle)
@@ -366,6 +368,7 @@ def _bca(
     squares = math.fsum((centre - estimate) ** 2 for estimate in left_out)
     cubes = math.fsum((centre - estimate) ** 3 for estimate in left_out)
     bias, bend = normal.inv_cdf(share), (cubes / (6 * squares**1.5) if squares else 0.0)
+    # Beyond the pole of this formula an end would come back from the other side.
     ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
     low, high = numpy.quantile(resamples, [normal.cdf(end) for end in ends]).tolist()
     return min(low, value), max(high, value)

@@ -73,12 +73,6 @@ def _right(case: CaseResults) -> float | None:
     return statistics.fmean(marks) if marks else 0.0
 
 
-def _kappa(cases: Sequence[CaseResults]) -> Sums:
-    return label_kappa.sums(
-        [(case.label, case.verdict) if case.label else (None, None) for case in cases]
-    )
-
-
 _PAIRS = "pairs of runs of one case"
 _RUNS = "runs, averaged over cases"
 _ALL = "all cases, from labels of a random sample"
@@ -101,7 +95,9 @@ _COMPARED = (
     Measure("single-run-accuracy", "accuracy of a single run", each=_right),
     Measure("unscored", "runs without a score", level="all runs",
             each=lambda case: missing_rate([case.scores])),
-    Measure("kappa", "kappa (agreement beyond chance)", "coefficient", ratio=_kappa),
+    Measure("kappa", "kappa (agreement beyond chance)", "coefficient",
+            ratio=lambda cases: label_kappa.sums(
+                [(case.label, case.verdict) if case.label else (None, None) for case in cases])),
     Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",
             "single scores: share of the variance that is between cases", "shown",
             ratio=lambda cases: icc.sums([case.scores for case in cases])),

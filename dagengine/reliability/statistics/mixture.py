@@ -71,6 +71,7 @@ class Mixture:
     def _limit(self, votes: int, side: Side, inside: float, outside: float) -> float:
         if abs(outside - inside) > _STEP and self.allows(votes, side, outside):
             return outside
+        # By halves: what explains the runs is one stretch of flip rates around the best fit.
         while abs(outside - inside) > _STEP:
             middle = (inside + outside) / 2
             if self.allows(votes, side, middle):
@@ -96,6 +97,7 @@ class Mixture:
         rows = []
         for runs, rare in counts:
             either = binom.pmf(rare, runs, self._odds)
+            # Either of the two verdicts may be the one that a case seldom gets.
             if 2 * rare < runs:
                 either = either + binom.pmf(runs - rare, runs, self._odds)
             rows.append(either)
@@ -109,6 +111,7 @@ class Mixture:
         """The best weights with a nonnegative mean of `goal`, and their log likelihood."""
         numpy, optimize = needs("numpy"), needs("scipy.optimize")
         if goal is not None:
+            # Of the size of the weights, so that one tolerance fits all goals.
             goal = goal / abs(goal).max()
         chances, shares = self._seen
 
@@ -120,7 +123,15 @@ class Mixture:
         start = numpy.full(_POINTS, 1 / _POINTS)
         if goal is not None:
             limits.append({"type": "ineq", "fun": lambda g: goal @ g, "jac": lambda _: goal})
-            start = self._moved(goal)
+            # The best fit without a goal, moved towards the best point until the goal is met: the
+            # search begins at weights that are allowed.
+            start = 0.9 * self._fitted[0] + 0.1 / _POINTS
+            best = goal.argmax()
+            missing = -(goal @ start)
+            if missing > 0 and goal[best] > 0:
+                share = min(missing / (goal[best] + missing), 1.0)
+                start = (1 - share) * start
+                start[best] += share
         with _one_thread():
             solution = optimize.minimize(
                 cost, start, jac=True, bounds=[(0, 1)] * _POINTS, constraints=limits,
@@ -129,18 +140,6 @@ class Mixture:
         weights = numpy.clip(solution.x, 0, None)
         weights = weights / weights.sum()
         return weights, -cost(weights)[0] * len(self.cases)
-
-    def _moved(self, goal: Any) -> Any:
-        """The best fit, moved towards the best point until the goal is met."""
-        numpy = needs("numpy")
-        start = 0.9 * self._fitted[0] + 0.1 / _POINTS
-        best = goal.argmax()
-        missing = -(goal @ start)
-        if missing > 0 and goal[best] > 0:
-            share = min(missing / (goal[best] + missing), 1.0)
-            start = (1 - share) * start
-            start[best] += share
-        return numpy.asarray(start)
 
 
 def _one_thread() -> AbstractContextManager[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
@@ -48,14 +48,13 @@ def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None)
     are any, say how large it can be, for the interval.
     """
     rows = [numbers(row) for row in table]
-    most = None if scale is None else (scale[1] - scale[0]) * _most_deviation(map(len, rows))
-    return mean(map(_deviation, rows), most=most)
-
-
-def _most_deviation(sizes: Iterable[int]) -> float:
-    """The largest standard deviation of so many numbers from 0 to 1: half of them at each end."""
-    variances = [size // 2 * (size - size // 2) / (size * (size - 1)) for size in sizes if size > 1]
-    return math.sqrt(max(variances, default=0.0))
+    most = None
+    if scale is not None:
+        # The largest deviation of so many scores: half of them at each end of the scale.
+        sizes = [len(row) for row in rows if len(row) > 1]
+        variances = [size // 2 * (size - size // 2) / (size * (size - 1)) for size in sizes]
+        most = (scale[1] - scale[0]) * math.sqrt(max(variances, default=0.0))
+    return mean((statistics.stdev(row) if len(row) > 1 else None for row in rows), most=most)
 
 
 @measure
@@ -162,20 +161,16 @@ def drift(
     which they were asked. The interval is that of t over cases, or over the means of `groups`.
     Unknown with fewer than two such cases, or where scores never vary.
     """
-    return mean_of([_slope(row) for row in table], level=level, groups=groups)
-
-
-def _deviation(scores: Sequence[float]) -> float | None:
-    return statistics.stdev(scores) if len(scores) > 1 else None
-
-
-def _slope(row: Sequence[float | None]) -> float | None:
-    numbers(row)
-    last = max(len(row) - 1, 1)
-    seen = [(place / last - 0.5, score) for place, score in enumerate(row) if score is not None]
-    if len(seen) < 2:
-        return None
-    return statistics.linear_regression(*zip(*seen, strict=True)).slope
+    slopes: list[float | None] = []
+    for row in table:
+        numbers(row)
+        # The place of a run among all of its case, also of those that have no score.
+        last = max(len(row) - 1, 1)
+        seen = [(k / last - 0.5, score) for k, score in enumerate(row) if score is not None]
+        slopes.append(
+            statistics.linear_regression(*zip(*seen, strict=True)).slope if len(seen) > 1 else None
+        )
+    return mean_of(slopes, level=level, groups=groups)
 
 
 def _log_ratio(all_: Totals) -> float | None:
@@ -189,18 +184,19 @@ def _by_item(table: ScoreTable) -> list[Totals]:
     rows = [numbers(row) for row in table]
     # Moved to one of the scores: deviations stay, and equal scores are exactly zero.
     start = next((row[0] for row in rows if row), 0.0)
-    return [_moments([score - start for score in row]) for row in rows]
-
-
-def _moments(row: Sequence[float]) -> Totals:
-    if not row:
-        return {}
-    size, centre = len(row), statistics.fmean(row)
-    own = {"items": 1.0, "mean": centre, "mean²": centre * centre, "1/size": 1 / size}
-    if size > 1:
-        variance = statistics.variance(row)
-        own |= {"repeated": 1.0, "within": variance, "noise": variance / size, "1/often": 1 / size}
-    return own
+    items: list[Totals] = []
+    for row in rows:
+        moved, totals = [score - start for score in row], dict[Hashable, float]()
+        size = len(moved)
+        if moved:
+            centre = statistics.fmean(moved)
+            totals = {"items": 1.0, "mean": centre, "mean²": centre * centre, "1/size": 1 / size}
+        if size > 1:
+            variance = statistics.variance(moved)
+            totals |= {"repeated": 1.0, "within": variance, "noise": variance / size}
+            totals["1/often"] = 1 / size
+        items.append(totals)
+    return items
 
 
 def _variances(all_: Totals) -> tuple[float, float]:

@@ -98,7 +98,13 @@ def steady_votes(
         least = max(least, 3)
     if single.high > target and most is not None:
         most = max(most, 3)
-    kind = _kind(least, most)
+    kind: Kind
+    if least > MOST:
+        kind = "none"
+    elif most is None:
+        kind = "more than" if least > 1 else "not known"
+    else:
+        kind = "number" if most - least <= _NARROW else "range"
     likely = curve.likely(target, least, most)
     runs_to_tell = None if likely is None or 2 * likely <= curve.runs else 2 * likely
     return SteadyVotes(
@@ -124,14 +130,6 @@ def flips_of_votes(
     return _Curve(table, groups, level).interval(votes)
 
 
-def _kind(least: int, most: int | None) -> Kind:
-    if least > MOST:
-        return "none"
-    if most is None:
-        return "more than" if least > 1 else "not known"
-    return "number" if most - least <= _NARROW else "range"
-
-
 class _Curve:
     """The flip rate of majorities by their number of votes."""
 
@@ -148,6 +146,7 @@ class _Curve:
         self.verdicts = len({vote for row in self.rows for vote in row})
         self.runs = statistics.median_low(map(len, self.rows)) if self.rows else 0
         half = min(self.runs // 2, MOST)
+        # Two majorities of different runs were seen up to half of the runs, and only odd ones.
         self.seen = max(half - (half + 1) % 2, 1)
 
     def interval(self, votes: int) -> Interval | None:
@@ -188,21 +187,17 @@ class _Curve:
     def ends(self, target: float) -> tuple[int, int | None]:
         """The lowest number of votes that may be enough, and the lowest that surely is."""
         if self.verdicts > 2:
-            return self._seen_ends(target)
+            # More than two verdicts may flip more with more votes: the limit must stay below.
+            curve = [(votes, self.interval(votes)) for votes in range(1, self.seen + 1, 2)]
+            intervals = [(votes, rate) for votes, rate in curve if rate is not None]
+            too_few = [votes for votes, rate in intervals if rate.low > target]
+            unsure = [votes for votes, rate in intervals if rate.high > target]
+            enough = max(unsure, default=-1) + 2
+            return max(too_few, default=-1) + 2, enough if enough <= self.seen else None
         fit = self.mixture
         least = _first(lambda votes: fit.allows(votes, "at most", target))
         most = _first(lambda votes: not fit.allows(votes, "at least", target))
         return MOST + 2 if least is None else least, most
-
-    def _seen_ends(self, target: float) -> tuple[int, int | None]:
-        """More than two verdicts may flip more with more votes: the limit must stay below."""
-        curve = [(votes, self.interval(votes)) for votes in range(1, self.seen + 1, 2)]
-        intervals = [(votes, rate) for votes, rate in curve if rate is not None]
-        too_few = [votes for votes, rate in intervals if rate.low > target]
-        unsure = [votes for votes, rate in intervals if rate.high > target]
-        least = max(too_few, default=-1) + 2
-        most = max(unsure, default=-1) + 2
-        return least, most if most <= self.seen else None
 
     def likely(self, target: float, least: int, most: int | None) -> int | None:
         """The best guess, within the ends."""
@@ -239,9 +234,13 @@ def _flips(counts: tuple[int, ...], votes: int) -> float:
 @cache
 def _exact(often: int, rare: int, votes: int) -> float:
     """Of two verdicts: twice the probability that the first is for the rare one alone."""
-    ways = range(votes // 2 + 1, min(votes, rare) + 1)
-    lost = (_drawn(often, rare, votes, won) * _most(often - votes + won, rare - won, votes)
-            for won in ways)  # fmt: skip
+    most = range(votes // 2 + 1)
+    lost: list[float] = []
+    for won in range(votes // 2 + 1, min(votes, rare) + 1):
+        # What the second majority is drawn from, of which the frequent verdict has to win.
+        left = often - votes + won, rare - won
+        second = math.fsum(_drawn(*left, votes, count) for count in most)
+        lost.append(_drawn(often, rare, votes, won) * second)
     return min(2 * math.fsum(lost), 1.0)
 
 
@@ -251,26 +250,16 @@ def _drawn(often: int, rare: int, votes: int, won: int) -> float:
     return ways / math.comb(often + rare, votes)
 
 
-def _most(often: int, rare: int, votes: int) -> float:
-    """The probability that the frequent verdict has the majority."""
-    return math.fsum(_drawn(often, rare, votes, won) for won in range(votes // 2 + 1))
-
-
 @cache
 def _by_orders(counts: tuple[int, ...], votes: int) -> float:
     """The first votes of an order of the runs against its last ones."""
     numpy = needs("numpy")
     runs = numpy.repeat(numpy.arange(len(counts)), counts)
     orders = numpy.random.default_rng(0).permuted(numpy.tile(runs, (_SPLITS, 1)), axis=1)
-    first, last = (
-        _majorities(part, len(counts)) for part in (orders[:, :votes], orders[:, -votes:])
-    )
-    return float((first != last).mean())
-
-
-def _majorities(orders: Any, verdicts: int) -> Any:
-    """The commonest verdict of every row; a tie is one more."""
-    numpy = needs("numpy")
-    counts = (orders[:, :, None] == numpy.arange(verdicts)).sum(1)
-    tied = (counts == counts.max(1, keepdims=True)).sum(1) > 1
-    return numpy.where(tied, verdicts, counts.argmax(1))
+    majorities: list[Any] = []
+    for part in (orders[:, :votes], orders[:, -votes:]):
+        tallies = (part[:, :, None] == numpy.arange(len(counts))).sum(1)
+        tied = (tallies == tallies.max(1, keepdims=True)).sum(1) > 1
+        # The commonest verdict of every row; a tie is one more.
+        majorities.append(numpy.where(tied, len(counts), tallies.argmax(1)))
+    return float((majorities[0] != majorities[1]).mean())

@@ -89,35 +89,28 @@ def query_runs(sql: str, runs: Sequence[Run]) -> Iterator[Answer]:
     `run` is the folder of a line, as it was named. Raises MissingExtraError without DuckDB, and
     InputError for what is not one SELECT, for a query that DuckDB refuses, and for damaged files.
     """
-    duckdb = _duckdb()
-    _require_select(duckdb, sql)
-    with tempfile.TemporaryDirectory() as own, closing(_connect(duckdb, runs, Path(own))) as db:
-        try:
-            reply = db.execute(sql)
-            columns = tuple(column[0] for column in reply.description)
-            yield Answer(columns, _lines(reply))
-        except duckdb.Error as error:
-            raise InputError(_refusal(error)) from None
-
-
-def _duckdb() -> Any:
     try:
-        return import_module("duckdb")
+        duckdb: Any = import_module("duckdb")
     except ModuleNotFoundError:
         raise MissingExtraError('SQL needs duckdb: pip install "dagengine[sql]"') from None
-
-
-def _require_select(duckdb: Any, sql: str) -> None:
     try:
-        statements = duckdb.extract_statements(sql)
+        kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
     except duckdb.Error as error:
         raise InputError(_refusal(error)) from None
-    kinds = [statement.type.name for statement in statements]
     if kinds != ["SELECT"]:
         raise InputError(
             f"a query is one SELECT, and this is {' and '.join(kinds) or 'empty'}; ask, for "
             'instance: "SELECT path, avg(score) FROM runs GROUP BY 1"'
         )
+    with tempfile.TemporaryDirectory() as own, closing(_connect(duckdb, runs, Path(own))) as db:
+        try:
+            reply = db.execute(sql)
+            columns = tuple(column[0] for column in reply.description)
+            # Fetched while the caller reads: an answer may have more lines than memory has room.
+            batches = iter(lambda: reply.fetchmany(_AT_ONCE), [])
+            yield Answer(columns, chain.from_iterable(batches))
+        except duckdb.Error as error:
+            raise InputError(_refusal(error)) from None
 
 
 def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
@@ -208,11 +201,6 @@ def _has_surrogates(path: Path) -> bool:
                 return True
             end = part[-2:]
     return False
-
-
-def _lines(reply: Any) -> Iterator[tuple[Any, ...]]:
-    while lines := reply.fetchmany(_AT_ONCE):
-        yield from lines
 
 
 def _refusal(error: Exception) -> str:

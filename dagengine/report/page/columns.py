@@ -83,9 +83,12 @@ class MetricKinds:
         broken = None
         if failure is not None:
             broken = str(failure.kind), self.graph.node(failure.node), failure.node
-        end = self._end(result)
-        if contest is not None:
-            end = (end[0], contest)
+        # The node that gave the score, and the answer where a verdict did. The answer is numbered
+        # even if the winner of a contest takes its place: numbers follow the order of answers.
+        name, verdict = result.last
+        last = self.graph.node(name)
+        final = None if last is None or verdict is None else self.graph.answer(last, verdict)
+        end = last, final if contest is None else contest
         kind = Kind(
             tuple(answers), tuple(nodes), end, broken, LETTERS[result.state], tuple(split),
             tuple(sorted(items)),
@@ -113,14 +116,6 @@ class MetricKinds:
             for verdict, count in Counter(verdicts).items():
                 items.append((self.graph.answer(about, verdict), count))
         return winner
-
-    def _end(self, result: MetricResult) -> tuple[int | None, int | None]:
-        """The node that gave the score, and the answer where a verdict did."""
-        name, verdict = result.last
-        node = self.graph.node(name)
-        if node is None or verdict is None:
-            return node, None
-        return node, self.graph.answer(node, verdict)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """The kinds, JSON-ready."""

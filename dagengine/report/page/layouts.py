@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import json
 from collections.abc import Collection, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -82,7 +81,11 @@ def _largest(
     room: tuple[int, int],
 ) -> set[int]:
     """The largest part whose picture has room: branch after branch, past those that have none."""
-    without_room = partial(_without_room, graph, cases, never, room)
+
+    def without_room(part: set[int]) -> bool:
+        return not _drawn(graph, part, cases, never).fits(room)
+
+    # Parts grow, and so do their pictures: the largest that fits is found by bisection.
     place = max(0, bisect.bisect_left(parts, True, key=without_room) - 1)
     chosen, tried = parts[place], 0
     for before, after in pairwise(parts[place:]):
@@ -91,12 +94,6 @@ def _largest(
             tried += 1
             chosen = chosen if without_room(chosen | more) else chosen | more
     return chosen
-
-
-def _without_room(
-    graph: MetricGraph, cases: int, never: frozenset[int], room: tuple[int, int], part: set[int]
-) -> bool:
-    return not _drawn(graph, part, cases, never).fits(room)
 
 
 def _never(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> frozenset[int]:
@@ -158,13 +155,15 @@ class _Drawing:
             node_attr={"shape": "box", "fixedsize": "true", "label": ""},
             edge_attr={"dir": "none", "label": ""},
         )
-        # A frame stands in the one around it, or in the drawing itself.
-        self._parts = {
-            owner: graphviz.Digraph(
-                f"cluster_{owner}", graph_attr={"margin": "12", **self._title(owner)}
+        # A frame stands in the one around it, or in the drawing itself. It has room for its name,
+        # and for the button that folds it.
+        self._parts = dict[int, graphviz.Digraph]()
+        for owner in frames:
+            wide = round(_BOLD * min(len(graph.nodes[owner].name), _NAME)) + 60
+            self._parts[owner] = graphviz.Digraph(
+                f"cluster_{owner}",
+                graph_attr={"margin": "12", "labeljust": "l", **_room_for(wide)},
             )
-            for owner in frames
-        }
         self._draw()
         for owner, part in self._parts.items():
             self._around(owner).subgraph(part)
@@ -225,11 +224,6 @@ class _Drawing:
         """The frame that a node stands in, or the drawing."""
         owner = self._graph.nodes[node].inside
         return self._dot if owner is None else self._parts.get(owner, self._dot)
-
-    def _title(self, owner: int) -> dict[str, str]:
-        """Room for the name of a frame, and for the button that folds it."""
-        wide = round(_BOLD * min(len(self._graph.nodes[owner].name), _NAME)) + 60
-        return {"labeljust": "l", **_room_for(wide)}
 
     def _targets(self, number: int) -> list[str]:
         """Where an answer leads in this drawing."""

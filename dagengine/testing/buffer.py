@@ -107,8 +107,13 @@ class Buffer:
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Run one test, unless an earlier one that is reported now stops the session."""
         self.retire()
-        # Subtests are reported past this buffer, in the midst of the body.
-        room = 0 if _has_subtests(item) else self._window - 1
+        # Subtests are reported past this buffer, in the midst of the body. Those of unittest are
+        # seen only in the names that the body calls.
+        code = getattr(getattr(item, "function", None), "__code__", None)
+        has_subtests = "subtests" in getattr(item, "fixturenames", ()) or (
+            code is not None and "subTest" in code.co_names
+        )
+        room = 0 if has_subtests else self._window - 1
         if len(self._queue) > room:
             with untimed(item):
                 self.retire(down_to=room)
@@ -221,7 +226,14 @@ class Buffer:
             self._log(head, event)
         if self._stopping and not stopping:
             self._drop()
-            self._tear_down(head)
+            # What is still set up is torn down, and reported if that fails (pytest #11706).
+            state = self._session._setupstate
+            if not state.stack or self.current is not None:
+                return
+            call = pytest.CallInfo.from_call(lambda: state.teardown_exact(None), when="teardown")
+            if call.excinfo is not None:
+                report = head.item.ihook.pytest_runtest_makereport(item=head.item, call=call)
+                self._log(head, report)
 
     def _first_failed(self, head: Held) -> tuple[Pending, BaseException] | None:
         """The first verdict in the order of the test's calls that failed, and what it raises."""
@@ -286,16 +298,6 @@ class Buffer:
                 pending.future.cancel()
         self._queue.clear()
 
-    def _tear_down(self, held: Held) -> None:
-        """Tear down what is still set up, and report it if that fails (pytest #11706)."""
-        state = self._session._setupstate
-        if not state.stack or self.current is not None:
-            return
-        call = pytest.CallInfo.from_call(lambda: state.teardown_exact(None), when="teardown")
-        if call.excinfo is not None:
-            report = held.item.ihook.pytest_runtest_makereport(item=held.item, call=call)
-            self._log(held, report)
-
     def finish(self) -> None:
         """Wait for everything, and report it; all bodies have run."""
         self._bodies_are_over = True
@@ -317,14 +319,6 @@ class Buffer:
                     if isinstance(event, str) or event.when == "setup":
                         self._log(held, event)
         self._drop()
-
-
-def _has_subtests(item: pytest.Item) -> bool:
-    """Whether the body of a test reports parts of itself."""
-    code = getattr(getattr(item, "function", None), "__code__", None)
-    return "subtests" in getattr(item, "fixturenames", ()) or (
-        code is not None and "subTest" in code.co_names
-    )
 
 
 def evaluation_of(item: pytest.Item, call: pytest.CallInfo[Any]) -> Verdict | None:

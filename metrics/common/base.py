@@ -279,7 +279,12 @@ class MeasureNode(BaseNode):
         if metric.error is not None:
             raise RuntimeError(metric.error)
         score = metric.score if returned is None else returned
-        return NodeValue(score, reason=metric.reason, success=_decided(metric))
+        # Without a `success`, the base class would only compare the score with the threshold, as
+        # the run does itself: then the metric's own code has decided nothing.
+        passed: bool | None = None
+        if metric.success is not None or kind.is_successful is not BaseMetric.is_successful:
+            passed = metric.is_successful()
+        return NodeValue(score, reason=metric.reason, success=passed)
 
     # One object for all cases would show results of the case before, or of a concurrent one.
     def _fresh(self) -> BaseMetric:
@@ -309,12 +314,3 @@ class MeasureNode(BaseNode):
         metric, backend = self._fresh(), sniffio.current_async_library()
         again = partial(metric.a_measure, case)
         return metric, await in_daemon_thread(lambda: anyio.run(again, backend=backend))
-
-
-def _decided(metric: BaseMetric) -> bool | None:
-    """Whether a measured metric passed by its own code; None if that decided nothing."""
-    own = type(metric).is_successful is not BaseMetric.is_successful
-    if metric.success is None and not own:
-        return None
-    passed: bool | None = metric.is_successful()
-    return passed

@@ -126,7 +126,18 @@ def criteria_of(meant: GivenCriteria | None) -> tuple[Criterion, ...]:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"the criterion {name!r} is given twice")
-    return tuple(_described(criterion) for criterion in criteria)
+    for criterion in criteria:
+        for what in ("name", "description"):
+            text = getattr(criterion, what)
+            if not isinstance(text, str) or not text.strip():
+                raise InputError(
+                    f"the {what} of criterion {criterion.name!r} must be a text, got {text!r}"
+                )
+        if criterion.wanted not in LETTERS:
+            raise InputError(
+                f"criterion {criterion.name!r} must want Y or N, got {criterion.wanted!r}"
+            )
+    return tuple(criteria)
 
 
 def _is_principle(given: object) -> bool:
@@ -159,15 +170,3 @@ def _no_criterion(given: object) -> InputError:
         f"{given!r:.80} is not a criterion: use a name, a Criteria member, a Criterion, a "
         "ConstitutionalPrinciple, a sentence, or {'name': 'description'}"
     )
-
-
-def _described(criterion: Criterion) -> Criterion:
-    for what in ("name", "description"):
-        text = getattr(criterion, what)
-        if not isinstance(text, str) or not text.strip():
-            raise InputError(
-                f"the {what} of criterion {criterion.name!r} must be a text, got {text!r}"
-            )
-    if criterion.wanted not in LETTERS:
-        raise InputError(f"criterion {criterion.name!r} must want Y or N, got {criterion.wanted!r}")
-    return criterion

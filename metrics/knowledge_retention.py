@@ -165,8 +165,13 @@ class RetentionNode(AskingNode):
             if turns[place].role == "assistant":
                 waiting += [_Waiting(place, facts)] if facts else []
             elif not is_blank(turns[place].content):
-                question = self._facts_question(turns, place, facts)
-                answer, *verdicts = await ask.each([question, *self._questions(given, waiting)])
+                reads, evidence = _seen(turns, place, facts)
+                messages = self._facts.messages(reads, task_instructions(FACTS), evidence)
+                check = item_check(FACTS, messages, turns[place].content)
+                new = self._facts.put(messages, facts_type(len(facts)), check=check)
+                # Replies before this turn are judged together with it: they need no fact of it.
+                questions = [replace(new, options=self.options), *self._questions(given, waiting)]
+                answer, *verdicts = await ask.each(questions)
                 judged += _replies(waiting, verdicts)
                 # What the user has revised no longer holds; verdicts before it go by the old facts.
                 revised = cast(Any, answer.value)
@@ -189,13 +194,6 @@ class RetentionNode(AskingNode):
             decision = verdict_of(about, words, VERDICTS)
             questions.append(self._verdict.put(messages, judgement_type(VERDICTS), decision))
         return questions
-
-    def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
-        reads, evidence = _seen(turns, place, known)
-        messages = self._facts.messages(reads, task_instructions(FACTS), evidence)
-        check = item_check(FACTS, messages, turns[place].content)
-        question = self._facts.put(messages, facts_type(len(known)), check=check)
-        return replace(question, options=self.options)
 
 
 def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:

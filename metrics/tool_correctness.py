@@ -228,18 +228,16 @@ def _exact_score(
     score = 0.0 if wrong else 1.0
     right = whole - len(wrong)
     lead = f"{right} of {whole} positions hold the expected call; all must: {score:.4g}."
-    at = [f"{n + 1}: {_instead(called, expected, n)}" for n in wrong]
+    at = list[str]()
+    for n in wrong:
+        text = f"{n + 1}: {_name(called, n)} for {_name(expected, n)}"
+        # A call of the expected name may be of another type: then both types are said.
+        if n < common:
+            wanted, call = expected[n], called[n]
+            if wanted.name == call.name and differ_in_type(wanted, call):
+                text += f" (expected {wanted.type}, called {call.type})"
+        at.append(text)
     return NodeValue(score, score=score, reason="\n".join([lead, *_named("Wrong", at)]))
-
-
-def _instead(called: Sequence[ToolCall], expected: Sequence[ToolCall], place: int) -> str:
-    """What was called in a place for what."""
-    names = f"{_name(called, place)} for {_name(expected, place)}"
-    if place < min(len(called), len(expected)):
-        wanted, call = expected[place], called[place]
-        if wanted.name == call.name and differ_in_type(wanted, call):
-            return f"{names} (expected {wanted.type}, called {call.type})"
-    return names
 
 
 def _name(calls: Sequence[ToolCall], place: int) -> str:

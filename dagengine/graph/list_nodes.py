@@ -418,7 +418,9 @@ class VerdictListNode(_OverNode):
             return self._about([items[place] for place in group], given, rest, check)
 
         def show(group: Sequence[int]) -> Sequence[Evidence]:
-            return self._shown([items[place] for place in group], given)
+            shown = [items[place] for place in group]
+            field = self._field_of(shown, given)
+            return evidence_of(field, shown) if field else numbered(self.item_label, shown)
 
         # Five items, two per question. Of the second answer, asked for again in vain, nobody knows
         # which verdict item 2 has. It gets a question of its own, and the others are kept.
@@ -446,11 +448,6 @@ class VerdictListNode(_OverNode):
             return list_type(self.verdicts, count)
         return list_type(self.verdicts, count, quotes.mode)
 
-    def _shown(self, items: list[Any], reads: Given) -> list[Evidence]:
-        """The items as the question shows them."""
-        field = self._field_of(items, reads)
-        return list(evidence_of(field, items) if field else numbered(self.item_label, items))
-
     def _about(
         self, items: list[Any], reads: Given, rest: Given, quotes: QuoteCheck | None = None
     ) -> Question[BaseModel]:
@@ -460,7 +457,14 @@ class VerdictListNode(_OverNode):
         evidence = (
             reads.evidence() if field else [*rest.evidence(), *numbered(self.item_label, items)]
         )
-        messages = self.messages(self._with(items, reads), step, evidence)
+        # What is read, with these items as the whole list
+        if isinstance(self.over, BaseNode):
+            (label, _), *inputs = reads.inputs
+            part = replace(reads, inputs=((label, items), *inputs))
+        else:
+            (label, _), *fields = reads.fields
+            part = replace(reads, fields=((label, items), *fields))
+        messages = self.messages(part, step, evidence)
         shape = self.shape(len(items), quotes)
         if len(items) > 1:
             return self.put(messages, shape, quotes=quotes)
@@ -476,11 +480,3 @@ class VerdictListNode(_OverNode):
         # the same pieces have other numbers ("7 of 8"), so they are called by their item label.
         path, pieces = reads.fields[0]
         return path if items and len(items) == len(pieces) else None
-
-    def _with(self, items: list[Any], reads: Given) -> Given:
-        """What is read, with these items as the whole list."""
-        if isinstance(self.over, BaseNode):
-            (label, _), *rest = reads.inputs
-            return replace(reads, inputs=((label, items), *rest))
-        (label, _), *rest = reads.fields
-        return replace(reads, fields=((label, items), *rest))

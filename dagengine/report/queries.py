@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -136,9 +136,12 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
         db.execute(_WORD)
         db.execute(_PATH)
         bare = {name: path for name, path in rows.items() if name not in columns}
+        # With the kinds of all columns: DuckDB would else guess them from the first lines.
+        kinds = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in _ROW.items())
         for view, files in (("rows", rows), ("bare", bare)):
-            db.execute(f"CREATE VIEW {view} AS {_union(files, _rows_of)}")
-        db.execute(f"CREATE VIEW texts AS {_union(texts, _texts_of)}")
+            read = _union(files, "read_json", f"columns = {{{kinds}}}, {_FORM}")
+            db.execute(f"CREATE VIEW {view} AS {read}")
+        db.execute(f"CREATE VIEW texts AS {_union(texts, 'read_json_objects', _FORM)}")
         for view in _VIEWS:
             db.execute(view)
         db.execute(f"CREATE VIEW runs AS {' UNION ALL '.join(tables)}")
@@ -153,19 +156,13 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
     return db
 
 
-def _union(files: Mapping[str, Path], read: Callable[[Path], str]) -> str:
+def _union(files: Mapping[str, Path], reader: str, options: str) -> str:
     """The lines of all files, each with its run; a line of nothing where there is no file."""
-    parts = [f"SELECT {_quoted(run)} AS run, * FROM {read(path)}" for run, path in files.items()]
+    parts = [
+        f"SELECT {_quoted(run)} AS run, * FROM {reader}({_quoted(path)}, {options})"
+        for run, path in files.items()
+    ]
     return " UNION ALL ".join(parts) or f"SELECT NULL AS run, {_NOTHING} LIMIT 0"
-
-
-def _rows_of(path: Path) -> str:
-    columns = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in _ROW.items())
-    return f"read_json({_quoted(path)}, columns = {{{columns}}}, {_FORM})"
-
-
-def _texts_of(path: Path) -> str:
-    return f"read_json_objects({_quoted(path)}, {_FORM})"
 
 
 def _quoted(text: object) -> str:

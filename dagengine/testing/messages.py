@@ -150,7 +150,10 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
             yield "answer", one_line(failed.raw, _TEXT)
         return
     if step is not None and (answer := _answer(step)):
-        yield "answer", f"{answer}{_origin(verdict, unit)}"
+        origin = " · recorded" if verdict.recorded else ""
+        if unit is not None and unit.node.asks and verdict.judges:
+            origin += f" · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"
+        yield "answer", f"{answer}{origin}"
     reason = (step.reason if step else None) or result.reason
     if reason:
         yield "reason", one_line(reason, 3 * _TEXT)
@@ -180,10 +183,3 @@ def _answer(step: Step) -> str:
 
 def _plain(verdict: str | bool) -> str:
     return {True: "yes", False: "no"}[verdict] if isinstance(verdict, bool) else verdict
-
-
-def _origin(verdict: Verdict, unit: Unit | None) -> str:
-    recorded = " · recorded" if verdict.recorded else ""
-    if unit is None or not unit.node.asks or not verdict.judges:
-        return recorded
-    return f"{recorded} · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"

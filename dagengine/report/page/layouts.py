@@ -190,7 +190,12 @@ class _Drawing:
             if answer.score is not None:
                 wide = _SMALL * (self._digits + 6) + 28
                 self._place(f"l{number}", wide, _LEAF, self._around(answer.node))
-            for name in self._targets(number):
+            # Where the answer leads in this drawing: targets may be in one frame or stub.
+            drawn = {self._at[target]: None for target in answer.targets if target in self._at}
+            targets = [f"n{target}" for target in drawn]
+            targets += [f"s{place}" for place, stub in enumerate(self.stubs) if number in stub.by]
+            targets += [f"l{number}"] if answer.score is not None else []
+            for name in targets:
                 self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
         for owner in sorted({self._graph.answers[n].node for n in self._never} & self._shown):
             wide = 96 + 60 * bool(self._groups(owner))
@@ -224,14 +229,6 @@ class _Drawing:
         """The frame that a node stands in, or the drawing."""
         owner = self._graph.nodes[node].inside
         return self._dot if owner is None else self._parts.get(owner, self._dot)
-
-    def _targets(self, number: int) -> list[str]:
-        """Where an answer leads in this drawing."""
-        answer = self._graph.answers[number]
-        drawn = {self._at[target]: None for target in answer.targets if target in self._at}
-        targets = [f"n{target}" for target in drawn]
-        targets += [f"s{place}" for place, stub in enumerate(self.stubs) if number in stub.by]
-        return targets + ([f"l{number}"] if answer.score is not None else [])
 
     def _label(self, number: int) -> dict[str, str]:
         """Room for the words beside an edge: an empty table of their size."""

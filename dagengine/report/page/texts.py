@@ -137,7 +137,13 @@ def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | 
         return [None, None, []]
     failure: Failure | None = result.failure
     steps = [_step(graph, step, costs.of(result.metric, step)) for step in result.steps]
-    reason = True if result.reason == _composed(result) else result.reason
+    # A reason that only says what the decisions said is in the steps already.
+    composed = "\n".join(
+        f"{step.node} → {words(step.verdict)}" + (f": {step.reason}" if step.reason else "")
+        for step in result.steps
+        if step.verdict is not None
+    )
+    reason = True if result.reason == composed else result.reason
     odds = (
         []
         if result.odds is None
@@ -149,15 +155,6 @@ def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | 
 def _three_digits(seconds: float | None) -> float | None:
     """A time as exactly as the page shows it."""
     return None if seconds is None else float(f"{seconds:.3g}")
-
-
-def _composed(result: MetricResult) -> str:
-    """The reason of a metric that says what its decisions said, which the steps have already."""
-    return "\n".join(
-        f"{step.node} → {words(step.verdict)}" + (f": {step.reason}" if step.reason else "")
-        for step in result.steps
-        if step.verdict is not None
-    )
 
 
 def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:

@@ -14,7 +14,6 @@ from dagengine.report.pictures.folding import Folds, nodes_of
 from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
 from dagengine.report.pictures.looks import NAME, SMALL, Words, lines_of, plain, text_width
 from dagengine.report.pictures.views import (
-    Mark,
     Traffic,
     View,
     cases_words,
@@ -214,7 +213,15 @@ class _Maker:
     def _part(self, number: int) -> Part:
         node, mark = self._graph.nodes[number], self._view.node(number)
         name, question = self._own_name(node), node.question or ""
-        lines: tuple[Words, ...] = (self._kind_line(number, mark), *mark.words)
+        kind = _KINDS.get(node.kind, node.kind)
+        if node.scale:
+            kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
+        if number in self._graph.owners():
+            kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
+        below: Words = ((kind, "soft"),)
+        if mark.traffic is not None:
+            below = ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
+        lines: tuple[Words, ...] = (below, *mark.words)
         if node.panel:
             panel: list[Words] = [
                 ((line, "soft"),) for line in lines_of(node.panel, _NOTE_WIDTH, 3)
@@ -260,17 +267,6 @@ class _Maker:
         if node.kind == "task":
             return "task"
         return "rating" if node.grades or node.scale else "items"
-
-    def _kind_line(self, number: int, mark: Mark) -> Words:
-        node = self._graph.nodes[number]
-        kind = _KINDS.get(node.kind, node.kind)
-        if node.scale:
-            kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
-        if number in self._graph.owners():
-            kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
-        if mark.traffic is None:
-            return ((kind, "soft"),)
-        return ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
 
     def _reshapes(self, number: int) -> bool:
         """Whether a node inside a metric only hands on one list in another form."""

@@ -93,6 +93,11 @@ class _Drawing:
         model, high = self._model, self._legend_at + 62
         size = f'width="{self._width:.0f}" height="{high:.0f}"'
         box = f'viewBox="0 0 {self._width:.0f} {high:.0f}"'
+        heading, y = list[str](), _EDGE + 8.0
+        for line in self._title:
+            heading.append(_text(_EDGE, y, [(line, "")], TITLE, anchor="start", bold=True))
+            y += 20
+        heading.append(_text(_EDGE, y - 1, model.facts, SMALL, anchor="start"))
         return "".join(
             [
                 '<?xml version="1.0" encoding="UTF-8"?>\n',
@@ -103,7 +108,8 @@ class _Drawing:
                 '<rect width="5" height="5" class="f-fail"/>',
                 '<rect width="1.5" height="5" class="f-ground"/></pattern></defs>',
                 '<rect class="f-ground" width="100%" height="100%"/>\n',
-                *self._heading(),
+                *heading,
+                "\n",
                 *map(self._frame, model.frames),
                 *(self._arrow(number, arrow) for number, arrow in enumerate(model.arrows)),
                 *map(self._part, model.parts),
@@ -113,14 +119,6 @@ class _Drawing:
                 "</g></svg>\n",
             ]
         )
-
-    def _heading(self) -> Iterable[str]:
-        y = _EDGE + 8.0
-        for line in self._title:
-            yield _text(_EDGE, y, [(line, "")], TITLE, anchor="start", bold=True)
-            y += 20
-        yield _text(_EDGE, y - 1, self._model.facts, SMALL, anchor="start")
-        yield "\n"
 
     # -- places ----------------------------------------------------------------------------
 

@@ -88,10 +88,17 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     failure = result.failure
     for number, node in enumerate(graph.nodes):
         step = steps.get(node.name)
-        note = "" if step is None else _explanation(step)
-        if step is None and failure is not None and failure.node == node.name:
+        note = ""
+        shown: tuple[Words, ...] = ()
+        if step is not None:
+            shown = _answered(step)
+            # Why the node answered so, or the text that it wrote
+            if step.outcome != "ok" or step.verdict is not None:
+                note = step.reason or ""
+            elif step.score is None and step.output is not None:
+                note = as_text(step.output)
+        elif failure is not None and failure.node == node.name:
             note = f"⊘ {failure.kind}: {failure.message}"
-        shown = () if step is None else _answered(step)
         view.nodes[number] = Mark(step is not None, words=shown, note=note)
     for number, answer in enumerate(graph.answers):
         name = graph.nodes[answer.node].name
@@ -152,15 +159,6 @@ def _answered(step: Step) -> tuple[Words, ...]:
     if step.score is not None:
         return (((f"→ {step.score:.3g}{votes}", "mark"),),)
     return (((votes.strip(), "mark"),),) if votes else ()
-
-
-def _explanation(step: Step) -> str:
-    """Why a node answered so, or the text that it wrote."""
-    if step.outcome != "ok" or step.verdict is not None:
-        return step.reason or ""
-    if step.score is not None or step.output is None:
-        return ""
-    return as_text(step.output)
 
 
 def counts(graph: MetricGraph, tally: MetricTally) -> View:

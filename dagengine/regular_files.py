@@ -137,7 +137,14 @@ def private_folders() -> Iterator[Path]:
     The first is in the user's cache, the next among temporary files, and the last is new. One that
     is somebody else's, or open to others, is left out.
     """
-    for folder in _private_places():
+    places = list[Path]()
+    configured = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):  # a user without a home
+        cache = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
+        places.append(cache / "dagengine")
+    if hasattr(os, "getuid"):
+        places.append(Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}"))
+    for folder in places:
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Without user ids (Windows), what is below a user's folder is the user's.
@@ -148,13 +155,3 @@ def private_folders() -> Iterator[Path]:
                     continue
             yield folder
     yield Path(tempfile.mkdtemp(prefix="dagengine-"))
-
-
-def _private_places() -> Iterator[Path]:
-    configured = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
-    with suppress(RuntimeError):  # a user without a home
-        yield (
-            Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
-        ) / "dagengine"
-    if hasattr(os, "getuid"):
-        yield Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}")

@@ -134,6 +134,8 @@ def line_up(contestants: Mapping[str, LLMTestCase], fields: Sequence[str], seed:
             )
 
     def lot(name: str) -> tuple[str, str]:
+        # By content: whoever renames the contestants, or lists them in another order, gets the same
+        # line-up.
         drawn = f"{seed} {contestants[name].content_hash()}"
         return hashlib.sha256(drawn.encode()).hexdigest(), name
 

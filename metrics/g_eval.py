@@ -167,6 +167,7 @@ class StepRatingNode(RatingNode):
         )  # fmt: skip
         answer, quotes = await self.judged(ask, given, messages, shape, decision)
         if self.form.strict:
+            # Strict mode wants 0 or 1: without tokens there is no expectation in between.
             return replace(self.rated(replace(answer, tokens=None), quotes), mode=_STRICT_MODE)
         return self.rated(answer, quotes)
 

@@ -93,6 +93,7 @@ def _param(name: str) -> ToolCallParams:
 
 def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:
     """What a match of two calls is worth: 0 for different tools, 1 if all that counts agrees."""
+    # Fractions: the best order is read off a table of sums by comparing them for equality.
     worth = Fraction(one.name == other.name and not differ_in_type(one, other))
     for param in params if worth else ():
         left, right = getattr(one, param), getattr(other, param)

@@ -131,17 +131,6 @@ class _OverNode(AskingNode):
         ]
         return [[item, *wanted] for item in items]
 
-    def _as_pieces(
-        self, quotes: tuple[Quote, ...], label: str, place: int, count: int
-    ) -> tuple[Quote, ...]:
-        """Quotes of an item called `label` in its question, by its name in the case."""
-        if isinstance(self.over, BaseNode):
-            return quotes
-        name = numbered_name(field_name(self.over), place + 1, count)
-        return tuple(
-            replace(quote, piece=name) if quote.piece == label else quote for quote in quotes
-        )
-
     async def _judgements(
         self,
         ask: Ask,
@@ -181,9 +170,15 @@ class _OverNode(AskingNode):
             for verdict, quotes in zip(judged_in(answer.value), every, strict=False):
                 number: int = getattr(verdict, "number", 1)
                 place = group[number - 1]
-                if quotes:
+                # A quote of an item has the item's name in this question; in the case it may be
+                # called otherwise.
+                if quotes and not isinstance(self.over, BaseNode):
                     label = shown[index][number - 1].label
-                    quotes = self._as_pieces(quotes, label, place, count)
+                    name = numbered_name(field_name(self.over), place + 1, count)
+                    quotes = tuple(
+                        replace(quote, piece=name) if quote.piece == label else quote
+                        for quote in quotes
+                    )
                 judged[place] = judgement_of(verdict, answer.chances, quotes)
         return answers, judged
 

@@ -194,15 +194,14 @@ def complaint(error: ValidationError) -> str:
     parts: list[str] = []
     for item in islice(errors, _COMPLAINTS):
         place = ".".join(str(step)[:_SHOWN] for step in item["loc"])
-        shown = f" (given: {_shown(item.get('input'))})" if item["type"] != "missing" else ""
+        shown = ""
+        if item["type"] != "missing":
+            value = item.get("input")
+            try:
+                text = repr(value)[:_SHOWN]
+            except (ValueError, RecursionError):  # a number of too many digits, too deep a list
+                text = f"a {type(value).__name__} that cannot be shown"
+            shown = f" (given: {text})"
         parts.append(f"{place or 'the answer'}: {item['msg']}{shown}")
     more = len(errors) - len(parts)
     return "; ".join(parts + ([f"and {more} more"] if more > 0 else []))
-
-
-def _shown(value: Any) -> str:
-    """The beginning of a value's text."""
-    try:
-        return repr(value)[:_SHOWN]
-    except (ValueError, RecursionError):  # a number of too many digits, lists nested too deeply
-        return f"a {type(value).__name__} that cannot be shown"

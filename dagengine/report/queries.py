@@ -145,6 +145,8 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
         for view in _VIEWS:
             db.execute(view)
         db.execute(f"CREATE VIEW runs AS {' UNION ALL '.join(tables)}")
+        # In this order: once access is off, DuckDB takes no more paths, and once locked no more
+        # settings.
         paths = ", ".join(map(_quoted, chain(*(of.values() for of in (rows, texts, columns)))))
         db.execute(f"SET allowed_paths = [{paths}]")
         db.execute(f"SET allowed_directories = [{_quoted(own)}]")
@@ -196,6 +198,7 @@ def _has_surrogates(path: Path) -> bool:
         while part := file.read(_READ):
             if b"\\ud" in end + part:
                 return True
+            # The three bytes may lie across two parts.
             end = part[-2:]
     return False
 

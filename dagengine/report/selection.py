@@ -93,6 +93,7 @@ class Selection:
 
     def may_take(self, line: bytes, mentioned: Collection[int]) -> bool:
         """Whether a row may be among them, going by its line: most need not be read for that."""
+        # Lines are as the record's writer makes them, with a blank behind each colon.
         if self.failed and not self.no_score and b'"success": false' not in line:
             return False
         if self.no_score and not self.failed and b'"score": null' not in line:
@@ -177,6 +178,7 @@ class Selected:
     def _of_case(self, rows: Iterator[CaseResult]) -> Iterator[CaseResult]:
         if self._selection.case is None:
             return rows
+        # Whether there is such a case is looked up only if no row came: that reads every name.
         first = list(itertools.islice(rows, 1))
         if not first:
             _require_case(self._run, self._selection.case)

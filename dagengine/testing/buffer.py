@@ -95,6 +95,7 @@ class Buffer:
         self.runs_again = False
         self.dropped = 0
         self.raised: BaseException | None = None
+        # pytest-xdist gives its worker no public name: it is known by its class.
         self._worker: Any = next(
             (plugin for plugin in session.config.pluginmanager.get_plugins()
              if type(plugin).__name__ == "WorkerInteractor"), None,
@@ -146,6 +147,8 @@ class Buffer:
             self._phase(held, "teardown", nextitem=rest)
         finally:
             if has_request:
+                # pytest lets go of fixtures here, too; the report of a late verdict needs them once
+                # more.
                 held.funcargs = item.funcargs
                 item._request = False
                 item.funcargs = None
@@ -197,12 +200,24 @@ class Buffer:
                     if self._error(pending) is not None:
                         break
             reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
+            # A test that may run again is reported now only if it passed: what failed waits until
+            # all bodies have run.
             if not head.reruns or not (
                 any(report.failed for report in reports) or self._first_failed(head)
             ):
                 self._retire(head)
             elif self._bodies_are_over:
-                self._run_again(head)
+                # By the protocol of pytest-rerunfailures, which reports it, too
+                stopping = self._stopping
+                self._queue.popleft()
+                self.runs_again, self.known = True, deque(head.verdicts)
+                try:
+                    with self._as_running(head):
+                        head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
+                finally:
+                    self.runs_again, self.known = False, deque()
+                if self._stopping and not stopping:
+                    self._drop()
             else:
                 return
 
@@ -249,19 +264,6 @@ class Buffer:
         error = pending.future.exception()
         return error or self._verdicts.error_of(pending.future.result())
 
-    def _run_again(self, head: Held) -> None:
-        """Run a test by the protocol of pytest-rerunfailures."""
-        stopping = self._stopping
-        self._queue.popleft()
-        self.runs_again, self.known = True, deque(head.verdicts)
-        try:
-            with self._as_running(head):
-                head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
-        finally:
-            self.runs_again, self.known = False, deque()
-        if self._stopping and not stopping:
-            self._drop()
-
     def _failed_report(
         self, held: Held, pending: Pending, error: BaseException, first: pytest.TestReport
     ) -> pytest.TestReport:
@@ -277,6 +279,7 @@ class Buffer:
         error.__traceback__ = pending.traceback
         call.excinfo = pytest.ExceptionInfo.from_exception(error)
         call.stop, call.duration = time.time(), time.time() - call.start
+        # Plugins that make reports read the fixtures of the test, which `_run` has taken from it.
         item.funcargs = held.funcargs
         try:
             report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
@@ -301,6 +304,7 @@ class Buffer:
     def finish(self) -> None:
         """Wait for everything, and report it; all bodies have run."""
         self._bodies_are_over = True
+        # pytest refuses to set up a test while collectors of another one are set up.
         if any(held.reruns for held in self._queue):
             self._session._setupstate.teardown_exact(None)
         self.retire(down_to=0)
@@ -310,6 +314,7 @@ class Buffer:
         """Report every test whose verdicts are there, also behind one without; drop the rest."""
         for held in list(self._queue):
             if held.is_judged and held in self._queue:
+                # `_retire` takes the test at the head.
                 self._queue.remove(held)
                 self._queue.appendleft(held)
                 self._retire(held)

@@ -109,6 +109,7 @@ class Labelling:
             mine = self._mine(at)
             places = [place for place, label in enumerate(mine) if not label.ends]
             named = [place for place in places if mine[place].node == back_to]
+            # The end of a walk (`ends`) is no answer: it goes with the answer before it.
             start = named[0] if named else places[-1] if places else len(mine)
             when = self._when()
             gone = [Retraction(who=at.who, when=when, retracts=label.id) for label in mine[start:]]

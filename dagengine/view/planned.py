@@ -232,6 +232,7 @@ def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[i
         paths[key].append((-max(doubts), place))
     rows = [sorted(row) for row in sorted(paths.values(), key=lambda row: (len(row), row[0][1]))]
     longest = max(map(len, rows), default=0)
+    # One case of every path in turn, or a path of many cases would take all places.
     turns = [row[turn][1] for turn in range(longest) for row in rows if turn < len(row)]
     return turns[:count]
 

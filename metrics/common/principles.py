@@ -114,6 +114,7 @@ def criteria_of(meant: GivenCriteria | None) -> tuple[Criterion, ...]:
         meant = Criteria.HELPFULNESS
     if isinstance(meant, Mapping):
         criteria = [Criterion(str(name), text) for name, text in meant.items()]
+    # Before what can be iterated: a text is one criterion, and no list of letters.
     elif isinstance(meant, OneCriterion) or _is_principle(meant):
         criteria = [_criterion(meant)]
     elif isinstance(meant, Iterable):
@@ -154,6 +155,8 @@ def _criterion(given: Any) -> Criterion:
         raise _no_criterion(given)
     if given not in [*Criteria]:
         near = did_you_mean(given, [*Criteria])
+        # A sentence is a criterion of its own; what is short, or near to a name, is more likely a
+        # slip.
         if len(given.split()) > 2 and not near:
             return Criterion(shorten(given, _TITLE), given)
         hint = near or f"use one of {', '.join(Criteria)}."

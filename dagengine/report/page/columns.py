@@ -164,6 +164,7 @@ class Columns:
 
     def _add_results(self, metric: int, kinds: MetricKinds, block: Block) -> None:
         name, courses = kinds.graph.metric.name, dict[str | None, tuple[int, float]]()
+        # Most rows went as some other row did: each course is read once.
         for text in dict.fromkeys(block[f"course.{metric}"]):
             # None: the row has no result of this metric.
             empty = MetricResult(name, None, None, None)
@@ -196,6 +197,8 @@ class Columns:
         """The bytes of the next rows, by column."""
         taken = dict[str, bytes]()
         for name, texts in self._texts.items():
+            # Where each text ends and not how long it is: a page finds any of them without adding
+            # up.
             ends = array("I", [len(texts[:rows]), *accumulate(map(len, texts[:rows]))])
             taken[name] = ends.tobytes() + b"".join(texts[:rows])
             del texts[:rows]

@@ -44,8 +44,13 @@ def layouts(
         parts = unfolded(graph, ways)
         whole = _drawn(graph, parts[-1], cases, never)
         chosen = None if whole.fits(_BESIDE) else _largest(graph, parts, cases, never, _BESIDE)
-        if chosen is not None and _shown_share(chosen, ways) < _SHARE:
-            chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
+        if chosen is not None:
+            # The failures whose end is drawn; one that broke off before any node has none.
+            drawn = {None, *chosen}
+            failures = sum(failed for *_, failed in ways)
+            there = sum(failed for way, _, failed in ways if way[2][0] in drawn)
+            if failures and there / failures < _SHARE:
+                chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
         drawings = [whole]
         if chosen is not None:
             drawings.append(folded := _drawn(graph, chosen, cases, never))
@@ -100,13 +105,6 @@ def _never(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> frozense
     """The answers that no case took; none before the first case."""
     taken = {answer for way, cases, _ in ways if cases for answer in way[0]}
     return frozenset(range(len(graph.answers))) - taken if taken else frozenset()
-
-
-def _shown_share(shown: set[int], ways: Sequence[tuple[Any, int, int]]) -> float:
-    """The share of the failures whose end is drawn: 1 where nothing failed."""
-    failures = sum(failed for *_, failed in ways)
-    there = sum(failed for way, _, failed in ways if way[2][0] is None or way[2][0] in shown)
-    return there / failures if failures else 1.0
 
 
 class _Drawing:

@@ -113,6 +113,7 @@ class Texts:
         blocks, counts = self._first.within(self._room)
         rows = self._rows_of[0]
         left = self._room - sum(map(len, blocks))
+        # Texts of cases that passed come in only where those of all that did not have room.
         if sum(counts) == len(rows) and self._count <= self._rows:
             more, more_counts = self._rest.within(left)
             blocks, counts, rows = blocks + more, counts + more_counts, rows + self._rows_of[1]

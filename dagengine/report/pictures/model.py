@@ -155,7 +155,16 @@ class _Maker:
     def model(self, whole: bool) -> Model:
         graph, view = self._graph, self._view
         self._folds = self._folded(whole)
-        self._dropped = {number for number in range(len(graph.nodes)) if self._reshapes(number)}
+        # Steps inside of a metric that only hand on one list in another form are left out.
+        decides = {answer.node for answer in graph.answers}
+        self._dropped = {
+            number
+            for number, node in enumerate(graph.nodes)
+            if node.inside is not None
+            and node.kind in ("code", "field")
+            and len(node.inputs) == 1
+            and not (node.reads or node.grades or number in decides)
+        }
         model = Model(graph.metric.name, (), view.kind, view.has_odds)
         for number, node in enumerate(graph.nodes):
             if number in self._dropped or not self._folds.shows(number):
@@ -267,13 +276,6 @@ class _Maker:
         if node.kind == "task":
             return "task"
         return "rating" if node.grades or node.scale else "items"
-
-    def _reshapes(self, number: int) -> bool:
-        """Whether a node inside a metric only hands on one list in another form."""
-        node = self._graph.nodes[number]
-        plain_step = node.inside is not None and node.kind in ("code", "field")
-        decides = any(answer.node == number for answer in self._graph.answers)
-        return plain_step and len(node.inputs) == 1 and not (node.reads or node.grades or decides)
 
     def _frame(self, number: int, outer: str | None) -> Frame:
         node, mark = self._graph.nodes[number], self._view.node(number)

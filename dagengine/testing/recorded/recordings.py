@@ -239,6 +239,7 @@ def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
     """How alike two questions are: parts that are equal, and the share of equal evidence."""
     equal: int = sum(first[name] == second[name] for name in _NAMES)
     pieces = set(first["evidence"].items()), set(second["evidence"].items())
+    # Less than 1: evidence only decides between questions with as many equal parts.
     return equal + len(pieces[0] & pieces[1]) / (1 + len(pieces[0] | pieces[1]))
 
 

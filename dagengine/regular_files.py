@@ -137,14 +137,7 @@ def private_folders() -> Iterator[Path]:
     The first is in the user's cache, the next among temporary files, and the last is new. One that
     is somebody else's, or open to others, is left out.
     """
-    places = list[Path]()
-    configured = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
-    with suppress(RuntimeError):  # a user without a home
-        cache = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
-        places.append(cache / "dagengine")
-    if hasattr(os, "getuid"):
-        places.append(Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}"))
-    for folder in places:
+    for folder in _private_places():
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Without user ids (Windows), what is below a user's folder is the user's.
@@ -155,3 +148,14 @@ def private_folders() -> Iterator[Path]:
                     continue
             yield folder
     yield Path(tempfile.mkdtemp(prefix="dagengine-"))
+
+
+# One after the other: where the cache will do, it need not be known where temporary files go.
+def _private_places() -> Iterator[Path]:
+    configured = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):  # a user without a home
+        yield (
+            Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
+        ) / "dagengine"
+    if hasattr(os, "getuid"):
+        yield Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}")

@@ -140,11 +140,17 @@ def private_folders() -> Iterator[Path]:
     for folder in _private_places():
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_private(folder):
-                yield folder
+            # Without user ids (Windows), what is below a user's folder is the user's.
+            if hasattr(os, "geteuid"):
+                status = os.lstat(folder)
+                mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+                if not mine or stat.S_IMODE(status.st_mode) & 0o077:
+                    continue
+            yield folder
     yield Path(tempfile.mkdtemp(prefix="dagengine-"))
 
 
+# One after the other: where the cache will do, it need not be known where temporary files go.
 def _private_places() -> Iterator[Path]:
     configured = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
     with suppress(RuntimeError):  # a user without a home
@@ -153,11 +159,3 @@ def _private_places() -> Iterator[Path]:
         ) / "dagengine"
     if hasattr(os, "getuid"):
         yield Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}")
-
-
-def _is_private(folder: Path) -> bool:
-    if not hasattr(os, "geteuid"):  # what is below a user's folder is the user's
-        return True
-    status = os.lstat(folder)
-    mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-    return mine and not stat.S_IMODE(status.st_mode) & 0o077

@@ -147,8 +147,13 @@ class ToolCall(CheckedValue):
 
     def __repr__(self) -> str:
         """What is known of the call."""
-        fields = {name: value for name, value in self if value is not None}
-        shown = (f"{name}={_quoted(value)}" for name, value in fields.items())
+        shown = list[str]()
+        for name, value in self:
+            # In JSON's quotes: those of `repr` depend on the quotes inside.
+            if isinstance(value, str):
+                shown.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
+            elif value is not None:
+                shown.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -184,10 +189,6 @@ class Span(CheckedValue):
 SHOWN_OF_SPAN = frozenset({"kind", "name", "input", "output", "documents", "error"})
 # Names under which the spans of some kinds are read; `spans` are all of them.
 SPANS_OF_KIND = {"tools": "tool", "retrievals": "retriever"}
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def _refuse_pictures(field: str, texts: list[Any]) -> None:
@@ -444,15 +445,15 @@ def _in_list(items: list[Any], segment: str, rest: str, path: str) -> tuple[Any,
         return chosen, rest
     if segment.isdecimal():
         return (items[int(segment)], rest) if int(segment) < len(items) else (None, "")
-    values = [(place, _of_item(item, path)) for place, item in enumerate(items)]
-    having = [{"place": place, path: value} for place, value in values if value is not None]
+    having = list[dict[str, Any]]()
+    for place, value in enumerate(items):
+        left = path
+        while left and value is not None:
+            value, left = _step(value, left)
+        # With its place: items without it are left out, and the others still known by number.
+        if value is not None:
+            having.append({"place": place, path: value})
     return having or None, ""
-
-
-def _of_item(item: Any, path: str) -> Any:
-    while path and item is not None:
-        item, path = _step(item, path)
-    return item
 
 
 def case_label(case: TestCase, index: int) -> str:

@@ -53,6 +53,7 @@ class EventLoop(NamedTuple):
         return trio.lowlevel.spawn_system_task(work, context=context)
 
 
+# asyncio makes tasks of coroutines only, and `work` may give any awaitable.
 async def _coroutine(work: Callable[[], Awaitable[None]]) -> None:
     await work()
 

@@ -36,7 +36,7 @@ from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of, fenced
 from dagengine.prompts.instructions import in_one_text, messages_for
-from dagengine.question import Message, Question
+from dagengine.question import Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
 
@@ -134,6 +134,8 @@ def line_up(contestants: Mapping[str, LLMTestCase], fields: Sequence[str], seed:
             )
 
     def lot(name: str) -> tuple[str, str]:
+        # By content: whoever renames the contestants, or lists them in another order, gets the same
+        # line-up.
         drawn = f"{seed} {contestants[name].content_hash()}"
         return hashlib.sha256(drawn.encode()).hexdigest(), name
 
@@ -212,43 +214,34 @@ class BallotsNode(AskingNode):
             self._comparison(steps, [contestants[name] for name in order]) for order in orders
         ]
         answers = await ask.each(questions)
-        return NodeValue(
-            [
-                _ballot(cast(Any, answer.value), order)
-                for order, answer in zip(orders, answers, strict=True)
-            ]
-        )
+        ballots = []
+        for order, answer in zip(orders, answers, strict=True):
+            choice = cast(Any, answer.value)
+            # The verdict `tie` is no mask: such a ballot has no winner.
+            names = {mask(place): name for place, name in enumerate(order)}
+            winner, reason = names.get(choice.verdict), retold(choice.reason, order)
+            ballots.append(OrderVote(order=order, winner=winner, reason=reason))
+        return NodeValue(ballots)
 
     def _comparison(self, steps: str, cases: Sequence[LLMTestCase]) -> Question[BaseModel]:
         evidence, count = masked(cases, self._fields), len(cases)
         verdicts = (*map(mask, range(count)), TIE)
-        messages = self._messages(steps, evidence, count)
+        if self._own is None:
+            messages = messages_for(arena_instructions(steps, count), evidence)
+        else:
+            prompt = self._own(
+                evaluation_steps=steps,
+                test_case_contents=fenced(evidence),
+                parameters=self._parameters,
+                count=count,
+            )
+            messages = one_message(prompt)
         # Names may say who is who: the masked material is in the place of the case.
         decision = Decision(
             "choice", _DECIDE.format(evaluation_steps=steps), tuple(map(Option, verdicts)),
             text=fenced(evidence),
         )  # fmt: skip
         return self.put(messages, judgement_type(verdicts), decision)
-
-    def _messages(
-        self, steps: str, evidence: Sequence[Evidence], count: int
-    ) -> tuple[Message, ...]:
-        if self._own is None:
-            return messages_for(arena_instructions(steps, count), evidence)
-        prompt = self._own(
-            evaluation_steps=steps,
-            test_case_contents=fenced(evidence),
-            parameters=self._parameters,
-            count=count,
-        )
-        return one_message(prompt)
-
-
-def _ballot(found: Any, order: list[str]) -> OrderVote:
-    names = {mask(place): name for place, name in enumerate(order)}
-    return OrderVote(
-        order=order, winner=names.get(found.verdict), reason=retold(found.reason, order)
-    )
 
 
 def outcome_of(names: Sequence[str], ballots: Sequence[OrderVote]) -> ArenaOutcome:

@@ -146,7 +146,15 @@ class EachContextNode(AskingNode):
         self, each: Sequence[_OneContext], rest: Given, ask: Ask
     ) -> list[list[ContextStatement]]:
         """The statements of each context; an empty list is asked for once more."""
-        questions = [self._listing(context, rest) for context in each]
+        questions: list[Question[ContextStatements]] = []
+        for context in each:
+            # Each is asked about alone, and keeps the name that it has in the case.
+            reads = Given((("context", context.text), *rest.fields), (), rest.case)
+            evidence = [Evidence(context.name, context.text), *rest.evidence()]
+            messages = self.messages(reads, task_instructions(RELEVANT), evidence)
+            check = item_check(RELEVANT, messages, context.text)
+            question = self.put(messages, ContextStatements, parser=self.parser, check=check)
+            questions.append(question)
         answers = await ask.each(questions)
         again = {}
         for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
@@ -160,18 +168,16 @@ class EachContextNode(AskingNode):
             raise nothing_found("statements", "`retrieval_context`")
         return lists
 
-    def _listing(self, context: _OneContext, rest: Given) -> Question[ContextStatements]:
-        """The question about one context, which keeps its name in the case."""
-        reads = Given((("context", context.text), *rest.fields), (), rest.case)
-        evidence = [Evidence(context.name, context.text), *rest.evidence()]
-        messages = self.messages(reads, task_instructions(RELEVANT), evidence)
-        check = item_check(RELEVANT, messages, context.text)
-        return self.put(messages, ContextStatements, parser=self.parser, check=check)
-
     async def _decided(self, contexts: Sequence[str], rest: Given, ask: Ask) -> NodeValue:
         """The same list, of the sentences of the contexts."""
         pieces = [piece for text in contexts for piece in sentences(text)]
-        answers = await ask.each(self._about(piece, rest) for piece in pieces)
+        instructions = judgement_instructions(RELEVANT_SENTENCE, VERDICTS)
+        questions: list[Question[Any]] = []
+        for piece in pieces:
+            reads = Given(rest.fields, (("sentence", piece),), rest.case)
+            decision = verdict_of(reads, RELEVANT_SENTENCE, VERDICTS)
+            questions.append(self.question(reads, instructions, judgement_type(VERDICTS), decision))
+        answers = await ask.each(questions)
         return NodeValue(
             [
                 DecidedSentence(
@@ -183,12 +189,6 @@ class EachContextNode(AskingNode):
                 for text, answer in zip(pieces, answers, strict=True)
             ]
         )
-
-    def _about(self, sentence: str, rest: Given) -> Question[Any]:
-        reads = Given(rest.fields, (("sentence", sentence),), rest.case)
-        instructions = judgement_instructions(RELEVANT_SENTENCE, VERDICTS)
-        decision = verdict_of(reads, RELEVANT_SENTENCE, VERDICTS)
-        return self.question(reads, instructions, judgement_type(VERDICTS), decision)
 
 
 def _identity(statement: ContextStatement) -> str:

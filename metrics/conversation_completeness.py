@@ -135,6 +135,7 @@ class _IntentionsTask(ConversationTask):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         text = _said_by_user(given)
+        # Who never speaks wants nothing, which costs no call.
         if is_blank(text):
             return NodeValue(Intentions(intentions=[]))
         question = self.task_question(given)

@@ -100,19 +100,13 @@ def turn_evidence(turns: Sequence[Turn], fields: Sequence[str]) -> list[Evidence
                 f"no turn of the conversation has `{field}`, which this metric reads; add it to "
                 "the test case"
             )
-    return [
-        piece
-        for name, turn in zip(turn_names(turns), turns, strict=True)
-        for piece in _one_turn(name, turn, fields)
-    ]
-
-
-def _one_turn(label: str, turn: Turn, fields: Sequence[str]) -> list[Evidence]:
     pieces: list[Evidence] = []
-    for field in fields:
-        value = getattr(turn, field)
-        if field == "content":
-            pieces.append(Evidence(label, turn.content))
-        elif field != "role" and value is not None:
-            pieces += evidence_of(f"{label}, {field}", value)
+    for name, turn in zip(turn_names(turns), turns, strict=True):
+        for field in fields:
+            value = getattr(turn, field)
+            if field == "content":
+                pieces.append(Evidence(name, turn.content))
+            # The role is in the name of a turn.
+            elif field != "role" and value is not None:
+                pieces += evidence_of(f"{name}, {field}", value)
     return pieces

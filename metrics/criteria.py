@@ -110,6 +110,7 @@ class CriterionNode(AskingNode):
     ) -> None:
         shown = prompt.placeholders() if prompt else ("input", "output", "reference")
         fields = [field for place, field in _PLACES.items() if place in shown]
+        # A metric without a reference must not depend on whether a case has one.
         if not labelled and "expected_output" in fields:
             fields.remove("expected_output")
         parser = parser or (LastLine() if prompt else None)
@@ -388,6 +389,7 @@ class CriteriaEvalChain:
                 f"{self.metric.name} needs reference="
             )
         if reference is not None and not self.metric.reference:
+            # Of the caller's line: past `_case` and `evaluate_strings`
             warnings.warn(self._skip_reference_warning, UserWarning, stacklevel=3)
         for name, text in needed.items():
             if not isinstance(text, str):

@@ -167,6 +167,7 @@ class StepRatingNode(RatingNode):
         )  # fmt: skip
         answer, quotes = await self.judged(ask, given, messages, shape, decision)
         if self.form.strict:
+            # Strict mode wants 0 or 1: without tokens there is no expectation in between.
             return replace(self.rated(replace(answer, tokens=None), quotes), mode=_STRICT_MODE)
         return self.rated(answer, quotes)
 
@@ -212,24 +213,22 @@ class RatedMetric(StepwiseMetric):
         self.top_logprobs = top_logprobs
         self.rubric = tuple(sorted(rubric or (), key=lambda part: part.score_range))
         scale_of(self.rubric)
-        self.scale = None if scale is None else self._ends(scale)
+        self.scale = None
+        if scale is not None and self.rubric:
+            raise InputError(f"{name}: the rubric has a scale of its own; leave scale= out")
+        if scale is not None:
+            try:
+                self.scale = scale_of([Rubric(scale, "a score")])
+            except (InputError, TypeError):
+                raise InputError(
+                    f"{name}: scale= takes two whole numbers from 0 on, the lower one first, for "
+                    f"instance (0, 9); got {scale!r:.80}"
+                ) from None
         self.evaluation_params = self.fields_read(self.evaluation_params)
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:
         """The case fields that the judge sees; raises InputError for names that cannot be used."""
         return named
-
-    def _ends(self, scale: Any) -> tuple[int, int]:
-        """The ends of a scale; raises InputError for what makes none, and beside a rubric."""
-        if self.rubric:
-            raise InputError(f"{self.name}: the rubric has a scale of its own; leave scale= out")
-        try:
-            return scale_of([Rubric(scale, "a score")])
-        except (InputError, TypeError):
-            raise InputError(
-                f"{self.name}: scale= takes two whole numbers from 0 on, the lower one first, for "
-                f"instance (0, 9); got {scale!r:.80}"
-            ) from None
 
     def form(self) -> RatingForm:
         """What the rating is based on."""

@@ -165,34 +165,35 @@ class RetentionNode(AskingNode):
             if turns[place].role == "assistant":
                 waiting += [_Waiting(place, facts)] if facts else []
             elif not is_blank(turns[place].content):
-                question = self._facts_question(turns, place, facts)
-                answer, *verdicts = await ask.each([question, *self._questions(given, waiting)])
+                reads, evidence = _seen(turns, place, facts)
+                messages = self._facts.messages(reads, task_instructions(FACTS), evidence)
+                check = item_check(FACTS, messages, turns[place].content)
+                new = self._facts.put(messages, facts_type(len(facts)), check=check)
+                # Replies before this turn are judged together with it: they need no fact of it.
+                questions = [replace(new, options=self.options), *self._questions(given, waiting)]
+                answer, *verdicts = await ask.each(questions)
                 judged += _replies(waiting, verdicts)
-                facts, waiting = _updated(facts, answer.value), []
+                # What the user has revised no longer holds; verdicts before it go by the old facts.
+                revised = cast(Any, answer.value)
+                outdated = set(getattr(revised, "outdated", ()))
+                kept = [fact for number, fact in enumerate(facts, 1) if number not in outdated]
+                facts, waiting = distinct([*kept, *revised.facts]), []
         verdicts = await ask.each(self._questions(given, waiting))
         return NodeValue([*judged, *_replies(waiting, verdicts)])
 
     def _questions(self, given: Given, waiting: list[_Waiting]) -> list[Question[Any]]:
         turns, case = given.fields[0][1], given.case
-        return [self._verdict_question(turns, reply.place, reply.facts, case) for reply in waiting]
-
-    def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
-        reads, evidence = _seen(turns, place, known)
-        messages = self._facts.messages(reads, task_instructions(FACTS), evidence)
-        check = item_check(FACTS, messages, turns[place].content)
-        question = self._facts.put(messages, facts_type(len(known)), check=check)
-        return replace(question, options=self.options)
-
-    def _verdict_question(
-        self, turns: list[Turn], place: int, known: list[str], case: Any
-    ) -> Question[Any]:
-        reads, evidence = _seen(turns, place, known)
         system = judgement_instructions(RETAINED, VERDICTS)
-        messages = self._verdict.messages(reads, system, evidence)
-        about = Given((("turns", turns),), (("known facts", known),), case)
-        words = f"{RETAINED}\n\nThe last turn of the material is {turn_names(turns)[place]}."
-        decision = verdict_of(about, words, VERDICTS)
-        return self._verdict.put(messages, judgement_type(VERDICTS), decision)
+        questions: list[Question[Any]] = []
+        for reply in waiting:
+            place, facts = reply.place, reply.facts
+            reads, evidence = _seen(turns, place, facts)
+            messages = self._verdict.messages(reads, system, evidence)
+            about = Given((("turns", turns),), (("known facts", facts),), case)
+            words = f"{RETAINED}\n\nThe last turn of the material is {turn_names(turns)[place]}."
+            decision = verdict_of(about, words, VERDICTS)
+            questions.append(self._verdict.put(messages, judgement_type(VERDICTS), decision))
+        return questions
 
 
 def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:
@@ -211,14 +212,6 @@ def facts_type(known: int) -> type[BaseModel]:
         number = Annotated[int, Field(ge=1, le=known)]
         fields["outdated"] = (list[number], ...)
     return create_model("Facts", **fields)
-
-
-def _updated(known: Sequence[str], answer: BaseModel) -> list[str]:
-    """The facts that hold after a user turn."""
-    facts = cast(Any, answer)
-    outdated = set(getattr(facts, "outdated", ()))
-    kept = [fact for number, fact in enumerate(known, 1) if number not in outdated]
-    return distinct([*kept, *facts.facts])
 
 
 def retained_share(turns: list[Turn], judged: list[Reply]) -> NodeValue:

@@ -50,7 +50,12 @@ def recommend(needs: Needs) -> list[Suggestion]:
     if needs.compares:
         suggestions.append(Suggestion("ArenaGEval", "picks the best answer, in every order shown"))
     if needs.conversation:
-        suggestions += _for_conversations()
+        suggestions += [
+            Suggestion("ConversationCompletenessMetric", "what the user wanted was dealt with"),
+            Suggestion("KnowledgeRetentionMetric", "nothing the user said is asked for again"),
+            Suggestion("RoleAdherenceMetric", "replies stay in the role they were given"),
+            Suggestion("ConversationRelevancyMetric", "replies fit what was said before"),
+        ]
     if needs.retrieves:
         suggestions += _for_retrieval(needs)
     if needs.tools:
@@ -84,15 +89,6 @@ def recommend(needs: Needs) -> list[Suggestion]:
         )
     )
     return suggestions
-
-
-def _for_conversations() -> list[Suggestion]:
-    return [
-        Suggestion("ConversationCompletenessMetric", "what the user wanted was dealt with"),
-        Suggestion("KnowledgeRetentionMetric", "nothing the user said is asked for again"),
-        Suggestion("RoleAdherenceMetric", "replies stay in the role they were given"),
-        Suggestion("ConversationRelevancyMetric", "replies fit what was said before"),
-    ]
 
 
 def _for_agents(needs: Needs) -> list[Suggestion]:
@@ -165,10 +161,7 @@ def program(needs: Needs) -> str:
     for suggestion in recommend(needs):
         lines.append(f"# {suggestion.why}")
         name = suggestion.metric
-        lines.append(f"{_variable(name)} = {_MADE.get(name, f'{name}()')}")
+        # FaithfulnessMetric is `faithfulness`, PIILeakageMetric `piileakage`.
+        variable = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Metric")).lower()
+        lines.append(f"{variable} = {_MADE.get(name, f'{name}()')}")
     return "\n".join(lines) + "\n"
-
-
-def _variable(metric: str) -> str:
-    """FaithfulnessMetric is `faithfulness`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", metric.removesuffix("Metric")).lower()

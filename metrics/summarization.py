@@ -137,35 +137,31 @@ class SummarizationMetric(PrebuiltMetric):
         return CodeNode(borne_out_share, inputs=[claims, verdicts], name="alignment")
 
     def _coverage(self) -> BaseNode:
-        questions = self._questions()
+        template = SummarizationTemplate
+        if self.assessment_questions is not None:
+            questions: BaseNode = listed(self.assessment_questions, "questions")
+        else:
+            wording = self.wording(template, "generate_questions", "input", n=self.n)
+            questions = questions_of("input", QUESTIONS.format(n=self.n), self.n, wording)
         # Two questions and not one: a judge that sees both texts takes an answer of one for the
         # other.
         source, summary = (
-            self._answers(questions, field, label)
+            VerdictListNode(
+                ANSWERED.format(field=field),
+                questions,
+                label,
+                verdicts=ANSWERS,
+                item_label="question",
+                evaluation_params=[field],
+                wording=self.wording(template, "generate_answers", "questions", field),
+                per_call=self.verdicts_per_call,
+            )
             for field, label in (
                 ("input", "answers from the source"),
                 ("actual_output", "answers from the summary"),
             )
         )
         return CodeNode(covered_share, inputs=[questions, source, summary], name="coverage")
-
-    def _questions(self) -> BaseNode:
-        if self.assessment_questions is not None:
-            return listed(self.assessment_questions, "questions")
-        wording = self.wording(SummarizationTemplate, "generate_questions", "input", n=self.n)
-        return questions_of("input", QUESTIONS.format(n=self.n), self.n, wording)
-
-    def _answers(self, questions: BaseNode, field: str, label: str) -> VerdictListNode:
-        return VerdictListNode(
-            ANSWERED.format(field=field),
-            questions,
-            label,
-            verdicts=ANSWERS,
-            item_label="question",
-            evaluation_params=[field],
-            wording=self.wording(SummarizationTemplate, "generate_answers", "questions", field),
-            per_call=self.verdicts_per_call,
-        )
 
 
 def borne_out_share(claims: list[str], verdicts: list[Judgement]) -> NodeValue:

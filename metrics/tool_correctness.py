@@ -93,6 +93,7 @@ def _param(name: str) -> ToolCallParams:
 
 def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:
     """What a match of two calls is worth: 0 for different tools, 1 if all that counts agrees."""
+    # Fractions: the best order is read off a table of sums by comparing them for equality.
     worth = Fraction(one.name == other.name and not differ_in_type(one, other))
     for param in params if worth else ():
         left, right = getattr(one, param), getattr(other, param)
@@ -228,18 +229,16 @@ def _exact_score(
     score = 0.0 if wrong else 1.0
     right = whole - len(wrong)
     lead = f"{right} of {whole} positions hold the expected call; all must: {score:.4g}."
-    at = [f"{n + 1}: {_instead(called, expected, n)}" for n in wrong]
+    at = list[str]()
+    for n in wrong:
+        text = f"{n + 1}: {_name(called, n)} for {_name(expected, n)}"
+        # A call of the expected name may be of another type: then both types are said.
+        if n < common:
+            wanted, call = expected[n], called[n]
+            if wanted.name == call.name and differ_in_type(wanted, call):
+                text += f" (expected {wanted.type}, called {call.type})"
+        at.append(text)
     return NodeValue(score, score=score, reason="\n".join([lead, *_named("Wrong", at)]))
-
-
-def _instead(called: Sequence[ToolCall], expected: Sequence[ToolCall], place: int) -> str:
-    """What was called in a place for what."""
-    names = f"{_name(called, place)} for {_name(expected, place)}"
-    if place < min(len(called), len(expected)):
-        wanted, call = expected[place], called[place]
-        if wanted.name == call.name and differ_in_type(wanted, call):
-            return f"{names} (expected {wanted.type}, called {call.type})"
-    return names
 
 
 def _name(calls: Sequence[ToolCall], place: int) -> str:

@@ -110,7 +110,10 @@ def _foreign(error: Exception) -> JudgeError:
         return JudgeTimeoutError(text)
     code = getattr(error, "status_code", None)
     status = code if isinstance(code, int) else None
-    if status is None and _is_mistake(error):
+    # Python itself complains about the judge's code. Exceptions of libraries, of the network and of
+    # the machine (a RuntimeError, when a graphics card has no memory left) tell of the provider.
+    outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
+    if status is None and type(error).__module__ == "builtins" and not outside:
         return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
     overflow = overflow_in(text, getattr(error, "body", None)) if status else None
     if overflow is not None:
@@ -118,13 +121,3 @@ def _foreign(error: Exception) -> JudgeError:
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)
-
-
-def _is_mistake(error: Exception) -> bool:
-    """Whether Python itself complains about the judge's code.
-
-    Exceptions of libraries, of the network and of the machine (a RuntimeError, when a graphics
-    card has no memory left) tell of the provider.
-    """
-    outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
-    return type(error).__module__ == "builtins" and not outside

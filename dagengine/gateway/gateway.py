@@ -228,23 +228,23 @@ class Gateway:
         identity = judge.identity
         state = self._judges.get(identity)
         if state is None:
-            state = self._judges[identity] = self._new_state(judge)
+            able, durable = judge.capabilities, durable_identity(judge)
+            limiter = JudgeLimiter(
+                identity, self.limits, elastic=able.elastic, batched=able.batched
+            )
+            price = self._budget.price_of(judge)
+            state = JudgeState(durable or identity, durable, limiter, price)
+            # Only of a server that may cut a prompt it has to be found out whether it did.
+            if getattr(judge, "may_cut", False):
+                count = partial(self._limited.count_tokens, state, judge)
+                state.prompts = WholePrompts(judge, count)
+            self._limiter.open(limiter)
+            if self._leased is not None:
+                self._leased.meet(limiter)
+            self._judges[identity] = state
         if id(judge) not in state.judges:  # of one identity, but with keys of its own
             state.judges[id(judge)] = judge
             state.secrets = tuple(dict.fromkeys((*state.secrets, *secrets_of(judge))))
-        return state
-
-    def _new_state(self, judge: Judge) -> JudgeState:
-        identity = judge.identity
-        able, durable = judge.capabilities, durable_identity(judge)
-        limiter = JudgeLimiter(identity, self.limits, elastic=able.elastic, batched=able.batched)
-        price = self._budget.price_of(judge)
-        state = JudgeState(durable or identity, durable, limiter, price)
-        if getattr(judge, "may_cut", False):
-            state.prompts = WholePrompts(judge, partial(self._limited.count_tokens, state, judge))
-        self._limiter.open(limiter)
-        if self._leased is not None:
-            self._leased.meet(limiter)
         return state
 
 

@@ -195,22 +195,19 @@ class JudgeLimiter:
         says = error is None or isinstance(error, _TELLING)
         if not call.noted and (says or not call.unfinished):
             call.noted = True
-            self._learn(call, error)
+            # A refusal and nonsense are answers, too: the judge is there, and had the time.
+            if error is None or isinstance(error, JUDGE_FAILURES):
+                self._answered(call)
+            elif isinstance(error, JudgeTimeoutError):
+                self._late(call, error)
+            elif not isinstance(error, ProviderError):
+                self.breaker.ended(call.serial)
+            elif error.transient:
+                self._failed(call, error, error.status, error.retry_after or 0.0)
+            else:
+                self.breaker.refused(call.serial, error.status, str(error))
         if not call.unfinished:
             del self._calls[call]
-
-    def _learn(self, call: Call, error: BaseException | None) -> None:
-        """Learn from how a call ended; a refusal and nonsense are answers, too."""
-        if error is None or isinstance(error, JUDGE_FAILURES):
-            self._answered(call)
-        elif isinstance(error, JudgeTimeoutError):
-            self._late(call, error)
-        elif not isinstance(error, ProviderError):
-            self.breaker.ended(call.serial)
-        elif error.transient:
-            self._failed(call, error, error.status, error.retry_after or 0.0)
-        else:
-            self.breaker.refused(call.serial, error.status, str(error))
 
     def _answered(self, call: Call) -> None:
         """The judge is in order; where it was away, what was rejected then says nothing of it."""
@@ -427,8 +424,20 @@ class Limiter:
         # No task watches the clock for a judge. The first call that waits there does so: it sleeps
         # until the judge opens, and whoever comes to be the first is woken to take this over.
         for judge in self._judges:
-            if judge.waiting.things:
-                self._remind(judge)
+            if not judge.waiting.things:
+                continue
+            if judge.breaker.given_up is not None:  # no hope: all of them may fail now
+                while judge.waiting.things:
+                    call = judge.waiting.take()
+                    self._wide -= call.places > 1
+                    _wake(call)
+                continue
+            opens = judge.opens_at()
+            first = judge.waiting.first() if math.isfinite(opens) else None
+            if first is not None:
+                waiting = first[1]
+                if waiting.wakes_at != opens and opens > anyio.current_time():
+                    _wake(waiting)
 
     def _next_judge(self) -> JudgeLimiter | None:
         """The judge with the most urgent call, of those with room.
@@ -444,21 +453,6 @@ class Limiter:
             return None
         _, judge, call = ready[0] if len(ready) == 1 else min(ready, key=itemgetter(0))
         return judge if call.places <= self._free else None
-
-    def _remind(self, judge: JudgeLimiter) -> None:
-        """Have the first call that waits mind the time; wake all if there is no hope."""
-        if judge.breaker.given_up is not None:
-            while judge.waiting.things:
-                call = judge.waiting.take()
-                self._wide -= call.places > 1
-                _wake(call)
-            return
-        opens = judge.opens_at()
-        first = judge.waiting.first() if math.isfinite(opens) else None
-        if first is None:
-            return
-        if first[1].wakes_at != opens and opens > anyio.current_time():
-            _wake(first[1])
 
 
 def _wake(call: Call) -> None:

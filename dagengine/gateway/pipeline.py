@@ -356,7 +356,24 @@ class Limited:
         packing, tokens = pause.participant.packing, estimate.input_tokens + estimate.output_tokens
         early = packing.ahead.pop((state.limiter.name, question.key), None)
         if early is not None:
-            return self._taken(request, question, *early)
+            # An answer that came before it was asked for is a call from now on.
+            answer, seconds = early
+            answer = without_secrets(answer, state.secrets)
+            self.packs.questions += 1
+            self.packs.used += 1
+            self._ledger.calls += 1
+            self._ledger.called(
+                question, state.name, failed=False, usage=answer.usage, seconds=seconds,
+                cost=_cost(state.price, answer, answer.usage),
+            )  # fmt: skip
+            if self._attempts:
+                self._attempts.note(
+                    Attempt(
+                        question.name, state.limiter.name, question.key, 0, OutcomeKind.OK, seconds,
+                        answer.usage, answer.mode,
+                    )
+                )  # fmt: skip
+            return answer
         judge = cast(PackingJudge, request.judge)
         sender = PackSender(
             judge, judge.capabilities.packs or _ALONE, state.limiter, self._limiter, self._budget,
@@ -372,28 +389,6 @@ class Limited:
             self._limiter.leave(state.limiter, call, error)
             raise
         request.call = call
-        return answer
-
-    def _taken(
-        self, request: Request, question: Question[Any], answer: Answer[Any], seconds: float
-    ) -> Answer[Any]:
-        """An answer that came before it was asked for is a call from now on."""
-        state = request.state
-        answer = without_secrets(answer, state.secrets)
-        self.packs.questions += 1
-        self.packs.used += 1
-        self._ledger.calls += 1
-        self._ledger.called(
-            question, state.name, failed=False, usage=answer.usage, seconds=seconds,
-            cost=_cost(state.price, answer, answer.usage),
-        )  # fmt: skip
-        if self._attempts:
-            self._attempts.note(
-                Attempt(
-                    question.name, state.limiter.name, question.key, 0, OutcomeKind.OK, seconds,
-                    answer.usage, answer.mode,
-                )
-            )  # fmt: skip
         return answer
 
     async def _call(

@@ -89,31 +89,29 @@ class Spans(NoSpans):
 
     def end(self, span: Any, results: Sequence[MetricResult]) -> None:
         for result in results:
-            self._emit(span, result)
+            # The log record of a result, for whoever set up a logger provider
+            if self._logs is not None:
+                attributes = {
+                    "gen_ai.evaluation.name": result.metric,
+                    "gen_ai.evaluation.score.value": result.score,
+                    "gen_ai.evaluation.score.label": _LABELS[result.success],
+                    "error.type": None if result.failure is None else str(result.outcome),
+                }
+                now = time.time_ns()
+                record = self._logs.LogRecord(
+                    timestamp=now,
+                    observed_timestamp=now,
+                    context=self._in(span),
+                    event_name="gen_ai.evaluation.result",
+                    attributes={
+                        name: value for name, value in attributes.items() if value is not None
+                    },
+                )
+                self._logs.get_logger("dagengine").emit(record)
             span.set_attribute(f"dagengine.outcome.{result.metric}", str(result.outcome))
             if result.score is not None:
                 span.set_attribute(f"dagengine.score.{result.metric}", result.score)
         span.end()
-
-    def _emit(self, span: Any, result: MetricResult) -> None:
-        """The log record of a result, for whoever set up a logger provider."""
-        if self._logs is None:
-            return
-        attributes = {
-            "gen_ai.evaluation.name": result.metric,
-            "gen_ai.evaluation.score.value": result.score,
-            "gen_ai.evaluation.score.label": _LABELS[result.success],
-            "error.type": None if result.failure is None else str(result.outcome),
-        }
-        now = time.time_ns()
-        record = self._logs.LogRecord(
-            timestamp=now,
-            observed_timestamp=now,
-            context=self._in(span),
-            event_name="gen_ai.evaluation.result",
-            attributes={name: value for name, value in attributes.items() if value is not None},
-        )
-        self._logs.get_logger("dagengine").emit(record)
 
     def node(self, case: Any, name: str, kind: str) -> AbstractContextManager[Any]:
         attributes = {_KIND: "CHAIN", "dagengine.node": name, "dagengine.kind": kind}

@@ -63,7 +63,18 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
                 f"evaluation_params {rule}; read nodes with inputs=[…]; got {field!r:.80}"
             )
     turns = _turns(window)
-    paths = [_of_turns(field, turns, window is not None) or field_name(field) for field in listed]
+    paths = list[str]()
+    for field in listed:
+        name = str(field)
+        # Cases of one turn have a `retrieval_context` and `tools_called` of their own: those of
+        # turns are meant in a window, or by a param of turns.
+        of_turns = window is not None or isinstance(field, MultiTurnParams)
+        if name in ("role", "content", "turns"):
+            paths.append(turns)  # what was said, and by whom
+        elif name in ("retrieval_context", "tools_called") and of_turns:
+            paths.append(f"{turns}.{name}")
+        else:
+            paths.append(field_name(field))
     if window is not None and not any(path.startswith(turns) for path in paths):
         paths.append(turns)
     return tuple(dict.fromkeys(paths))
@@ -87,18 +98,6 @@ def _turns(window: Any) -> str:
             f"got {window!r:.80}"
         )
     return f"turns.{pair[0]}:{pair[1]}"
-
-
-def _of_turns(param: Any, turns: str, windowed: bool) -> str | None:
-    """The path of what belongs to turns; None for a field of the case."""
-    name = str(param)
-    if name in ("role", "content", "turns"):
-        return turns  # what was said, and by whom
-    if name in ("retrieval_context", "tools_called") and (
-        windowed or isinstance(param, MultiTurnParams)
-    ):
-        return f"{turns}.{name}"
-    return None
 
 
 def verdict_targets(given: Any) -> dict[Any, Any]:

@@ -35,37 +35,31 @@ def example_question(node: AskingNode) -> Question[Any] | None:
     """
     material = [Evidence("material", _TEXT)]
     quotes = None if node.quoting is None else node.quoting.check([material])
-    words = _words(node, quotes)
+    words = _plain_words(node, quotes)
+    # Of a list the verdicts have the quotes, in its own shape.
+    if words is not None and quotes is not None and not isinstance(node, VerdictListNode):
+        words = words[0], quoted_type(words[1], quotes.mode)
     if node.template is not None or node.wording is not None:
         shape = words[1] if words else output_type(str)
         return Question(({"role": "user", "content": node.text},), shape, node.options, node.parser)
     if words is None:
         return None
-    messages = messages_for(words[0], [*material, *_items(node)])
+    # The items of a list are shown by themselves, beside what else is read.
+    items: Sequence[Evidence] = ()
+    if isinstance(node, VerdictListNode) and isinstance(node.over, str):
+        items = evidence_of(field_name(node.over), [_TEXT])
+    elif isinstance(node, VerdictListNode):
+        items = numbered(node.item_label, [_TEXT])
+    messages = messages_for(words[0], [*material, *items])
     question = node.put(messages, words[1], parser=node.parser, quotes=quotes)
     return replace(question, name="")  # whoever shows it names the node
 
 
-def _items(node: AskingNode) -> Sequence[Evidence]:
-    """The items that a question is about, which a list node shows by themselves."""
-    if not isinstance(node, VerdictListNode):
-        return ()
-    if isinstance(node.over, str):
-        return evidence_of(field_name(node.over), [_TEXT])
-    return numbered(node.item_label, [_TEXT])
-
-
-def _words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type[BaseModel]] | None:
-    """The step and the answer type, of the nodes that have the same for every case."""
-    plain = _plain_words(node, quotes)
-    if plain is None or quotes is None or isinstance(node, VerdictListNode):
-        return plain
-    step, shape = plain
-    return step, quoted_type(shape, quotes.mode)
-
-
 def _plain_words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type[BaseModel]] | None:
-    """The same without quotes, except for lists, whose verdicts have them."""
+    """The step and the answer type, of the nodes that have the same for every case.
+
+    Without quotes, except for lists, whose verdicts have them.
+    """
     match node:
         case TaskNode():
             return task_instructions(node.instructions), output_type(node.output_type)

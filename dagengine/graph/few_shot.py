@@ -93,17 +93,16 @@ class SolvedExamples:
 
     def material(self) -> tuple[tuple[str, Any], ...]:
         """The examples as material of a decision."""
-        count = len(self.examples)
-        return tuple(
-            (solved_name(place, count), self._data(example))
-            for place, example in enumerate(self.examples, 1)
-        )
-
-    def _data(self, example: Example) -> dict[str, Any]:
-        values = example.values(self.fields, self.only)
-        shown = {name: as_data(value) for name, value in values}
-        reason = {"its reason": example.reason} if example.reason else {}
-        return {**shown, **reason, f"its {self.answer}": example.answer}
+        count, material = len(self.examples), list[tuple[str, Any]]()
+        for place, example in enumerate(self.examples, 1):
+            values = example.values(self.fields, self.only)
+            data = {name: as_data(value) for name, value in values}
+            # The reason before the answer, in the order in which a judge gives them
+            if example.reason:
+                data["its reason"] = example.reason
+            data[f"its {self.answer}"] = example.answer
+            material.append((solved_name(place, count), data))
+        return tuple(material)
 
 
 def as_written(answer: bool | int | str) -> str:

@@ -36,7 +36,10 @@ def is_blank(value: Any) -> bool:
     if value is None:
         return True
     if isinstance(value, str):
-        return not value.strip() or all(map(_is_unseen, value))
+        # Control and format characters (a zero width space) are not seen, either.
+        return not value.strip() or all(
+            letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf") for letter in value
+        )
     if isinstance(value, Turn):
         return is_blank(value.content)
     if isinstance(value, LLMTestCase):
@@ -44,8 +47,3 @@ def is_blank(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(map(is_blank, value.values()))
     return isinstance(value, Sequence) and all(map(is_blank, value))
-
-
-def _is_unseen(character: str) -> bool:
-    """Whether a character is white space, a control or a format character (zero width space)."""
-    return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")

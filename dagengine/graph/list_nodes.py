@@ -131,17 +131,6 @@ class _OverNode(AskingNode):
         ]
         return [[item, *wanted] for item in items]
 
-    def _as_pieces(
-        self, quotes: tuple[Quote, ...], label: str, place: int, count: int
-    ) -> tuple[Quote, ...]:
-        """Quotes of an item called `label` in its question, by its name in the case."""
-        if isinstance(self.over, BaseNode):
-            return quotes
-        name = numbered_name(field_name(self.over), place + 1, count)
-        return tuple(
-            replace(quote, piece=name) if quote.piece == label else quote for quote in quotes
-        )
-
     async def _judgements(
         self,
         ask: Ask,
@@ -181,9 +170,15 @@ class _OverNode(AskingNode):
             for verdict, quotes in zip(judged_in(answer.value), every, strict=False):
                 number: int = getattr(verdict, "number", 1)
                 place = group[number - 1]
-                if quotes:
+                # A quote of an item has the item's name in this question; in the case it may be
+                # called otherwise.
+                if quotes and not isinstance(self.over, BaseNode):
                     label = shown[index][number - 1].label
-                    quotes = self._as_pieces(quotes, label, place, count)
+                    name = numbered_name(field_name(self.over), place + 1, count)
+                    quotes = tuple(
+                        replace(quote, piece=name) if quote.piece == label else quote
+                        for quote in quotes
+                    )
                 judged[place] = judgement_of(verdict, answer.chances, quotes)
         return answers, judged
 
@@ -418,7 +413,9 @@ class VerdictListNode(_OverNode):
             return self._about([items[place] for place in group], given, rest, check)
 
         def show(group: Sequence[int]) -> Sequence[Evidence]:
-            return self._shown([items[place] for place in group], given)
+            shown = [items[place] for place in group]
+            field = self._field_of(shown, given)
+            return evidence_of(field, shown) if field else numbered(self.item_label, shown)
 
         # Five items, two per question. Of the second answer, asked for again in vain, nobody knows
         # which verdict item 2 has. It gets a question of its own, and the others are kept.
@@ -446,11 +443,6 @@ class VerdictListNode(_OverNode):
             return list_type(self.verdicts, count)
         return list_type(self.verdicts, count, quotes.mode)
 
-    def _shown(self, items: list[Any], reads: Given) -> list[Evidence]:
-        """The items as the question shows them."""
-        field = self._field_of(items, reads)
-        return list(evidence_of(field, items) if field else numbered(self.item_label, items))
-
     def _about(
         self, items: list[Any], reads: Given, rest: Given, quotes: QuoteCheck | None = None
     ) -> Question[BaseModel]:
@@ -460,7 +452,14 @@ class VerdictListNode(_OverNode):
         evidence = (
             reads.evidence() if field else [*rest.evidence(), *numbered(self.item_label, items)]
         )
-        messages = self.messages(self._with(items, reads), step, evidence)
+        # What is read, with these items as the whole list
+        if isinstance(self.over, BaseNode):
+            (label, _), *inputs = reads.inputs
+            part = replace(reads, inputs=((label, items), *inputs))
+        else:
+            (label, _), *fields = reads.fields
+            part = replace(reads, fields=((label, items), *fields))
+        messages = self.messages(part, step, evidence)
         shape = self.shape(len(items), quotes)
         if len(items) > 1:
             return self.put(messages, shape, quotes=quotes)
@@ -476,11 +475,3 @@ class VerdictListNode(_OverNode):
         # the same pieces have other numbers ("7 of 8"), so they are called by their item label.
         path, pieces = reads.fields[0]
         return path if items and len(items) == len(pieces) else None
-
-    def _with(self, items: list[Any], reads: Given) -> Given:
-        """What is read, with these items as the whole list."""
-        if isinstance(self.over, BaseNode):
-            (label, _), *rest = reads.inputs
-            return replace(reads, inputs=((label, items), *rest))
-        (label, _), *rest = reads.fields
-        return replace(reads, fields=((label, items), *rest))

@@ -38,7 +38,6 @@ from dagengine.question import (
     Message,
     Options,
     Question,
-    Span,
 )
 from dagengine.results import Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name
@@ -322,7 +321,13 @@ class RatingNode(AskingNode):
         #     neither, or too little is known              what is stated: "raw (why)"
         if answer.chances is not None:
             return replace(self._rated_by_odds(answer, answer.chances, stated), quotes=quotes)
-        reading = expected_score(answer, stated, self.points, self._place(answer.raw))
+        # A parser of the caller's need not know where in an answer the rating is.
+        place = None
+        if self.parser is None:
+            place = value_span(answer.raw, "score")
+        elif isinstance(self.parser, LocatingParser):
+            place = self.parser.span(answer.raw)
+        reading = expected_score(answer, stated, self.points, place)
         if reading.rating is None:
             labels = ", ".join(map(repr, self.scale))
             raise UnparseableError(
@@ -351,12 +356,6 @@ class RatingNode(AskingNode):
         assert rating is not None
         score = (rating - low) / (high - low)
         return NodeValue(rating, reason=reason, score=score, mode=mode, odds=odds, mass=answer.mass)
-
-    def _place(self, raw: str) -> Span | None:
-        """Where an answer states the rating; None if that is not known."""
-        if self.parser is None:
-            return value_span(raw, "score")
-        return self.parser.span(raw) if isinstance(self.parser, LocatingParser) else None
 
 
 class CodeNode(DecisionNode):

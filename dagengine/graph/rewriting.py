@@ -94,7 +94,8 @@ class Rewriting:
             made = self._graphs[graph] = copy.copy(graph)
             made.root_nodes = self._copied(graph.root_nodes)
             for node in new:
-                self._connect(self.copies[node])
+                for name, value in vars(self.copies[node]).items():
+                    setattr(self.copies[node], name, self._copied(value, name))
             self.change(graph, new, strict)
         return cast("G", self._graphs[graph])
 
@@ -115,11 +116,6 @@ class Rewriting:
             elif isinstance(thing, dict):
                 waiting += reversed(list(thing.values()))
         return list(nodes)
-
-    def _connect(self, node: BaseNode) -> None:
-        """Let a copy refer to copies."""
-        for name, value in vars(node).items():
-            setattr(node, name, self._copied(value, name))
 
     def _copied(self, value: Any, name: str = "") -> Any:
         if isinstance(value, BaseNode):

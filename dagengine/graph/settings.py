@@ -68,7 +68,12 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
         def checked(self: object, *arguments: Any, **named: Any) -> None:
             for name in named:
                 if name not in shown.parameters:
-                    raise TypeError(_unknown(type(self).__name__, name, shown))
+                    names = [parameter for parameter in shown.parameters if parameter != "self"]
+                    near = did_you_mean(name, names)
+                    raise TypeError(
+                        f"{type(self).__name__} has no argument {name!r}; "
+                        f"{near and f'{near} '}it has {', '.join(names)}"
+                    )
             try:
                 shown.bind(self, *arguments, **named)
             except TypeError as error:
@@ -99,9 +104,3 @@ def _signature(constructor: Callable[..., None], settings: type[Any] | None) -> 
         for name, hint in (get_type_hints(settings) if settings else {}).items()
     ]
     return own.replace(parameters=[*named, *more])
-
-
-def _unknown(node: str, name: str, shown: inspect.Signature) -> str:
-    names = [parameter for parameter in shown.parameters if parameter != "self"]
-    near = did_you_mean(name, names)
-    return f"{node} has no argument {name!r}; {near and f'{near} '}it has {', '.join(names)}"

@@ -119,7 +119,9 @@ class Given:
         The fields of the case have the same order and names whoever reads them, so that questions
         about one case begin alike.
         """
-        fields = sorted(self.fields, key=_canonical_place) if len(self.fields) > 1 else self.fields
+        fields = self.fields
+        if len(fields) > 1:
+            fields = tuple(sorted(fields, key=lambda field: canonical_place(field[0])))
         of_case = [piece for field in fields for piece in self._field_evidence(*field)]
         made = [piece for label, value in self.inputs for piece in evidence_of(label, value)]
         return of_case + made
@@ -159,10 +161,6 @@ class Given:
         Copies: code that changes its arguments changes nothing for others.
         """
         return [_copied(value) for _, value in (*self.fields, *self.inputs)]
-
-
-def _canonical_place(field: tuple[str, Any]) -> tuple[int, str]:
-    return canonical_place(field[0])
 
 
 _UNCHANGING = (str, int, float, type(None), Judgement)

@@ -13,7 +13,6 @@ question itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -77,10 +76,17 @@ def writer_of(judge: Judge) -> Judge | None:
 def worded(question: Question[T], decision: Decision, shows: Shows) -> Question[T]:
     """A question in the form of decision models; of its options only the sample counts."""
     shown, named, material = _shown(decision, shows)
-    asked: dict[str, Any] = {
-        "type": decision.kind,
-        "instructions": _instructions(decision, named, bool(material)),
-    }
+    # Stored answers are found by these words: their order is the order of all questions so far.
+    holds = _HOLDS if decision.kind == "predicate" and decision.text is None else ""
+    parts = [f"{holds}{decision.instructions}"]
+    if decision.kind == "score":
+        parts.append(_LEVELS)
+    if named:
+        parts.append(_ABOUT.format(", ".join(f"`{path}`" for path in named)))
+    if material:
+        parts.append(_MATERIAL)
+    instructions = "\n\n".join([*parts, _DATA])
+    asked: dict[str, Any] = {"type": decision.kind, "instructions": instructions}
     if material:
         asked["material"] = material
     if decision.kind != "predicate" or any(option.description for option in decision.options):
@@ -155,19 +161,6 @@ def _data(value: Any) -> Any:
             for name, turn in zip(turn_names(value), value, strict=True)
         ]
     return as_data(value)
-
-
-def _instructions(decision: Decision, named: Iterable[str], more: bool) -> str:
-    holds = _HOLDS if decision.kind == "predicate" and decision.text is None else ""
-    parts = [f"{holds}{decision.instructions}"]
-    if decision.kind == "score":
-        parts.append(_LEVELS)
-    fields = [f"`{path}`" for path in named]
-    if fields:
-        parts.append(_ABOUT.format(", ".join(fields)))
-    if more:
-        parts.append(_MATERIAL)
-    return "\n\n".join([*parts, _DATA])
 
 
 class Asked(BaseModel):

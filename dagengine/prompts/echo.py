@@ -89,22 +89,18 @@ def _echoed_fence(messages: Sequence[Message], answer: Any) -> str | None:
     labels = _labels(messages) if suspects else []  # reads the whole prompt
     for line in suspects:
         for label in labels:
-            if _repeats(line, label):
+            marks = [f"BEGIN {label}", f"END {label}"]
+            # "BEGIN input", say, may begin a line of code: of a label of letters alone only the
+            # whole line tells. No text begins by chance with any other mark.
+            if line in map(_bare, marks) or (
+                not label.isalpha()
+                and any(line.startswith(mark) and not line[len(mark)].isalnum() for mark in marks)
+            ):
                 return (
                     f"it repeats the line {line[:80]!r}, which only marks where a piece of the "
                     "material begins or ends; answer without such lines"
                 )
     return None
-
-
-def _repeats(line: str, label: str) -> bool:
-    """Whether a line is the mark of a piece, or begins with one that no text has by chance."""
-    marks = [f"BEGIN {label}", f"END {label}"]
-    if line in map(_bare, marks):
-        return True
-    if label.isalpha():  # "BEGIN input", say, may begin a line of code
-        return False
-    return any(line.startswith(mark) and not line[len(mark)].isalnum() for mark in marks)
 
 
 def _bare(line: str) -> str:

@@ -97,7 +97,13 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
     """
     answer = _THINKING.sub("", text)
     try:
-        objects = _answers(objects_in(answer), answer_type)
+        # An echoed prompt repeats the schema, and then its examples, too: neither is an answer.
+        values, schema = objects_in(answer), schema_of(answer_type)
+        plain = without_bounds(schema)
+        objects = [value for value in values if without_bounds(value) != plain]
+        if objects != values:
+            examples = schema.get("examples", ())
+            objects = [value for value in objects if value not in examples]
         fields = answer_type.model_fields
         if set(fields) != {"output"} or get_origin(fields["output"].annotation) is not list:
             return objects
@@ -110,15 +116,6 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
         raise UnparseableError(str(error), raw=text) from None
     except ValueError:
         raise UnparseableError("the answer holds a number that is too long", raw=text) from None
-
-
-def _answers(values: list[dict[str, Any]], answer_type: type[BaseModel]) -> list[dict[str, Any]]:
-    """The values without the schema, and its examples, that an echoed prompt repeats."""
-    schema = schema_of(answer_type)
-    plain = without_bounds(schema)
-    own = [value for value in values if without_bounds(value) != plain]
-    echoed = own != values
-    return [value for value in own if not echoed or value not in schema.get("examples", ())]
 
 
 def read_part(question: Question[T], text: str) -> T | None:
@@ -197,15 +194,14 @@ def complaint(error: ValidationError) -> str:
     parts: list[str] = []
     for item in islice(errors, _COMPLAINTS):
         place = ".".join(str(step)[:_SHOWN] for step in item["loc"])
-        shown = f" (given: {_shown(item.get('input'))})" if item["type"] != "missing" else ""
+        shown = ""
+        if item["type"] != "missing":
+            value = item.get("input")
+            try:
+                text = repr(value)[:_SHOWN]
+            except (ValueError, RecursionError):  # a number of too many digits, too deep a list
+                text = f"a {type(value).__name__} that cannot be shown"
+            shown = f" (given: {text})"
         parts.append(f"{place or 'the answer'}: {item['msg']}{shown}")
     more = len(errors) - len(parts)
     return "; ".join(parts + ([f"and {more} more"] if more > 0 else []))
-
-
-def _shown(value: Any) -> str:
-    """The beginning of a value's text."""
-    try:
-        return repr(value)[:_SHOWN]
-    except (ValueError, RecursionError):  # a number of too many digits, lists nested too deeply
-        return f"a {type(value).__name__} that cannot be shown"

@@ -17,31 +17,24 @@ def sentences(text: str) -> list[str]:
     does. Within lines `sentencex` decides (Wikimedia's segmenter; abbreviations, initials
     and numbers such as "No. 5" end none). What has no letter or digit is left out.
     """
-    plain = _SURROGATES.sub("\ufffd", text)
-    return [piece for line in _lines(plain) for piece in _pieces(line) if says_something(piece)]
+    import sentencex
 
-
-def _lines(text: str) -> list[str]:
-    """Lines with plain spaces, wrapped ones joined."""
+    segment: Any = cast(Any, sentencex).segment  # a compiled module without types
     lines: list[list[str]] = []
-    for line in text.splitlines():
+    for line in _SURROGATES.sub("\ufffd", text).splitlines():
         plain = " ".join(line.split())
         if lines and plain[:1].islower():
             lines[-1].append(plain)
         else:
             lines.append([plain])
-    return [" ".join(parts) for parts in lines]
-
-
-def _pieces(line: str) -> list[str]:
-    """What the segmenter makes of a line; the number of a list item stays with the item."""
-    import sentencex
-
-    segment: Any = cast(Any, sentencex).segment  # a compiled module without types
-    number = _LIST_NUMBER.match(line)
-    start = number.end() if number else 0
-    pieces = [piece.strip() for piece in segment("en", line[start:])]
-    return [line[:start] + piece for piece in pieces[:1]] + pieces[1:]
+    pieces: list[str] = []
+    for line in map(" ".join, lines):
+        # The number of a list item stays with the item: alone it would be a sentence.
+        number = _LIST_NUMBER.match(line)
+        start = number.end() if number else 0
+        parts = [part.strip() for part in segment("en", line[start:])]
+        pieces += [line[:start] + part for part in parts[:1]] + parts[1:]
+    return [piece for piece in pieces if says_something(piece)]
 
 
 def says_something(text: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
@@ -24,25 +23,22 @@ def write_junit(path: str | Path, rows: Iterable[CaseResult], summary: Summary) 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        _write(file, rows, summary)
-
-
-def _write(file: BinaryIO, rows: Iterable[CaseResult], summary: Summary) -> None:
-    xml = XMLGenerator(file, "utf-8", short_empty_elements=True)
-    counts = {
-        "tests": str(sum(tally.cases for tally in summary)),
-        "failures": str(sum(tally.failed for tally in summary)),
-        "errors": str(sum(tally.no_score for tally in summary)),
-    }
-    xml.startDocument()
-    xml.startElement("testsuites", AttributesImpl(counts))
-    xml.startElement("testsuite", AttributesImpl({"name": "dagengine", **counts}))
-    for row in rows:
-        for result in row.metrics:
-            _case(xml, row, result)
-    xml.endElement("testsuite")
-    xml.endElement("testsuites")
-    xml.endDocument()
+        xml = XMLGenerator(file, "utf-8", short_empty_elements=True)
+        # Readers of JUnit expect the counts before the first test: so the summary is known already.
+        counts = {
+            "tests": str(sum(tally.cases for tally in summary)),
+            "failures": str(sum(tally.failed for tally in summary)),
+            "errors": str(sum(tally.no_score for tally in summary)),
+        }
+        xml.startDocument()
+        xml.startElement("testsuites", AttributesImpl(counts))
+        xml.startElement("testsuite", AttributesImpl({"name": "dagengine", **counts}))
+        for row in rows:
+            for result in row.metrics:
+                _case(xml, row, result)
+        xml.endElement("testsuite")
+        xml.endElement("testsuites")
+        xml.endDocument()
 
 
 def _case(xml: XMLGenerator, row: CaseResult, result: MetricResult) -> None:

@@ -92,6 +92,7 @@ def progress_bar(
         with bar(progress, Console(stderr=True)):
             yield progress.add
         return
+    # A notebook shows a stream as it comes, so a line is written over; a log keeps every line.
     line = "\r{counts}; {news}\x1b[K" if _in_notebook() else "dagengine: {counts}; {news}\n"
     with _lines(progress, line, _SHOWN * 4 if _in_notebook() else _LOGGED):
         yield progress.add

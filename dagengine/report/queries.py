@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -89,35 +89,28 @@ def query_runs(sql: str, runs: Sequence[Run]) -> Iterator[Answer]:
     `run` is the folder of a line, as it was named. Raises MissingExtraError without DuckDB, and
     InputError for what is not one SELECT, for a query that DuckDB refuses, and for damaged files.
     """
-    duckdb = _duckdb()
-    _require_select(duckdb, sql)
-    with tempfile.TemporaryDirectory() as own, closing(_connect(duckdb, runs, Path(own))) as db:
-        try:
-            reply = db.execute(sql)
-            columns = tuple(column[0] for column in reply.description)
-            yield Answer(columns, _lines(reply))
-        except duckdb.Error as error:
-            raise InputError(_refusal(error)) from None
-
-
-def _duckdb() -> Any:
     try:
-        return import_module("duckdb")
+        duckdb: Any = import_module("duckdb")
     except ModuleNotFoundError:
         raise MissingExtraError('SQL needs duckdb: pip install "dagengine[sql]"') from None
-
-
-def _require_select(duckdb: Any, sql: str) -> None:
     try:
-        statements = duckdb.extract_statements(sql)
+        kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
     except duckdb.Error as error:
         raise InputError(_refusal(error)) from None
-    kinds = [statement.type.name for statement in statements]
     if kinds != ["SELECT"]:
         raise InputError(
             f"a query is one SELECT, and this is {' and '.join(kinds) or 'empty'}; ask, for "
             'instance: "SELECT path, avg(score) FROM runs GROUP BY 1"'
         )
+    with tempfile.TemporaryDirectory() as own, closing(_connect(duckdb, runs, Path(own))) as db:
+        try:
+            reply = db.execute(sql)
+            columns = tuple(column[0] for column in reply.description)
+            # Fetched while the caller reads: an answer may have more lines than memory has room.
+            batches = iter(lambda: reply.fetchmany(_AT_ONCE), [])
+            yield Answer(columns, chain.from_iterable(batches))
+        except duckdb.Error as error:
+            raise InputError(_refusal(error)) from None
 
 
 def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
@@ -143,12 +136,17 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
         db.execute(_WORD)
         db.execute(_PATH)
         bare = {name: path for name, path in rows.items() if name not in columns}
+        # With the kinds of all columns: DuckDB would else guess them from the first lines.
+        kinds = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in _ROW.items())
         for view, files in (("rows", rows), ("bare", bare)):
-            db.execute(f"CREATE VIEW {view} AS {_union(files, _rows_of)}")
-        db.execute(f"CREATE VIEW texts AS {_union(texts, _texts_of)}")
+            read = _union(files, "read_json", f"columns = {{{kinds}}}, {_FORM}")
+            db.execute(f"CREATE VIEW {view} AS {read}")
+        db.execute(f"CREATE VIEW texts AS {_union(texts, 'read_json_objects', _FORM)}")
         for view in _VIEWS:
             db.execute(view)
         db.execute(f"CREATE VIEW runs AS {' UNION ALL '.join(tables)}")
+        # In this order: once access is off, DuckDB takes no more paths, and once locked no more
+        # settings.
         paths = ", ".join(map(_quoted, chain(*(of.values() for of in (rows, texts, columns)))))
         db.execute(f"SET allowed_paths = [{paths}]")
         db.execute(f"SET allowed_directories = [{_quoted(own)}]")
@@ -160,19 +158,13 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
     return db
 
 
-def _union(files: Mapping[str, Path], read: Callable[[Path], str]) -> str:
+def _union(files: Mapping[str, Path], reader: str, options: str) -> str:
     """The lines of all files, each with its run; a line of nothing where there is no file."""
-    parts = [f"SELECT {_quoted(run)} AS run, * FROM {read(path)}" for run, path in files.items()]
+    parts = [
+        f"SELECT {_quoted(run)} AS run, * FROM {reader}({_quoted(path)}, {options})"
+        for run, path in files.items()
+    ]
     return " UNION ALL ".join(parts) or f"SELECT NULL AS run, {_NOTHING} LIMIT 0"
-
-
-def _rows_of(path: Path) -> str:
-    columns = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in _ROW.items())
-    return f"read_json({_quoted(path)}, columns = {{{columns}}}, {_FORM})"
-
-
-def _texts_of(path: Path) -> str:
-    return f"read_json_objects({_quoted(path)}, {_FORM})"
 
 
 def _quoted(text: object) -> str:
@@ -206,13 +198,9 @@ def _has_surrogates(path: Path) -> bool:
         while part := file.read(_READ):
             if b"\\ud" in end + part:
                 return True
+            # The three bytes may lie across two parts.
             end = part[-2:]
     return False
-
-
-def _lines(reply: Any) -> Iterator[tuple[Any, ...]]:
-    while lines := reply.fetchmany(_AT_ONCE):
-        yield from lines
 
 
 def _refusal(error: Exception) -> str:

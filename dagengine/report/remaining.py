@@ -83,6 +83,8 @@ class Remaining:
         """Take note of the counts after so many seconds."""
         seen = self._seen
         done = answered(totals)
+        # Nothing new: the moment of the last answer stays, so that a judge that stopped shows as a
+        # gap.
         if seen and seen[-1].done == done:
             return
         seen.append(_Seen(seconds, done, totals.usage.output_tokens))

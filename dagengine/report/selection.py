@@ -62,8 +62,15 @@ class Selection:
         """Whether a row is among them; `mentioned`: its case's texts hold `text`."""
         if self.case is not None and self.case not in (row.case, str(row.index)):
             return False
-        if self.text is not None and not mentioned and not _says(row, self.text.casefold()):
-            return False
+        if self.text is not None and not mentioned:
+            texts: list[Any] = [row.case]
+            for result in row.metrics:
+                failure = result.failure
+                texts += [result.reason, failure and (failure.message, failure.raw)]
+                texts += [(step.reason, step.output, step.verdict) for step in result.steps]
+            folded = self.text.casefold()
+            if not any(folded in part for part in _texts(texts)):
+                return False
         return any(self.fits(result) for result in row.metrics) or not row.metrics
 
     def fits(self, result: MetricResult) -> bool:
@@ -86,6 +93,7 @@ class Selection:
 
     def may_take(self, line: bytes, mentioned: Collection[int]) -> bool:
         """Whether a row may be among them, going by its line: most need not be read for that."""
+        # Lines are as the record's writer makes them, with a blank behind each colon.
         if self.failed and not self.no_score and b'"success": false' not in line:
             return False
         if self.no_score and not self.failed and b'"score": null' not in line:
@@ -170,6 +178,7 @@ class Selected:
     def _of_case(self, rows: Iterator[CaseResult]) -> Iterator[CaseResult]:
         if self._selection.case is None:
             return rows
+        # Whether there is such a case is looked up only if no row came: that reads every name.
         first = list(itertools.islice(rows, 1))
         if not first:
             _require_case(self._run, self._selection.case)
@@ -178,7 +187,17 @@ class Selected:
     def _by_lines(self) -> Iterator[CaseResult]:
         selection, mentioned = self._selection, frozenset[int]()
         if selection.text is not None:
-            mentioned = frozenset(_mentioning(self._run, selection.text))
+            # A line may hold the text in a field that is not the case's own: the fields decide.
+            written, folded = _folded(selection.text), selection.text.casefold()
+            mentioned = frozenset(
+                case["index"]
+                for case in self._run.cases(lambda line: _may_hold(line, written))
+                if any(
+                    folded in part
+                    for name in case.keys() - set(_OWN)
+                    for part in _texts(case[name])
+                )
+            )
         for row in self._run.timed_rows(lambda line: selection.may_take(line, mentioned)):
             if selection.takes(row, row.index in mentioned):
                 yield selection.narrowed(row)
@@ -237,22 +256,6 @@ def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
 
 
 _OWN = ("index", "hash", "type")
-
-
-def _mentioning(run: Run, text: str) -> Iterator[int]:
-    """The indexes of cases whose fields hold a text."""
-    written, folded = _folded(text), text.casefold()
-    for case in run.cases(lambda line: _may_hold(line, written)):
-        if any(folded in part for name in case.keys() - set(_OWN) for part in _texts(case[name])):
-            yield case["index"]
-
-
-def _says(row: CaseResult, folded: str) -> bool:
-    texts: list[Any] = [row.case]
-    for result in row.metrics:
-        texts += [result.reason, result.failure and (result.failure.message, result.failure.raw)]
-        texts += [(step.reason, step.output, step.verdict) for step in result.steps]
-    return any(folded in part for part in _texts(texts))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -11,9 +11,9 @@ from dagengine.report.page.drafts import DraftRecord, kept_of
 from dagengine.report.tally import Tally
 from dagengine.results.outcomes import OutcomeKind, Step, calls_words
 from dagengine.results.rows import CaseResult, MetricResult
-from dagengine.results.summary import MetricSummary, Summary
+from dagengine.results.summary import Summary
 from dagengine.results.totals import Totals
-from dagengine.results.verdict import SIGNS, End
+from dagengine.results.verdict import SIGNS
 from dagengine.results.worst import EndCounts, worst_result
 from dagengine.terminal import counted, one_line, plain
 
@@ -113,19 +113,15 @@ def _summary_table(summary: Summary) -> Any:
         figures = [
             "-" if x is None else f"{x:.3f}" for x in (tally.mean, tally.median, tally.spread)
         ]
-        counts = (_passed(tally), f"{tally.failed:,}", f"{tally.no_score:,}")
+        passed, rate = "-", tally.pass_rate
+        if rate is not None:
+            # A tenth of a percent is a case from a thousand cases on.
+            digits = 1 if tally.cases >= 1000 else 0
+            share, *limits = (f"{part:.{digits}%}" for part in (rate.value, rate.low, rate.high))
+            passed = f"{tally.passed:,} = {share}\n({' to '.join(limits)})"
+        counts = (passed, f"{tally.failed:,}", f"{tally.no_score:,}")
         table.add_row(Text(one_line(tally.metric, _NAME)), *figures, *counts)
     return table
-
-
-def _passed(one: MetricSummary) -> str:
-    """How many passed, and the limits of the share."""
-    rate = one.pass_rate
-    if rate is None:
-        return "-"
-    digits = 1 if one.cases >= 1000 else 0
-    share, *limits = (f"{part:.{digits}%}" for part in (rate.value, rate.low, rate.high))
-    return f"{one.passed:,} = {share}\n({' to '.join(limits)})"
 
 
 def _cases_table(
@@ -147,16 +143,14 @@ def _cases_table(
         ("time", 7, "right"),
         ("ended at, and why", max(rest, 10), "left"),
     ]
-    columns = [column for column in columns if column[0] not in _left_out(several, times)]
+    left_out = {"worst metric": not several, "time": not times}
     for head, most, side in columns:
+        if left_out.get(head):
+            continue
         table.add_column(head, justify=side, overflow="fold", max_width=most)
     for row in rows:
         table.add_row(*_cells(row, several, times))
     return table
-
-
-def _left_out(several: bool, times: bool) -> set[str]:
-    return ({"worst metric"} if not several else set()) | ({"time"} if not times else set())
 
 
 def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
@@ -185,23 +179,20 @@ def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
 def _place_lines(places: EndCounts, several: bool) -> list[str]:
     """Where cases failed or got no score: the commonest ends, each with its first reason."""
     ranked = places.ranked()
-    lines = [
-        f"{place.cases:,}x {SIGNS[place.end.state]} {_place(place.end, several)}: "
-        f"{one_line(place.reason, _REASON)} (first: {one_line(place.first, _PLACE)})"
-        for place in ranked[:_PLACES]
-    ]
+    lines = []
+    for place in ranked[:_PLACES]:
+        # The metric is named if there are several, and the end does not name it.
+        metric = f" of {place.end.metric}" if several and place.end.answer else ""
+        lines.append(
+            f"{place.cases:,}x {SIGNS[place.end.state]} {one_line(f'{place.end}{metric}', _PLACE)}:"
+            f" {one_line(place.reason, _REASON)} (first: {one_line(place.first, _PLACE)})"
+        )
     more = len(ranked) - _PLACES
     if more > 0:
         lines.append(f"{more} more ends")
     if kinds := {place.end.answer for place in ranked} & set(OutcomeKind):
         lines.append(more_on(kinds))
     return lines
-
-
-def _place(end: End, several: bool) -> str:
-    """Where it was; the metric is named if there are several, and the end does not name it."""
-    metric = f" of {end.metric}" if several and end.answer else ""
-    return one_line(f"{end}{metric}", _PLACE)
 
 
 def cost_line(totals: Totals) -> str:
@@ -244,7 +235,12 @@ def print_steps(result: MetricResult, console: Any = None, *, times: bool = Fals
     from rich.text import Text
 
     out = console or Console()
-    out.print(Text(plain(f"{result.metric}: {_headline(result)}"), style="bold"))
+    headline = str(result.failure)
+    if result.failure is None:
+        passed = {True: ", passed", False: ", not passed", None: ""}[result.success]
+        asked = "" if result.threshold is None else f", threshold {result.threshold:.4g}"
+        headline = f"score {result.score:.4g}{asked}{passed}"
+    out.print(Text(plain(f"{result.metric}: {headline}"), style="bold"))
     for step in result.steps:
         took = f", {seconds_words(step.seconds)}" if times and step.seconds is not None else ""
         kind = (f"({plain(step.kind)}{took})", "dim")
@@ -302,11 +298,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(_plain(part) for part in value)
     return as_text(value)
-
-
-def _headline(result: MetricResult) -> str:
-    if result.failure is not None:
-        return str(result.failure)
-    passed = {True: ", passed", False: ", not passed", None: ""}[result.success]
-    asked = "" if result.threshold is None else f", threshold {result.threshold:.4g}"
-    return f"score {result.score:.4g}{asked}{passed}"

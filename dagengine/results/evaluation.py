@@ -57,9 +57,16 @@ class EvaluationResult(Sequence[CaseResult]):
             for result in row.metrics
         ]
         heads = ("#", "case", "", "metric", "score", "ended at", "reason")
+        names = ("mean", "median", "spread", "lowest", "highest")
+        counts = ("cases", "passed", "failed", "no_score")
+        figures = [
+            [cell(tally.metric), *(str(getattr(tally, name)) for name in counts),
+             *(number(getattr(tally, name)) for name in names)]
+            for tally in self.summary()
+        ]  # fmt: skip
+        summary = table(("metric", "cases", "passed", "failed", "no score", *names), figures)
         return (
-            f"<p>{cell(repr(self)[1:-1])}</p>{_summary_html(self.summary())}"
-            f"<p>The worst cases</p>{table(heads, lines)}"
+            f"<p>{cell(repr(self)[1:-1])}</p>{summary}<p>The worst cases</p>{table(heads, lines)}"
         )
 
     def __len__(self) -> int:
@@ -138,14 +145,3 @@ class EvaluationResult(Sequence[CaseResult]):
         if self.rows and not results:
             raise unknown_metric(metric, (result.metric for _, result in pairs))
         return results
-
-
-def _summary_html(summary: Summary) -> str:
-    names = ("mean", "median", "spread", "lowest", "highest")
-    counts = ("cases", "passed", "failed", "no_score")
-    lines = [
-        [cell(figures.metric), *(str(getattr(figures, name)) for name in counts),
-         *(number(getattr(figures, name)) for name in names)]
-        for figures in summary
-    ]  # fmt: skip
-    return table(("metric", "cases", "passed", "failed", "no score", *names), lines)

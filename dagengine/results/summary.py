@@ -207,19 +207,18 @@ class Summing:
         self._states[row.state] += 1
         self._no_score += any(result.score is None for result in row.metrics)
         tags = getattr(row.test_case, "tags", None) or ()
-        parts = [self._metrics, *(part for tag in dict.fromkeys(tags) for part in self._tag(tag))]
+        parts = [self._metrics]
+        for tag in dict.fromkeys(tags):
+            # Tags are free text. Somebody who puts an id into them shall not have sums for every
+            # case.
+            if tag in self._tags or len(self._tags) < _TAGS:
+                parts.append(self._tags.setdefault(tag, {}))
         for result in row.metrics:
             for part in parts:
                 scores = part.get(result.metric)
                 if scores is None:
                     scores = part[result.metric] = _Scores()
                 scores.add(result.score, result.state)
-
-    def _tag(self, tag: str) -> list[dict[str, _Scores]]:
-        # Tags are free text. Somebody who puts an id into them shall not have sums for every case.
-        if tag not in self._tags and len(self._tags) >= _TAGS:
-            return []
-        return [self._tags.setdefault(tag, {})]
 
     def result(self) -> Summary:
         """The figures of the rows so far."""

@@ -295,20 +295,15 @@ class OpenStore:
             with explained(self._path):
                 await journal.add(entry._replace(over=self._failure(key) is not None))
             raise
-        return await self._keep(journal, key, name, question, answer)
-
-    async def _keep(
-        self, journal: Journal, key: bytes, name: str, question: Question[T], answer: Answer[T]
-    ) -> Answer[T]:
-        """Store an answer; where another process was faster, its answer is the one."""
-        entry = entry_of(key, name, question, answer)
-        if entry is None:
+        kept = entry_of(key, name, question, answer)
+        if kept is None:
             _log.warning("an answer to %r cannot be stored: it has no JSON form", question.name)
             return answer
         with explained(self._path):
-            # What is there and cannot be read any more gives way; nothing else does.
+            # Where another process was faster, its answer is the one. What is there and cannot be
+            # read any more gives way; nothing else does.
             for over in (False, True):
-                if await journal.add(entry._replace(over=over)):
+                if await journal.add(kept._replace(over=over)):
                     return answer
                 stored = self._find(key, question)
                 if stored is not None:

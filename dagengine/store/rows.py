@@ -147,7 +147,16 @@ def fields_of(packed: Any) -> dict[str, Any]:
 def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any]) -> Entry | None:
     """An entry that will bring back exactly this answer, or None when nothing would."""
     try:
-        fields = _fields(answer)
+        # Of the value nothing: it is in the text, unless reading that text gives another one.
+        used = answer.usage
+        usage = [used.input_tokens, used.output_tokens, used.cached_tokens]
+        fields: dict[str, Any] = {"raw": answer.raw, "mode": answer.mode, "usage": usage}
+        if answer.tokens is not None:
+            fields["tokens"] = [[choice.token, choice.alternatives] for choice in answer.tokens]
+        if answer.odds is not None:
+            fields["odds"] = answer.odds
+        if answer.mass is not None:
+            fields["mass"] = answer.mass
         if not _is_same(revive(question, fields, "live"), answer):
             fields["value"] = answer.value.model_dump(mode="json", warnings=False)
             if not _is_same(revive(question, fields, "live"), answer):
@@ -175,20 +184,6 @@ def failure_of(fields: Mapping[str, Any]) -> JudgeError | None:
         if fields["mode"] == final.kind:
             return final(message, tokens)
     return UnparseableError(message, fields["raw"], tokens)
-
-
-def _fields(answer: Answer[Any]) -> dict[str, Any]:
-    """An answer as JSON; of its value nothing, which is in the text."""
-    used = answer.usage
-    usage = [used.input_tokens, used.output_tokens, used.cached_tokens]
-    fields: dict[str, Any] = {"raw": answer.raw, "mode": answer.mode, "usage": usage}
-    if answer.tokens is not None:
-        fields["tokens"] = [[choice.token, choice.alternatives] for choice in answer.tokens]
-    if answer.odds is not None:
-        fields["odds"] = answer.odds
-    if answer.mass is not None:
-        fields["mass"] = answer.mass
-    return fields
 
 
 def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> Answer[T] | None:

@@ -91,9 +91,13 @@ class SharedAnswers:
             place, mine = self._claimed(key)
             if mine:
                 return await self._ask_for_all(place, name, key, question, ask)
-            answer = self._read(place, question) if place.length else None
-            if answer is not None:
-                return answer
+            if place.length:
+                with self._answers_of(place.process).open("rb") as file:
+                    file.seek(place.begin)
+                    text = file.read(place.length).decode(errors="surrogatepass")
+                answer = revive(question, json.loads(text), "cached")
+                if answer is not None:
+                    return answer
             if place.length or waited >= _PATIENCE:
                 return await ask()
             with waiting or nullcontext():
@@ -157,12 +161,6 @@ class SharedAnswers:
             return False
         unlock(self._alive, process)
         return True
-
-    def _read(self, place: _Place, question: Question[T]) -> Answer[T] | None:
-        with self._answers_of(place.process).open("rb") as file:
-            file.seek(place.begin)
-            text = file.read(place.length).decode(errors="surrogatepass")
-        return revive(question, json.loads(text), "cached")
 
     def _answers_of(self, process: int) -> Path:
         return self._folder / f"{process}.answers"

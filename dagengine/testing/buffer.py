@@ -95,6 +95,7 @@ class Buffer:
         self.runs_again = False
         self.dropped = 0
         self.raised: BaseException | None = None
+        # pytest-xdist gives its worker no public name: it is known by its class.
         self._worker: Any = next(
             (plugin for plugin in session.config.pluginmanager.get_plugins()
              if type(plugin).__name__ == "WorkerInteractor"), None,
@@ -107,8 +108,13 @@ class Buffer:
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Run one test, unless an earlier one that is reported now stops the session."""
         self.retire()
-        # Subtests are reported past this buffer, in the midst of the body.
-        room = 0 if _has_subtests(item) else self._window - 1
+        # Subtests are reported past this buffer, in the midst of the body. Those of unittest are
+        # seen only in the names that the body calls.
+        code = getattr(getattr(item, "function", None), "__code__", None)
+        has_subtests = "subtests" in getattr(item, "fixturenames", ()) or (
+            code is not None and "subTest" in code.co_names
+        )
+        room = 0 if has_subtests else self._window - 1
         if len(self._queue) > room:
             with untimed(item):
                 self.retire(down_to=room)
@@ -141,6 +147,8 @@ class Buffer:
             self._phase(held, "teardown", nextitem=rest)
         finally:
             if has_request:
+                # pytest lets go of fixtures here, too; the report of a late verdict needs them once
+                # more.
                 held.funcargs = item.funcargs
                 item._request = False
                 item.funcargs = None
@@ -192,12 +200,24 @@ class Buffer:
                     if self._error(pending) is not None:
                         break
             reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
+            # A test that may run again is reported now only if it passed: what failed waits until
+            # all bodies have run.
             if not head.reruns or not (
                 any(report.failed for report in reports) or self._first_failed(head)
             ):
                 self._retire(head)
             elif self._bodies_are_over:
-                self._run_again(head)
+                # By the protocol of pytest-rerunfailures, which reports it, too
+                stopping = self._stopping
+                self._queue.popleft()
+                self.runs_again, self.known = True, deque(head.verdicts)
+                try:
+                    with self._as_running(head):
+                        head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
+                finally:
+                    self.runs_again, self.known = False, deque()
+                if self._stopping and not stopping:
+                    self._drop()
             else:
                 return
 
@@ -221,7 +241,14 @@ class Buffer:
             self._log(head, event)
         if self._stopping and not stopping:
             self._drop()
-            self._tear_down(head)
+            # What is still set up is torn down, and reported if that fails (pytest #11706).
+            state = self._session._setupstate
+            if not state.stack or self.current is not None:
+                return
+            call = pytest.CallInfo.from_call(lambda: state.teardown_exact(None), when="teardown")
+            if call.excinfo is not None:
+                report = head.item.ihook.pytest_runtest_makereport(item=head.item, call=call)
+                self._log(head, report)
 
     def _first_failed(self, head: Held) -> tuple[Pending, BaseException] | None:
         """The first verdict in the order of the test's calls that failed, and what it raises."""
@@ -236,19 +263,6 @@ class Buffer:
     def _error(self, pending: Pending) -> BaseException | None:
         error = pending.future.exception()
         return error or self._verdicts.error_of(pending.future.result())
-
-    def _run_again(self, head: Held) -> None:
-        """Run a test by the protocol of pytest-rerunfailures."""
-        stopping = self._stopping
-        self._queue.popleft()
-        self.runs_again, self.known = True, deque(head.verdicts)
-        try:
-            with self._as_running(head):
-                head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
-        finally:
-            self.runs_again, self.known = False, deque()
-        if self._stopping and not stopping:
-            self._drop()
 
     def _failed_report(
         self, held: Held, pending: Pending, error: BaseException, first: pytest.TestReport
@@ -265,6 +279,7 @@ class Buffer:
         error.__traceback__ = pending.traceback
         call.excinfo = pytest.ExceptionInfo.from_exception(error)
         call.stop, call.duration = time.time(), time.time() - call.start
+        # Plugins that make reports read the fixtures of the test, which `_run` has taken from it.
         item.funcargs = held.funcargs
         try:
             report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
@@ -286,19 +301,10 @@ class Buffer:
                 pending.future.cancel()
         self._queue.clear()
 
-    def _tear_down(self, held: Held) -> None:
-        """Tear down what is still set up, and report it if that fails (pytest #11706)."""
-        state = self._session._setupstate
-        if not state.stack or self.current is not None:
-            return
-        call = pytest.CallInfo.from_call(lambda: state.teardown_exact(None), when="teardown")
-        if call.excinfo is not None:
-            report = held.item.ihook.pytest_runtest_makereport(item=held.item, call=call)
-            self._log(held, report)
-
     def finish(self) -> None:
         """Wait for everything, and report it; all bodies have run."""
         self._bodies_are_over = True
+        # pytest refuses to set up a test while collectors of another one are set up.
         if any(held.reruns for held in self._queue):
             self._session._setupstate.teardown_exact(None)
         self.retire(down_to=0)
@@ -308,6 +314,7 @@ class Buffer:
         """Report every test whose verdicts are there, also behind one without; drop the rest."""
         for held in list(self._queue):
             if held.is_judged and held in self._queue:
+                # `_retire` takes the test at the head.
                 self._queue.remove(held)
                 self._queue.appendleft(held)
                 self._retire(held)
@@ -317,14 +324,6 @@ class Buffer:
                     if isinstance(event, str) or event.when == "setup":
                         self._log(held, event)
         self._drop()
-
-
-def _has_subtests(item: pytest.Item) -> bool:
-    """Whether the body of a test reports parts of itself."""
-    code = getattr(getattr(item, "function", None), "__code__", None)
-    return "subtests" in getattr(item, "fixturenames", ()) or (
-        code is not None and "subTest" in code.co_names
-    )
 
 
 def evaluation_of(item: pytest.Item, call: pytest.CallInfo[Any]) -> Verdict | None:

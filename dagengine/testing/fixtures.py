@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -59,7 +59,12 @@ class FixtureGuard:
         `used`."""
         request = getattr(item, "_request", None)
         for definition in getattr(request, "_fixture_defs", {}).values():
-            if definition.scope != "function" or _owns(definition, used):
+            # The value of a fixture may also be a list: then what is in it counts.
+            result = definition.cached_result
+            value = None if result is None else result[0]
+            values = value if isinstance(value, list | tuple) else [value]
+            owns = any(value is not None and value is thing for value in values for thing in used)
+            if definition.scope != "function" or owns:
                 if definition not in self._waiting:
                     # Finalizers run last in, first out: this one before the fixture's own.
                     definition.addfinalizer(lambda definition=definition: self._wait(definition))
@@ -69,12 +74,3 @@ class FixtureGuard:
         with untimed(self._running()):
             for future in self._waiting.pop(definition, ()):
                 wait_for(future, self._look)
-
-
-def _owns(definition: Any, used: Iterable[Any]) -> bool:
-    """Whether the value of a fixture is one of the things, or holds one of a list."""
-    result = definition.cached_result
-    if result is None:
-        return False
-    values = result[0] if isinstance(result[0], list | tuple) else [result[0]]
-    return any(value is not None and value is thing for value in values for thing in used)

@@ -49,6 +49,8 @@ def traceback_of(frames: list[FrameType]) -> TracebackType | None:
 
 def _handlers(table: bytes) -> Iterator[tuple[int, int, int]]:
     """First and last instruction covered, and where the handler begins, in bytes of the code."""
+    # An entry is four numbers, in units of two bytes; the last is the depth of the stack with a
+    # flag.
     numbers = _numbers(table)
     for start in numbers:
         length, target, _depth = next(numbers), next(numbers), next(numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError, did_you_mean
@@ -46,17 +46,18 @@ class Gate:
             mine = [outcome for outcome in mine if self.tag in outcome.tags]
         passed, cases = pass_rate(mine)
         if not cases:
-            return False, f"--evals-min {self.text}: nothing was judged{self._meant(outcomes)}"
+            # What there is in place of the name: tags of the metric, or metrics
+            metrics = {outcome.metric for outcome in outcomes}
+            if self.metric in metrics:
+                tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
+                listed = ", ".join(map(repr, tags)) or "none"
+                hint = f" with the tag {self.tag!r}; tags are {listed}"
+            else:
+                near = did_you_mean(self.metric, sorted(metrics))
+                listed = "metrics are " + ", ".join(map(repr, sorted(metrics)))
+                hint = f" by this metric; {near or listed}"
+            return False, f"--evals-min {self.text}: nothing was judged{hint}"
         holds = passed >= self.least * cases - 1e-9
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
         return holds, f"--evals-min {self.text}: {word}, {share}"
-
-    def _meant(self, outcomes: Iterable[Outcome]) -> str:
-        """What there is in place of the name."""
-        metrics = {outcome.metric for outcome in outcomes}
-        if self.metric in metrics:
-            tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
-            return f" with the tag {self.tag!r}; tags are {', '.join(map(repr, tags)) or 'none'}"
-        near = did_you_mean(self.metric, sorted(metrics))
-        return f" by this metric; {near or 'metrics are ' + ', '.join(map(repr, sorted(metrics)))}"

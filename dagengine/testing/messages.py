@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 from dagengine.compiler.plan import Plan, PlanMetric, Unit
 from dagengine.errors import RecordingMissError
-from dagengine.prompts.quotes import Quote
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import MetricResult, Step
 from dagengine.terminal import one_line, plain
-from dagengine.test_case import TestCase, read_field
+from dagengine.test_case import read_field
 from dagengine.testing.values import Verdict, Votes
 
 _TEXT = 300  # characters of a question, an answer or a reason
@@ -140,26 +139,29 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
     node: str | None = getattr(failed or step, "node", None)
     unit = unit_of(verdict.plan, result.metric, node)
     if unit is not None and unit.node.text:
-        yield "question", one_line(unit.node.text, _TEXT) + _read(verdict.row.test_case, unit)
+        # The question, with the beginning of what the node read of the case
+        case = verdict.row.test_case
+        shown = () if case is None else ((path, read_field(case, path)) for path in unit.reads)
+        texts = [f"{path}: {one_line(repr(value), _FIELD)}" for path, value in shown if value]
+        fields = f" ({', '.join(texts)})" if texts else ""
+        yield "question", f"{one_line(unit.node.text, _TEXT)}{fields}"
     if failed is not None:
         if failed.raw:
             yield "answer", one_line(failed.raw, _TEXT)
         return
     if step is not None and (answer := _answer(step)):
-        yield "answer", f"{answer}{_origin(verdict, unit)}"
+        origin = " · recorded" if verdict.recorded else ""
+        if unit is not None and unit.node.asks and verdict.judges:
+            origin += f" · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"
+        yield "answer", f"{answer}{origin}"
     reason = (step.reason if step else None) or result.reason
     if reason:
         yield "reason", one_line(reason, 3 * _TEXT)
-    for quote in _quotes(result, step):
-        yield "quote", one_line(str(quote), _TEXT)
-
-
-def _quotes(result: MetricResult, step: Step | None) -> list[Quote]:
-    """What the deciding verdict stands on; of a list that code scored, the quotes of its items."""
-    if step is not None and step.quotes:
-        return list(step.quotes)
+    # A list that code scored has no deciding verdict: then the quotes of its items are shown.
     items = [own for part in result.steps for own in part.item_quotes]
-    return [quote for own in items for quote in own][:_QUOTES]
+    quotes = [quote for own in items for quote in own][:_QUOTES]
+    for quote in (step and step.quotes) or quotes:
+        yield "quote", one_line(str(quote), _TEXT)
 
 
 def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
@@ -172,15 +174,6 @@ def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
     return None
 
 
-def _read(case: TestCase | None, unit: Unit) -> str:
-    """The beginning of what the node read of the case."""
-    if case is None:
-        return ""
-    shown = ((path, read_field(case, path)) for path in unit.reads)
-    texts = [f"{path}: {one_line(repr(value), _FIELD)}" for path, value in shown if value]
-    return f" ({', '.join(texts)})" if texts else ""
-
-
 def _answer(step: Step) -> str:
     if step.verdict is not None:
         p = "" if step.confidence is None else f" (p = {step.confidence:.2f})"
@@ -190,10 +183,3 @@ def _answer(step: Step) -> str:
 
 def _plain(verdict: str | bool) -> str:
     return {True: "yes", False: "no"}[verdict] if isinstance(verdict, bool) else verdict
-
-
-def _origin(verdict: Verdict, unit: Unit | None) -> str:
-    recorded = " · recorded" if verdict.recorded else ""
-    if unit is None or not unit.node.asks or not verdict.judges:
-        return recorded
-    return f"{recorded} · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"

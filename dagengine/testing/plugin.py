@@ -272,7 +272,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     evaluations, workers = config.stash.get(_EVALUATIONS, None), config.stash.get(_WORKERS, None)
     sent = workers.sent if workers else []
-    if evaluations is None and not sent and not _lacks_evaluations(session):
+    # Gates for what nobody evaluated fail a session that went well otherwise.
+    gates = config.getoption("evals_min") or config.getoption("evals_baseline")
+    runs_tests = not (hasattr(config, "workerinput") or config.getoption("collectonly", False))
+    lacking = gates and runs_tests and session.exitstatus == pytest.ExitCode.OK
+    if evaluations is None and not sent and not lacking:
         return
     from dagengine.testing import ending
 
@@ -295,15 +299,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     outcome.report(config)
     if outcome.failing and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def _lacks_evaluations(session: pytest.Session) -> bool:
-    """Whether there are gates for what nobody evaluated, in a session that went well."""
-    config = session.config
-    if hasattr(config, "workerinput") or config.getoption("collectonly", False):
-        return False
-    gates = config.getoption("evals_min") or config.getoption("evals_baseline")
-    return bool(gates) and session.exitstatus == pytest.ExitCode.OK
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from dagengine.execution.engine import Engine
 from dagengine.question import Usage
 from dagengine.record.definition import judges_of, metrics_of
-from dagengine.record.run import Run, load_run
+from dagengine.record.run import load_run
 from dagengine.record.values import JudgeRecord, Manifest, MetricRecord
 from dagengine.record.writer import RunWriter
 from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
@@ -104,7 +104,15 @@ class SessionRun:
             run = load_run(part)
             whole.started = min(whole.started, run.manifest.started)
             whole._define(run.manifest.metrics, run.manifest.judges)
-            whole.spent += _spent(run)
+            # A manifest has the places of judges in its own list: other parts have other places.
+            judges = run.manifest.judges
+            for used in run.manifest.usage:
+                usage = Usage(used.input_tokens, used.output_tokens, used.cached_tokens)
+                judge = "" if used.judge is None else judges[used.judge].identity
+                whole.spent.append(
+                    Spent(used.metric, used.node, judge, used.asked, used.calls, used.failed, usage,
+                          used.cost, used.seconds)
+                )  # fmt: skip
             for row, case in zip(run.rows(), run.cases(), strict=True):
                 test = _NUMBER.sub("", row.case)
                 kind = _CASES.get(case["type"])
@@ -149,15 +157,6 @@ def _renumbered(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:
     return metric.model_copy(update={"nodes": nodes})
 
 
-def _spent(run: Run) -> Iterator[Spent]:
-    judges = run.manifest.judges
-    for row in run.manifest.usage:
-        usage = Usage(row.input_tokens, row.output_tokens, row.cached_tokens)
-        judge = "" if row.judge is None else judges[row.judge].identity
-        yield Spent(row.metric, row.node, judge, row.asked, row.calls, row.failed, usage, row.cost,
-                    row.seconds)  # fmt: skip
-
-
 def require_run(folder: Path) -> None:
     """Raise what keeps `against` from comparing: no run folder, or no statistics installed."""
     load_run(folder)
@@ -181,21 +180,20 @@ def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, s
     for metric in dict.fromkeys(outcome.metric for outcome in outcomes if common):
         mine = [outcome for outcome in outcomes if outcome.metric == metric]
         pairs = [(_earlier(before, outcome), outcome.success) for outcome in mine]
-        yield _compared(f"against {folder}: {metric}", compare_shares(pairs))
+        label, result = f"against {folder}: {metric}", compare_shares(pairs)
+        if not isinstance(result, Comparison) or not isinstance(result.interval, Interval):
+            yield True, f"{label}: no case was judged in both"
+            continue
+        low, high = result.interval.low, result.interval.high
+        holds = high >= 0
+        word = "" if holds else ": worse by more than chance"
+        yield (
+            holds,
+            f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "
+            f"{low:+.0%} to {high:+.0%}, {result.differing} differ, p = {result.p:.2g}){word}",
+        )
 
 
 def _earlier(before: Mapping[tuple[str, str], bool | None], outcome: Outcome) -> bool | None:
     label = (label_of(outcome.test, outcome.number), outcome.metric)
     return before.get(label, before.get((outcome.case, outcome.metric)))
-
-
-def _compared(label: str, result: object) -> tuple[bool, str]:
-    if not isinstance(result, Comparison) or not isinstance(result.interval, Interval):
-        return True, f"{label}: no case was judged in both"
-    low, high = result.interval.low, result.interval.high
-    holds = high >= 0
-    word = "" if holds else ": worse by more than chance"
-    return holds, (
-        f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "
-        f"{low:+.0%} to {high:+.0%}, {result.differing} differ, p = {result.p:.2g}){word}"
-    )

@@ -88,8 +88,12 @@ class Evaluations:
         `caller` is the frame that called `assert_test`.
         """
         __tracebackhide__ = True
-        frames = self._deferrable(caller, metrics)
-        if frames is None:
+        held, frames = self.buffer.current, None
+        # What a verbose metric prints belongs into the test's own output.
+        verbose = any(getattr(metric, "verbose_mode", False) for metric in metrics)
+        if held is not None and not Mark.of(held.item).immediate and not verbose:
+            frames = frames_between(caller, held.code)
+        if held is None or frames is None:
             verdict = self.verdict(case, metrics, settings, at_once=at_once)
             print_verbose(metrics, verdict.row)
             error = self.error_of(verdict)
@@ -97,8 +101,6 @@ class Evaluations:
                 raise error
             return
         future = self._begin(case, metrics, settings, at_once=at_once)
-        held = self.buffer.current
-        assert held is not None
         held.verdicts.append(Pending(future, case, traceback_of(frames)))
         used = [settings.get("model"), settings.get("app"), metrics, *metrics]
         used += [getattr(metric, "model", None) for metric in metrics]
@@ -205,17 +207,6 @@ class Evaluations:
             self._config.issue_config_time_warning(
                 pytest.PytestWarning("a judge did not end; its thread is left behind"), 2
             )
-
-    def _deferrable(self, caller: FrameType, metrics: Sequence[Metric]) -> list[FrameType] | None:
-        """The frames from the test to the caller; None if the verdict is needed at once."""
-        held = self.buffer.current
-        if held is None:
-            return None
-        if Mark.of(held.item).immediate:
-            return None
-        if any(getattr(metric, "verbose_mode", False) for metric in metrics):
-            return None  # it prints, which belongs into the test's own output
-        return frames_between(caller, held.code)
 
     @property
     def _attempt(self) -> int:

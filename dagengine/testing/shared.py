@@ -170,6 +170,8 @@ class SharedRun:
             self._ready.set()
             await self._closing.wait()
 
+    # Whatever has a cancel scope of anyio inside must be entered and left by one task. So a task of
+    # its own opens each gateway, and each judge, and waits for the end of the session.
     async def _keep_gateway(self, asking: Asking, *, task_status: TaskStatus[Gateway]) -> None:
         async with asking.open() as gateway:
             task_status.started(gateway)
@@ -216,5 +218,6 @@ def _state(thing: Any) -> tuple[Any, ...]:
     """What tells apart metrics, models and apps, and a metric from itself after a change."""
     if isinstance(thing, str):
         return (thing,)
+    # By identity: an attribute that is replaced is a change, one that is changed in place is none.
     attributes = getattr(thing, "__dict__", {}).items()
     return (_This(thing), *((name, _This(value)) for name, value in attributes))

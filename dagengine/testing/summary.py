@@ -145,7 +145,16 @@ class Summary:
         outcomes = self.all
         names = list(dict.fromkeys(outcome.metric for outcome in outcomes))
         lines = [_line(name, [o for o in outcomes if o.metric == name]) for name in names]
-        lines += _votes(outcomes)
+        # By test and case: all metrics of a case were judged again together.
+        decisions = {
+            (outcome.test, outcome.number): outcome.decision
+            for outcome in outcomes
+            if outcome.decision is not None
+        }
+        if decisions:
+            counts = Counter(decisions.values())
+            words = ", ".join(f"{counts[word]} {word}" for word in ("failed", "passed", "unsure"))
+            lines.append(f"{len(decisions)} failed at first and were judged again: {words}")
         if names:
             recorded = self.replayed + self.missing
             asked = self.totals.asked + recorded
@@ -198,16 +207,3 @@ def _line(name: str, outcomes: list[Outcome]) -> str:
     missing = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
     rate = f"{passed / cases:.0%}, 95 % interval {low:.0%} to {high:.0%}"
     return f"{name}: {passed} of {cases} passed ({rate}), {mean}{missing}"
-
-
-def _votes(outcomes: list[Outcome]) -> list[str]:
-    decisions = {
-        (outcome.test, outcome.number): outcome.decision
-        for outcome in outcomes
-        if outcome.decision is not None
-    }
-    if not decisions:
-        return []
-    counts = Counter(decisions.values())
-    parts = [f"{counts[word]} {word}" for word in ("failed", "passed", "unsure")]
-    return [f"{len(decisions)} failed at first and were judged again: {', '.join(parts)}"]

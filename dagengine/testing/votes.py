@@ -90,14 +90,16 @@ def may_change(plan: Plan, judges: Sequence[Judge], row: CaseResult) -> list[int
     failed = [place for place, result in enumerate(row.metrics) if result.success is False]
     if any(result.failure is not None for result in row.metrics):
         return []
-    return failed if all(_varies(plan, judges, place) for place in failed) else []
-
-
-def _varies(plan: Plan, judges: Sequence[Judge], metric: int) -> bool:
-    units = {slot.unit for slot in plan.slots if slot.metric == metric and slot.unit >= 0}
-    asking = [plan.units[unit] for unit in units if plan.units[unit].node.asks]
-    own = any(plan.units[unit].node.kind == "metric" for unit in units)  # a caller's code
-    return own or any(judges[j].capabilities.repeatable for unit in asking for j in unit.judges)
+    for place in failed:
+        units = {slot.unit for slot in plan.slots if slot.metric == place and slot.unit >= 0}
+        asking = [plan.units[unit] for unit in units if plan.units[unit].node.asks]
+        # A node of the kind `metric` is a caller's code: it may ask whom it likes.
+        own = any(plan.units[unit].node.kind == "metric" for unit in units)
+        if not own and not any(
+            judges[judge].capabilities.repeatable for unit in asking for judge in unit.judges
+        ):
+            return []
+    return failed
 
 
 async def vote(again: Callable[[int], Awaitable[bool | None]], mark: Mark) -> Votes:

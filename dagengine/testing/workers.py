@@ -71,6 +71,7 @@ class Workers:
                 text = (
                     f"worker {names!r} died before the verdict of {test!r} was there; run it again"
                 )
+                # With the words in which pytest-xdist reports the test that a worker died of.
                 report = pytest.TestReport(
                     test,
                     (path, None, path),

@@ -13,11 +13,11 @@ from dagengine.errors import InputError
 from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label, LabelFile, Retraction
 from dagengine.record.values import MetricRecord
-from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.results import CaseResult, MetricResult, OutcomeKind
 from dagengine.view.opened import OpenRun
 from dagengine.view.planned import planned
 from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sampled
-from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk
+from dagengine.view.walk import WHOLE, Asked, Position, Said, Walk
 
 _DIGITS = 12  # of the number of a case
 CANNOT_TELL = 0
@@ -109,6 +109,7 @@ class Labelling:
             mine = self._mine(at)
             places = [place for place, label in enumerate(mine) if not label.ends]
             named = [place for place in places if mine[place].node == back_to]
+            # The end of a walk (`ends`) is no answer: it goes with the answer before it.
             start = named[0] if named else places[-1] if places else len(mine)
             when = self._when()
             gone = [Retraction(who=at.who, when=when, retracts=label.id) for label in mine[start:]]
@@ -231,12 +232,30 @@ class Labelling:
             for name, step in steps.items()
             if step.kind != "code" and (step.verdict is not None or step.score is not None)
         )
-        names = dict.fromkeys((*mine, *spoken))
+        nodes = list[dict[str, Any]]()
+        for name in dict.fromkeys((*mine, *spoken)):
+            own, step = mine.get(name), steps.get(name)
+            judge: Said = None
+            if step is not None and step.outcome == OutcomeKind.OK:
+                judge = step.score if step.verdict is None else step.verdict
+            # Whether both say the same; None where one is silent
+            same = None
+            if own is not None and own.answer is not None and judge is not None:
+                same = own.answer == judge
+            nodes.append(
+                {
+                    "node": name,
+                    "you": None if own is None else _words(own.answer),
+                    "judge": None if step is None else _words(judge),
+                    "reason": None if step is None else step.reason,
+                    "same": same,
+                }
+            )
         return {
             "score": None if result is None else result.score,
             "success": None if result is None else result.success,
             "failure": None if result is None or result.failure is None else str(result.failure),
-            "nodes": [_beside(name, mine.get(name), steps.get(name)) for name in names],
+            "nodes": nodes,
         }
 
 
@@ -247,21 +266,6 @@ def _result(row: CaseResult, metric: str) -> MetricResult | None:
 def _key(row: CaseResult) -> str:
     """What a label calls a case: the hash of its content."""
     return row.hash or f"row {row.index}"
-
-
-def _beside(name: str, mine: Passed | None, step: Step | None) -> dict[str, Any]:
-    """One node: the person, the judge, and whether both say the same (None: one is silent)."""
-    judge: Said = None
-    if step is not None and step.outcome == OutcomeKind.OK:
-        judge = step.score if step.verdict is None else step.verdict
-    comparable = mine is not None and mine.answer is not None and judge is not None
-    return {
-        "node": name,
-        "you": None if mine is None else _words(mine.answer),
-        "judge": None if step is None else _words(judge),
-        "reason": None if step is None else step.reason,
-        "same": (mine.answer == judge) if mine is not None and comparable else None,
-    }
 
 
 def _words(said: Said) -> str:

@@ -54,6 +54,7 @@ class LargeRun:
         try:
             now, state = load_run(self._state.record.folder), self._state
             if now.finished or _size(now) >= _GROWN * state.size:
+                # Before the lock is taken: meanwhile requests read the old one.
                 more = IndexedRun(now)
                 with self._asking:
                     self._state = more

@@ -89,6 +89,7 @@ class OpenRun:
 
     def place_of(self, index: int) -> int:
         """The place of the case with a number in the data; raises InputError without one."""
+        # Mostly a case is at its own number. Where a run broke off, rows before it may be missing.
         if index < len(self) and self.row(index).index == index:
             return index
         place = bisect.bisect_left(range(len(self)), index, key=lambda at: self.row(at).index)

@@ -132,6 +132,7 @@ def label_plan(
     of_random = [hits[place] for place in takewhile(tried.__contains__, order) if place in hits]
     counted = of_random if len(of_random) >= _ENOUGH else [*hits.values()]
     share = sum(counted) / len(counted) if len(counted) >= _ENOUGH else _GUESS
+    pairs = [(True, hit) for hit in counted]
     several, contradictions = people.contradictions([row for row, _ in results])
     free = [place for place in order if place not in tried]
     more = count // 2 if chosen is None else min(chosen, count)
@@ -144,7 +145,7 @@ def label_plan(
         right=sum(hits.values()),
         random_labels=len(of_random),
         random_right=sum(of_random),
-        agreement=_share(counted),
+        agreement=bootstrap(pairs, accuracy) if len(pairs) > 1 else None,
         line=line,
         within=tuple(
             (half, max(labels_within(share, half) - len(of_random), 0)) for half in WIDTHS
@@ -212,11 +213,6 @@ class _People:
         return several, differing
 
 
-def _share(hits: Sequence[bool]) -> Interval | None:
-    pairs = [(True, hit) for hit in hits]
-    return bootstrap(pairs, accuracy) if len(pairs) > 1 else None
-
-
 def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[int]:
     """So many cases: of every path the most doubtful, paths of few cases first."""
     paths: dict[Any, list[tuple[float, int]]] = defaultdict(list)
@@ -236,6 +232,7 @@ def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[i
         paths[key].append((-max(doubts), place))
     rows = [sorted(row) for row in sorted(paths.values(), key=lambda row: (len(row), row[0][1]))]
     longest = max(map(len, rows), default=0)
+    # One case of every path in turn, or a path of many cases would take all places.
     turns = [row[turn][1] for turn in range(longest) for row in rows if turn < len(row)]
     return turns[:count]
 

@@ -32,5 +32,6 @@ def sampled(places: Sequence[int], count: int, seed: str) -> list[int]:
     if count < 1:
         raise InputError(f"a sample has at least one case, got {count}")
     mixed = list(places)
+    # All are mixed instead of `count` drawn: so a larger sample begins with the smaller one.
     Random(seed).shuffle(mixed)
     return mixed[:count]

@@ -24,7 +24,46 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
     """A line for each run, the oldest first."""
     for run in runs:
         run.refresh()
-    return [_line(number, runs) for number in range(len(runs))]
+    lines = list[dict[str, Any]]()
+    for number, run in enumerate(runs):
+        manifest, counts, totals = run.manifest, run.manifest.counts, run.manifest.totals
+        ended = manifest.ended
+        hashes = {metric.name: metric.hash for metric in run.metrics}
+        lines.append(
+            {
+                "run": number,
+                "name": run.name,
+                "folder": str(run.folder),
+                "started": manifest.started.isoformat(),
+                "seconds": None if ended is None else (ended - manifest.started).total_seconds(),
+                "finished": run.finished,
+                "metrics": [metric.name for metric in run.metrics],
+                # Of every metric: what passed, of how many, and the share with its 95 % interval.
+                "rates": [
+                    {
+                        "metric": summary.metric,
+                        "hash": hashes.get(summary.metric),
+                        "passed": summary.passed,
+                        "of": summary.passed + summary.failed,
+                        "share": None if share is None else (share.value, share.low, share.high),
+                    }
+                    for summary in run.glance().metrics
+                    for share in (summary.pass_rate,)
+                ],
+                "data": None if manifest.data.file is None else Path(manifest.data.file).name,
+                "comparable": [
+                    at for at, _ in enumerate(runs) if at != number and comparable(run, runs[at])
+                ],
+                "planned": manifest.data.cases,
+                "cases": len(run),
+                "passed": None if counts is None else counts.passed,
+                "failed": None if counts is None else counts.failed,
+                "no_score": None if counts is None else counts.no_score,
+                "cost": None if totals is None else totals.cost,
+                "judges": [judge_name(judge) for judge in manifest.judges],
+            }
+        )
+    return lines
 
 
 def comparable(one: OpenRun, two: OpenRun) -> bool:
@@ -36,45 +75,6 @@ def comparable(one: OpenRun, two: OpenRun) -> bool:
     if files[0] is not None and files[0] == files[1]:
         return True
     return not one.glance().contents.isdisjoint(two.glance().contents)
-
-
-def _line(number: int, runs: Sequence[OpenRun]) -> dict[str, Any]:
-    run = runs[number]
-    manifest, counts, totals = run.manifest, run.manifest.counts, run.manifest.totals
-    ended = manifest.ended
-    hashes = {metric.name: metric.hash for metric in run.metrics}
-    return {
-        "run": number,
-        "name": run.name,
-        "folder": str(run.folder),
-        "started": manifest.started.isoformat(),
-        "seconds": None if ended is None else (ended - manifest.started).total_seconds(),
-        "finished": run.finished,
-        "metrics": [metric.name for metric in run.metrics],
-        # Of every metric: what passed, of how many, and the share with its 95 % interval.
-        "rates": [
-            {
-                "metric": summary.metric,
-                "hash": hashes.get(summary.metric),
-                "passed": summary.passed,
-                "of": summary.passed + summary.failed,
-                "share": None if share is None else (share.value, share.low, share.high),
-            }
-            for summary in run.glance().metrics
-            for share in (summary.pass_rate,)
-        ],
-        "data": None if manifest.data.file is None else Path(manifest.data.file).name,
-        "comparable": [
-            at for at, _ in enumerate(runs) if at != number and comparable(run, runs[at])
-        ],
-        "planned": manifest.data.cases,
-        "cases": len(run),
-        "passed": None if counts is None else counts.passed,
-        "failed": None if counts is None else counts.failed,
-        "no_score": None if counts is None else counts.no_score,
-        "cost": None if totals is None else totals.cost,
-        "judges": [judge_name(judge) for judge in manifest.judges],
-    }
 
 
 class Comparisons:

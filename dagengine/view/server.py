@@ -75,6 +75,7 @@ class Served:
         """
         run = self.runs[number]
         with self._lock:
+            # Under the lock: two requests must not both make the index, which may take minutes.
             if number not in self._indexed and len(run) > self.rows:
 
                 def tell(done: int) -> None:
@@ -106,6 +107,7 @@ class _Json(JSONResponse):
         try:
             text = json.dumps(content, allow_nan=False, separators=(",", ":"))
         except ValueError:
+            # Hardly any answer has a NaN: all of it is looked through only where one was met.
             text = json.dumps(_without_nan(content), allow_nan=False, separators=(",", ":"))
         return text.encode()
 
@@ -312,6 +314,7 @@ class _Pages:
 def _whole(given: Mapping[str, str], name: str) -> int:
     """A whole number of the address; raises InputError for anything else."""
     text = given.get(name, "")
+    # `isdecimal` alone takes the digits of all scripts.
     if not text.isdecimal() or not text.isascii() or len(text) > _DIGITS:
         raise InputError(f"`{name}` is a whole number, not {text!r:.40}")
     return int(text)
@@ -322,6 +325,7 @@ async def _sent(request: Request, form: type[_Form]) -> _Form:
     body = b""
     async for part in request.stream():
         body += part
+        # Counted while it comes: the length that a request states may be wrong.
         if len(body) > _LONGEST:
             raise InputError(f"a request has at most {_LONGEST:,} bytes")
     try:

@@ -141,7 +141,15 @@ class Walk:
                     state.complete(unit, NodeValue(None))
                     continue
                 if not node.judges:
-                    value = self._computed(node)
+                    # What code said in the run holds for this walk only if it ran on the same.
+                    step = self._steps.get(node.name)
+                    if step is None or step.outcome != OutcomeKind.OK:
+                        raise StuckError(f"{node.name} is code that the run did not reach")
+                    if not all(map(self._as_in_run, node.inputs)):
+                        raise StuckError(
+                            f"{node.name} is code, and ran on other answers than yours"
+                        )
+                    value = NodeValue(step.output, verdict=step.verdict, score=step.score)
                     steps.append(Passed(node.name, _answer_in(value), "code"))
                 elif node.name not in self._answers:
                     return Position(tuple(steps), self._question(node))
@@ -166,15 +174,6 @@ class Walk:
         return [edge for edge in self._edges if edge.source == name and edge.verdict is not None]
 
     # What is known without asking.
-
-    def _computed(self, node: NodeRecord) -> NodeValue:
-        """What code said in the run; raises StuckError where that is not for this walk."""
-        step = self._steps.get(node.name)
-        if step is None or step.outcome != OutcomeKind.OK:
-            raise StuckError(f"{node.name} is code that the run did not reach")
-        if not all(map(self._as_in_run, node.inputs)):
-            raise StuckError(f"{node.name} is code, and ran on other answers than yours")
-        return NodeValue(step.output, verdict=step.verdict, score=step.score)
 
     def _as_in_run(self, name: str) -> bool:
         """Whether the walk has what a node said in the run.

@@ -107,6 +107,8 @@ class BaseMetric:
         """`measure` for callers with an event loop."""
         _require_private(args, private)
         kind = type(self)
+        # Only `measure` is overridden, and it may block: in a thread it does not hold up the event
+        # loop.
         if kind.a_measure is BaseMetric.a_measure and kind.measure is not BaseMetric.measure:
             return await in_daemon_thread(lambda: self.measure(test_case))
         return await self._judged(test_case)
@@ -164,6 +166,8 @@ class _Graph:
 
     def spec(self) -> MetricSpec:
         specs = (vars(kind).get("spec", BaseMetric.spec) for kind in type(self.metric).__mro__)
+        # An override of `measure` has put `BaseMetric.spec` in front (`__init_subclass__`): the
+        # first other one is that of the graph.
         of_graph: Callable[[BaseMetric], MetricSpec]
         of_graph = next(
             (method for method in specs if method is not BaseMetric.spec), BaseMetric.spec
@@ -190,6 +194,8 @@ class DrawnMetric(BaseMetric):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # What a subclass measures by code of its own, that code decides: the graph of its base
+        # would go past it.
         if {"measure", "a_measure"} & vars(cls).keys() and "spec" not in vars(cls):
             cls.spec = BaseMetric.spec  # type: ignore[method-assign]
         # Otherwise help and notebooks would show the arguments of `__new__`.
@@ -248,6 +254,7 @@ def settings_of(kind: type[Any]) -> list[str]:
         names.update(
             (parameter.name, None) for parameter in parameters if parameter.kind not in variable
         )
+        # It hands nothing on, so what its bases take cannot be given.
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
     return list(names)
@@ -279,7 +286,12 @@ class MeasureNode(BaseNode):
         if metric.error is not None:
             raise RuntimeError(metric.error)
         score = metric.score if returned is None else returned
-        return NodeValue(score, reason=metric.reason, success=_decided(metric))
+        # Without a `success`, the base class would only compare the score with the threshold, as
+        # the run does itself: then the metric's own code has decided nothing.
+        passed: bool | None = None
+        if metric.success is not None or kind.is_successful is not BaseMetric.is_successful:
+            passed = metric.is_successful()
+        return NodeValue(score, reason=metric.reason, success=passed)
 
     # One object for all cases would show results of the case before, or of a concurrent one.
     def _fresh(self) -> BaseMetric:
@@ -309,12 +321,3 @@ class MeasureNode(BaseNode):
         metric, backend = self._fresh(), sniffio.current_async_library()
         again = partial(metric.a_measure, case)
         return metric, await in_daemon_thread(lambda: anyio.run(again, backend=backend))
-
-
-def _decided(metric: BaseMetric) -> bool | None:
-    """Whether a measured metric passed by its own code; None if that decided nothing."""
-    own = type(metric).is_successful is not BaseMetric.is_successful
-    if metric.success is None and not own:
-        return None
-    passed: bool | None = metric.is_successful()
-    return passed

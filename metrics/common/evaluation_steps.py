@@ -152,6 +152,7 @@ class StepwiseMetric(PrebuiltMetric):
         """The method of `evaluation_template` where it replaces the built-in one."""
         own = getattr(self.evaluation_template, method, None)
         built_in = getattr(self.template, method)
+        # A class method is bound anew by each class that inherits it: the functions are compared.
         same = getattr(own, "__func__", own) is getattr(built_in, "__func__", built_in)
         return None if same else own
 

@@ -207,6 +207,7 @@ class ExtractionNode(TaskNode):
         source = self.source(given)
         if not all(value for _, value in given.inputs) or is_blank(source):
             return NodeValue(self.output_type.model_validate({self._list: []}))
+        # Without the output of `when`: metrics with and without one ask the same question, once.
         question = self.task_question(Given(given.fields, (), given.case))
         answer = await ask(question)
         field = f"`{given.fields[0][0]}`"

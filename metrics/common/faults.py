@@ -73,12 +73,11 @@ class FaultsMetric(PrebuiltMetric):
 
 def worded(prompt: str, **settings: Any) -> str:
     """A prompt with the settings that it names, lists as "one, two"."""
-    shown = {name: _listed(value) for name, value in settings.items()}
+    shown = {
+        name: value if isinstance(value, str) else ", ".join(value)
+        for name, value in settings.items()
+    }
     return prompt.format(**shown) if shown else prompt
-
-
-def _listed(value: str | list[str]) -> str:
-    return value if isinstance(value, str) else ", ".join(value)
 
 
 class OpinionTemplate:

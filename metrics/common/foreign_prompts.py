@@ -22,25 +22,20 @@ def as_template(prompt: Any) -> Any:
     values = getattr(prompt, "partial_variables", None) or {}
     messages = getattr(prompt, "messages", None)
     if messages is not None:
-        texts = [
-            (_role(message), _text(getattr(message, "prompt", message), values))
-            for message in messages
-        ]
-        system = "\n\n".join(text for role, text in texts if role == "system")
-        user = "\n\n".join(text for role, text in texts if role == "user")
-        return PromptTemplate(user, system or None)
+        # LangChain is not imported: its messages are known by the names of their classes.
+        system, user = list[str](), list[str]()
+        for message in messages:
+            kind = type(message).__name__.lower()
+            if not kind.startswith(("system", "human")):
+                raise InputError(
+                    f"the prompt has a message of another role than system or user: {kind}"
+                )
+            texts = system if kind.startswith("system") else user
+            texts.append(_text(getattr(message, "prompt", message), values))
+        return PromptTemplate("\n\n".join(user), "\n\n".join(system) or None)
     if hasattr(prompt, "template"):
         return PromptTemplate(_text(prompt, values))
     return prompt
-
-
-def _role(message: Any) -> str:
-    kind = type(message).__name__.lower()
-    if kind.startswith("system"):
-        return "system"
-    if kind.startswith("human"):
-        return "user"
-    raise InputError(f"the prompt has a message of another role than system or user: {kind}")
 
 
 def _text(template: Any, known: Mapping[str, Any]) -> str:

@@ -114,6 +114,7 @@ def criteria_of(meant: GivenCriteria | None) -> tuple[Criterion, ...]:
         meant = Criteria.HELPFULNESS
     if isinstance(meant, Mapping):
         criteria = [Criterion(str(name), text) for name, text in meant.items()]
+    # Before what can be iterated: a text is one criterion, and no list of letters.
     elif isinstance(meant, OneCriterion) or _is_principle(meant):
         criteria = [_criterion(meant)]
     elif isinstance(meant, Iterable):
@@ -126,7 +127,18 @@ def criteria_of(meant: GivenCriteria | None) -> tuple[Criterion, ...]:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"the criterion {name!r} is given twice")
-    return tuple(_described(criterion) for criterion in criteria)
+    for criterion in criteria:
+        for what in ("name", "description"):
+            text = getattr(criterion, what)
+            if not isinstance(text, str) or not text.strip():
+                raise InputError(
+                    f"the {what} of criterion {criterion.name!r} must be a text, got {text!r}"
+                )
+        if criterion.wanted not in LETTERS:
+            raise InputError(
+                f"criterion {criterion.name!r} must want Y or N, got {criterion.wanted!r}"
+            )
+    return tuple(criteria)
 
 
 def _is_principle(given: object) -> bool:
@@ -143,6 +155,8 @@ def _criterion(given: Any) -> Criterion:
         raise _no_criterion(given)
     if given not in [*Criteria]:
         near = did_you_mean(given, [*Criteria])
+        # A sentence is a criterion of its own; what is short, or near to a name, is more likely a
+        # slip.
         if len(given.split()) > 2 and not near:
             return Criterion(shorten(given, _TITLE), given)
         hint = near or f"use one of {', '.join(Criteria)}."
@@ -159,15 +173,3 @@ def _no_criterion(given: object) -> InputError:
         f"{given!r:.80} is not a criterion: use a name, a Criteria member, a Criterion, a "
         "ConstitutionalPrinciple, a sentence, or {'name': 'description'}"
     )
-
-
-def _described(criterion: Criterion) -> Criterion:
-    for what in ("name", "description"):
-        text = getattr(criterion, what)
-        if not isinstance(text, str) or not text.strip():
-            raise InputError(
-                f"the {what} of criterion {criterion.name!r} must be a text, got {text!r}"
-            )
-    if criterion.wanted not in LETTERS:
-        raise InputError(f"criterion {criterion.name!r} must want Y or N, got {criterion.wanted!r}")
-    return criterion

@@ -88,6 +88,7 @@ class _ByRole(AskingNode):
         self, given: Given, instructions: str, evidence: Sequence[Evidence]
     ) -> tuple[Message, ...]:
         blocks = flat(turn_blocks(dict(given.fields)["turns"]))
+        # The evidence of the field `turns` has the same names: it is not shown twice.
         shown = {piece.label for piece in blocks}
         rest = [piece for piece in evidence if piece.label not in shown]
         return super().messages(given, instructions, [*blocks, *rest])

@@ -187,6 +187,8 @@ class _Relay:
         return await _handed_out(list(questions))
 
 
+# A `yield` in a coroutine of this kind reaches whoever sends into the work: `_in_step`, and no
+# event loop.
 @types.coroutine
 def _handed_out(questions: Questions) -> Generator[Questions, Answers, Answers]:
     return (yield questions)
@@ -197,6 +199,8 @@ async def _in_step(works: Sequence[Coroutine[Any, Any, NodeValue]], ask: Ask) ->
     values: dict[int, NodeValue] = {}
     answers: dict[int, Answers | None] = dict.fromkeys(range(len(works)))
     try:
+        # Every work runs until it asks. What all of them ask then is one batch, so the judge gets
+        # it in parallel. A work that has ended is in `answers` no more.
         while answers:
             asked: dict[int, Questions] = {}
             for place, replies in answers.items():
@@ -210,6 +214,8 @@ async def _in_step(works: Sequence[Coroutine[Any, Any, NodeValue]], ask: Ask) ->
                 for place, questions in asked.items()
             }
     finally:
+        # If one failed, the others end here: one that never began would warn that nobody awaited
+        # it.
         for work in works:
             work.close()
     return [values[place] for place in range(len(works))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dagengine.decision import Odds
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
@@ -112,13 +111,10 @@ def _as_wanted(topic: Judgement, answer: Judgement) -> Judgement:
     done = "taken up" if answer.verdict == "yes" else "not taken up"
     same = "yes" if topic.verdict == answer.verdict else "no"
     reason = f"{place}: {topic.reason} {done}: {answer.reason}"
-    return Judgement(verdict=same, reason=reason, odds=_odds_of_both(topic, answer))
-
-
-def _odds_of_both(topic: Judgement, answer: Judgement) -> Odds | None:
-    """The odds that both verdicts are the same, taken to be independent."""
     if topic.odds is None and answer.odds is None:
-        return None
+        return Judgement(verdict=same, reason=reason)
+    # Two questions to one judge: their odds are taken to be independent. A verdict without odds is
+    # certain.
     topic_odds, answer_odds = (
         judgement.odds or ((judgement.verdict, 1.0),) for judgement in (topic, answer)
     )
@@ -126,4 +122,4 @@ def _odds_of_both(topic: Judgement, answer: Judgement) -> Odds | None:
     for verdict, mass in topic_odds:
         for second, chance in answer_odds:
             masses["yes" if verdict == second else "no"] += mass * chance
-    return tuple(masses.items())
+    return Judgement(verdict=same, reason=reason, odds=tuple(masses.items()))

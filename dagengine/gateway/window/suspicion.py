@@ -78,7 +78,11 @@ class PromptCounts:
                 return False
         if self.refuses:
             return self.is_few(size, read)
-        return self.is_few(size, read) or self._is_new(size) or self._is_most(size, read)
+        # Longer than any prompt that was read, by far: whether it is read has to be seen.
+        script = self._scripts.get(size.script)
+        longest = 0 if script is None else script.longest
+        new = size.characters > max(_NEW.get(size.script, _NEW_ELSEWHERE), _GROWTH * longest)
+        return new or self.is_few(size, read) or self._is_most(size, read)
 
     def is_few(self, size: Size, read: int) -> bool:
         """Whether it is fewer than for other texts of the script."""
@@ -88,12 +92,6 @@ class PromptCounts:
         few = ratio < min(_LEARNT * script.level, script.excused)
         return few or density < min(_LEARNT_DENSITY * script.density, script.excused_density)
 
-    def _is_new(self, size: Size) -> bool:
-        """Longer than any prompt that was read, by far: whether it is read has to be seen."""
-        script = self._scripts.get(size.script)
-        longest = 0 if script is None else script.longest
-        return size.characters > max(_NEW.get(size.script, _NEW_ELSEWHERE), _GROWTH * longest)
-
     def _is_most(self, size: Size, read: int) -> bool:
         """The most so far, and long, or as limits are: round, or the same for other lengths."""
         if read <= self.proved or read < max(self._top, _LIMIT):
@@ -102,7 +100,11 @@ class PromptCounts:
             abs(size.tokens - self._top_size.tokens) > _ALIKE * size.tokens
             or abs(size.characters - self._top_size.characters) > _ALIKE * size.characters
         )
-        return read > _SHORT or apart or _is_round(read)
+        # A count that people set as a limit is round, or what Ollama makes of one: a token or two
+        # above a power of two.
+        powers = (number for number in (read, read - 1, read - 2) if number & (number - 1) == 0)
+        is_round = not read % 50 or not read % 256 or any(number >= 64 for number in powers)
+        return read > _SHORT or apart or is_round
 
     def accept(self, size: Size, read: int, proved: int = 0) -> None:
         """Learn from a prompt that was read whole; so were `proved` tokens, if it was proved."""
@@ -130,9 +132,3 @@ class PromptCounts:
 def _ratios(size: Size, read: int) -> tuple[float, float]:
     """Tokens per expected token, and per character."""
     return read / (size.tokens + _AROUND), read / (size.characters + 4 * _AROUND)
-
-
-def _is_round(read: int) -> bool:
-    """Whether a count is one that people set as a limit, or what Ollama makes of one."""
-    powers = (number for number in (read, read - 1, read - 2) if number & (number - 1) == 0)
-    return not read % 50 or not read % 256 or any(number >= 64 for number in powers)

@@ -119,7 +119,8 @@ class WholePrompts:
         """About how many tokens a cut prompt has, or None if it was read whole."""
         proved, needed = read, None
         try:
-            exact = await self._exact(question.messages)
+            count = getattr(self._judge, "count_tokens", None)
+            exact: int | None = None if count is None else await count(question.messages)
             if exact is None:
                 proved, needed = await self._by_more_words(question, size, read)
             elif read < _EXACT * exact - _TEMPLATE:
@@ -135,11 +136,6 @@ class WholePrompts:
     def _if_few(self, size: Size, read: int) -> int | None:
         """What can be said without the server: nobody's tokenizer counts so few."""
         return self._counts.needed(size) if read < _EFFICIENT * size.tokens else None
-
-    async def _exact(self, messages: Messages) -> int | None:
-        count = getattr(self._judge, "count_tokens", None)
-        exact: int | None = None if count is None else await count(messages)
-        return exact
 
     async def _by_more_words(
         self, question: Question[Any], size: Size, read: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,9 +67,21 @@ def quotes_in(
     answer: BaseModel, pieces: Sequence[Sequence[Evidence]]
 ) -> tuple[tuple[Quote, ...], ...]:
     """The quotes of every verdict of an answer, with the places where they stand."""
-    return tuple(
-        tuple(_located(verdict, pieces_for(verdict, pieces))) for verdict in judged_in(answer)
-    )
+    located: list[tuple[Quote, ...]] = []
+    for verdict in judged_in(answer):
+        own, quotes = pieces_for(verdict, pieces), list[Quote]()
+        for quote in verdict.quotes:
+            # A quote that names no piece is looked for in all; one that names a wrong one in none.
+            named = _named(quote.piece, own)
+            stated = bool(quote.piece.strip())
+            placed = _placed(quote, named if stated else own)
+            label = named[0].label if named else quote.piece
+            quotes.append(placed or Quote(quote.text, label))
+        absent = getattr(verdict, "absent", "").strip()
+        if absent and not verdict.quotes:
+            quotes.append(Quote(absent, absent=True))
+        located.append(tuple(quotes))
+    return tuple(located)
 
 
 def judged_in(answer: BaseModel) -> list[Any]:
@@ -81,18 +93,6 @@ def judged_in(answer: BaseModel) -> list[Any]:
 def pieces_for(verdict: Any, pieces: Sequence[Sequence[Evidence]]) -> Sequence[Evidence]:
     """What a verdict may quote: that of a list, the pieces at its number."""
     return pieces[getattr(verdict, "number", 1) - 1]
-
-
-def _located(verdict: Any, pieces: Sequence[Evidence]) -> Iterable[Quote]:
-    for quote in verdict.quotes:
-        named = _named(quote.piece, pieces)
-        stated = bool(quote.piece.strip())
-        placed = _placed(quote, named if stated else pieces)
-        label = named[0].label if named else quote.piece
-        yield placed or Quote(quote.text, label)
-    absent = getattr(verdict, "absent", "").strip()
-    if absent and not verdict.quotes:
-        yield Quote(absent, absent=True)
 
 
 def _named(piece: str, pieces: Sequence[Evidence]) -> list[Evidence]:

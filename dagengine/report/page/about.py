@@ -25,7 +25,12 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     A page that is `served` is read on the machine where the folder is; any other may travel.
     """
     manifest, totals = run.manifest, run.manifest.totals
-    folder = _shown_folder(run.folder, served=served)
+    # As commands on a page have it: from here, and without a place of the machine
+    folder = str(run.folder)
+    if run.folder.is_absolute() and run.folder.is_relative_to(Path.cwd()):
+        folder = str(run.folder.relative_to(Path.cwd()))
+    elif run.folder.is_absolute() and not served:
+        folder = run.folder.name
     seconds = None
     if manifest.ended is not None:
         seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
@@ -37,6 +42,8 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     # What the caller says the run was made with; a long text by its beginning
     record = manifest.settings.get("hyperparameters")
     settings = record if isinstance(record, dict) else {}
+    flat = {str(name): " ".join(str(value).split()) for name, value in settings.items()}
+    metric_files = [word for word in _words(manifest.command) if word.split(":")[0].endswith(".py")]
     return {
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
         "folder": folder,
@@ -46,7 +53,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "exit": manifest.exit,
         "error": manifest.error,
         "data": None if manifest.data.file is None else Path(manifest.data.file).name,
-        "metricFile": _metric_file(manifest.command),
+        "metricFile": Path(metric_files[0]).name if metric_files else None,
         "command": manifest.command,
         "benchmark": shlex.join([*words, "--labels", str(Path(folder, LABELS))]),
         "planned": manifest.data.cases,
@@ -60,16 +67,12 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "texts": texts,
         "kept": kept,
         "hidden": list(manifest.redacted),
-        "settings": [(str(name), _short(value)) for name, value in settings.items()],
+        "settings": [
+            (name, text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
+            for name, text in flat.items()
+        ],
         "noPrompts": why_without(run),
     }
-
-
-def _shown_folder(folder: Path, *, served: bool) -> str:
-    """The folder as commands on a page have it: from here, and without a place of the machine."""
-    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
-        return str(folder.relative_to(Path.cwd()))
-    return folder.name if folder.is_absolute() and not served else str(folder)
 
 
 def _repeated(manifest: Manifest) -> list[str] | None:
@@ -96,17 +99,6 @@ def _words(command: str | None) -> list[str]:
         return []
 
 
-def _short(value: Any) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
 def judge_name(judge: JudgeRecord) -> str:
     """The model, or the identity without its settings."""
     return judge.model or short_name(judge.identity)
-
-
-def _metric_file(command: str | None) -> str | None:
-    words = _words(command)
-    names = [Path(word).name for word in words if word.split(":")[0].endswith(".py")]
-    return names[0] if names else None

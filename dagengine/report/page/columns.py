@@ -83,9 +83,12 @@ class MetricKinds:
         broken = None
         if failure is not None:
             broken = str(failure.kind), self.graph.node(failure.node), failure.node
-        end = self._end(result)
-        if contest is not None:
-            end = (end[0], contest)
+        # The node that gave the score, and the answer where a verdict did. The answer is numbered
+        # even if the winner of a contest takes its place: numbers follow the order of answers.
+        name, verdict = result.last
+        last = self.graph.node(name)
+        final = None if last is None or verdict is None else self.graph.answer(last, verdict)
+        end = last, final if contest is None else contest
         kind = Kind(
             tuple(answers), tuple(nodes), end, broken, LETTERS[result.state], tuple(split),
             tuple(sorted(items)),
@@ -113,14 +116,6 @@ class MetricKinds:
             for verdict, count in Counter(verdicts).items():
                 items.append((self.graph.answer(about, verdict), count))
         return winner
-
-    def _end(self, result: MetricResult) -> tuple[int | None, int | None]:
-        """The node that gave the score, and the answer where a verdict did."""
-        name, verdict = result.last
-        node = self.graph.node(name)
-        if node is None or verdict is None:
-            return node, None
-        return node, self.graph.answer(node, verdict)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """The kinds, JSON-ready."""
@@ -169,6 +164,7 @@ class Columns:
 
     def _add_results(self, metric: int, kinds: MetricKinds, block: Block) -> None:
         name, courses = kinds.graph.metric.name, dict[str | None, tuple[int, float]]()
+        # Most rows went as some other row did: each course is read once.
         for text in dict.fromkeys(block[f"course.{metric}"]):
             # None: the row has no result of this metric.
             empty = MetricResult(name, None, None, None)
@@ -201,6 +197,8 @@ class Columns:
         """The bytes of the next rows, by column."""
         taken = dict[str, bytes]()
         for name, texts in self._texts.items():
+            # Where each text ends and not how long it is: a page finds any of them without adding
+            # up.
             ends = array("I", [len(texts[:rows]), *accumulate(map(len, texts[:rows]))])
             taken[name] = ends.tobytes() + b"".join(texts[:rows])
             del texts[:rows]

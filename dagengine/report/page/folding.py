@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,9 @@ def stubs_of(graph: MetricGraph, shown: set[int]) -> list[Stub]:
     """The rest of the graph, as subtrees that hang together."""
     hidden = set(top_nodes(graph)) - shown
     groups = {node: {node} for node in hidden}
-    for source, target in _links(graph):
+    links = [(answer.node, target) for answer in graph.answers for target in answer.targets]
+    links += [(feed.source, feed.target) for feed in graph.feeds]
+    for source, target in links:
         if source in hidden and target in hidden and groups[source] is not groups[target]:
             joined = groups[source] | groups[target]
             for node in joined:
@@ -91,9 +93,3 @@ def stubs_of(graph: MetricGraph, shown: set[int]) -> list[Stub]:
         if by:
             stubs.append(Stub(tuple(sorted(group)), tuple(by)))
     return sorted(stubs, key=lambda stub: stub.by)
-
-
-def _links(graph: MetricGraph) -> Iterable[tuple[int, int]]:
-    for answer in graph.answers:
-        yield from ((answer.node, target) for target in answer.targets)
-    yield from ((feed.source, feed.target) for feed in graph.feeds)

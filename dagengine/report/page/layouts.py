@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import json
 from collections.abc import Collection, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -45,8 +44,13 @@ def layouts(
         parts = unfolded(graph, ways)
         whole = _drawn(graph, parts[-1], cases, never)
         chosen = None if whole.fits(_BESIDE) else _largest(graph, parts, cases, never, _BESIDE)
-        if chosen is not None and _shown_share(chosen, ways) < _SHARE:
-            chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
+        if chosen is not None:
+            # The failures whose end is drawn; one that broke off before any node has none.
+            drawn = {None, *chosen}
+            failures = sum(failed for *_, failed in ways)
+            there = sum(failed for way, _, failed in ways if way[2][0] in drawn)
+            if failures and there / failures < _SHARE:
+                chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
         drawings = [whole]
         if chosen is not None:
             drawings.append(folded := _drawn(graph, chosen, cases, never))
@@ -82,7 +86,11 @@ def _largest(
     room: tuple[int, int],
 ) -> set[int]:
     """The largest part whose picture has room: branch after branch, past those that have none."""
-    without_room = partial(_without_room, graph, cases, never, room)
+
+    def without_room(part: set[int]) -> bool:
+        return not _drawn(graph, part, cases, never).fits(room)
+
+    # Parts grow, and so do their pictures: the largest that fits is found by bisection.
     place = max(0, bisect.bisect_left(parts, True, key=without_room) - 1)
     chosen, tried = parts[place], 0
     for before, after in pairwise(parts[place:]):
@@ -93,23 +101,10 @@ def _largest(
     return chosen
 
 
-def _without_room(
-    graph: MetricGraph, cases: int, never: frozenset[int], room: tuple[int, int], part: set[int]
-) -> bool:
-    return not _drawn(graph, part, cases, never).fits(room)
-
-
 def _never(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> frozenset[int]:
     """The answers that no case took; none before the first case."""
     taken = {answer for way, cases, _ in ways if cases for answer in way[0]}
     return frozenset(range(len(graph.answers))) - taken if taken else frozenset()
-
-
-def _shown_share(shown: set[int], ways: Sequence[tuple[Any, int, int]]) -> float:
-    """The share of the failures whose end is drawn: 1 where nothing failed."""
-    failures = sum(failed for *_, failed in ways)
-    there = sum(failed for way, _, failed in ways if way[2][0] is None or way[2][0] in shown)
-    return there / failures if failures else 1.0
 
 
 class _Drawing:
@@ -158,13 +153,15 @@ class _Drawing:
             node_attr={"shape": "box", "fixedsize": "true", "label": ""},
             edge_attr={"dir": "none", "label": ""},
         )
-        # A frame stands in the one around it, or in the drawing itself.
-        self._parts = {
-            owner: graphviz.Digraph(
-                f"cluster_{owner}", graph_attr={"margin": "12", **self._title(owner)}
+        # A frame stands in the one around it, or in the drawing itself. It has room for its name,
+        # and for the button that folds it.
+        self._parts = dict[int, graphviz.Digraph]()
+        for owner in frames:
+            wide = round(_BOLD * min(len(graph.nodes[owner].name), _NAME)) + 60
+            self._parts[owner] = graphviz.Digraph(
+                f"cluster_{owner}",
+                graph_attr={"margin": "12", "labeljust": "l", **_room_for(wide)},
             )
-            for owner in frames
-        }
         self._draw()
         for owner, part in self._parts.items():
             self._around(owner).subgraph(part)
@@ -191,7 +188,12 @@ class _Drawing:
             if answer.score is not None:
                 wide = _SMALL * (self._digits + 6) + 28
                 self._place(f"l{number}", wide, _LEAF, self._around(answer.node))
-            for name in self._targets(number):
+            # Where the answer leads in this drawing: targets may be in one frame or stub.
+            drawn = {self._at[target]: None for target in answer.targets if target in self._at}
+            targets = [f"n{target}" for target in drawn]
+            targets += [f"s{place}" for place, stub in enumerate(self.stubs) if number in stub.by]
+            targets += [f"l{number}"] if answer.score is not None else []
+            for name in targets:
                 self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
         for owner in sorted({self._graph.answers[n].node for n in self._never} & self._shown):
             wide = 96 + 60 * bool(self._groups(owner))
@@ -225,19 +227,6 @@ class _Drawing:
         """The frame that a node stands in, or the drawing."""
         owner = self._graph.nodes[node].inside
         return self._dot if owner is None else self._parts.get(owner, self._dot)
-
-    def _title(self, owner: int) -> dict[str, str]:
-        """Room for the name of a frame, and for the button that folds it."""
-        wide = round(_BOLD * min(len(self._graph.nodes[owner].name), _NAME)) + 60
-        return {"labeljust": "l", **_room_for(wide)}
-
-    def _targets(self, number: int) -> list[str]:
-        """Where an answer leads in this drawing."""
-        answer = self._graph.answers[number]
-        drawn = {self._at[target]: None for target in answer.targets if target in self._at}
-        targets = [f"n{target}" for target in drawn]
-        targets += [f"s{place}" for place, stub in enumerate(self.stubs) if number in stub.by]
-        return targets + ([f"l{number}"] if answer.score is not None else [])
 
     def _label(self, number: int) -> dict[str, str]:
         """Room for the words beside an edge: an empty table of their size."""

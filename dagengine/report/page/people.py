@@ -17,7 +17,21 @@ class People:
     def __init__(self, labels: Iterable[Label] = ()) -> None:
         self._by_case: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for label in labels:
-            self._by_case[label.case].append(_label_record(label))
+            # `answer` is that of a node, `outcome` that of the whole case.
+            outcome = label.outcome
+            if outcome is not None and not isinstance(outcome, str):
+                outcome = f"{outcome:.2f}"
+            self._by_case[label.case].append(
+                {
+                    "who": label.who,
+                    "when": label.when,
+                    "metric": label.metric,
+                    "node": label.node,
+                    "answer": None if label.answer is None else words(label.answer),
+                    "outcome": outcome,
+                    "note": label.note,
+                }
+            )
 
     @classmethod
     def of_run(cls, run: Run) -> People:
@@ -27,17 +41,3 @@ class People:
     def of(self, case: str | None) -> list[dict[str, Any]]:
         """What was said about the case whose content has this hash, in the order of saying."""
         return self._by_case.get(case or "", [])
-
-
-def _label_record(label: Label) -> dict[str, Any]:
-    """One label; `answer` is that of a node, `outcome` that of the whole case."""
-    outcome = label.outcome
-    return {
-        "who": label.who,
-        "when": label.when,
-        "metric": label.metric,
-        "node": label.node,
-        "answer": None if label.answer is None else words(label.answer),
-        "outcome": outcome if outcome is None or isinstance(outcome, str) else f"{outcome:.2f}",
-        "note": label.note,
-    }

@@ -21,7 +21,6 @@ from dagengine.results import (
     calls_words,
     implied_output,
 )
-from dagengine.results.odds import ResultOdds
 
 _BLOCK = 256 * 1024  # characters of a block before it is compressed
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -114,6 +113,7 @@ class Texts:
         blocks, counts = self._first.within(self._room)
         rows = self._rows_of[0]
         left = self._room - sum(map(len, blocks))
+        # Texts of cases that passed come in only where those of all that did not have room.
         if sum(counts) == len(rows) and self._count <= self._rows:
             more, more_counts = self._rest.within(left)
             blocks, counts, rows = blocks + more, counts + more_counts, rows + self._rows_of[1]
@@ -138,8 +138,18 @@ def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | 
         return [None, None, []]
     failure: Failure | None = result.failure
     steps = [_step(graph, step, costs.of(result.metric, step)) for step in result.steps]
-    reason = True if result.reason == _composed(result) else result.reason
-    odds = [] if result.odds is None else [_result_odds(result.odds)]
+    # A reason that only says what the decisions said is in the steps already.
+    composed = "\n".join(
+        f"{step.node} → {words(step.verdict)}" + (f": {step.reason}" if step.reason else "")
+        for step in result.steps
+        if step.verdict is not None
+    )
+    reason = True if result.reason == composed else result.reason
+    odds = (
+        []
+        if result.odds is None
+        else [{"expected": result.odds.expected_bounds, "pass": result.odds.pass_bounds}]
+    )
     return [reason, failure.as_dict() if failure else None, steps, *odds]
 
 
@@ -148,72 +158,42 @@ def _three_digits(seconds: float | None) -> float | None:
     return None if seconds is None else float(f"{seconds:.3g}")
 
 
-def _odds_of(step: Step) -> list[tuple[str, float]] | None:
-    """What a step might have answered, in the words of the page; None without odds."""
-    if step.odds is None:
-        return None
-    return [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
-
-
-def _calls_of(step: Step) -> tuple[dict[str, Any] | None, int | None]:
-    """What happened on the way to the answers of a step, and its tokens from caches.
-
-    None of what there is nothing of.
-    """
-    words = calls_words(step.calls)
-    calls = [list(map(call_record, calls)) for calls in step.calls]
-    on_the_way = {"words": words, "questions": calls} if words else None
-    return on_the_way, step.usage.cached_tokens or None
-
-
-def _result_odds(odds: ResultOdds) -> dict[str, tuple[float, float]]:
-    """What the odds of all paths come to."""
-    return {"expected": odds.expected_bounds, "pass": odds.pass_bounds}
-
-
-def _composed(result: MetricResult) -> str:
-    """The reason of a metric that says what its decisions said, which the steps have already."""
-    return "\n".join(
-        f"{step.node} → {words(step.verdict)}" + (f": {step.reason}" if step.reason else "")
-        for step in result.steps
-        if step.verdict is not None
-    )
-
-
 def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
     node = graph.node(step.node)
     verdict = None if step.verdict is None else words(step.verdict)
     usual = None if node is None else graph.nodes[node].kind
     tokens = round(step.usage.input_tokens + step.usage.output_tokens)
+    # The output is left out if the verdict and the reason say it all, or the score does.
+    output = step.output
+    row = {"kind": step.kind, "verdict": step.verdict, "reason": step.reason}
+    implied = step.verdict is not None and repr(output) == repr(implied_output(row))
+    if implied or (step.score is not None and output == step.score):
+        output = None
+    odds = None
+    if step.odds is not None:
+        odds = [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
+    # What happened on the way to the answers: mostly nothing
+    way = calls_words(step.calls)
+    calls = [list(map(call_record, calls)) for calls in step.calls] if way else []
+    # Quotes of the whole answer have the item number 0, those of its items count from 1 on.
+    quotes = [
+        {"item": item, "piece": "", "places": [], **quote.as_dict()}
+        for item, own in [(0, step.quotes), *enumerate(step.item_quotes, 1)]
+        for quote in own
+    ]
     values = [
-        *(step.node if node is None else node, str(step.outcome), verdict, _output(step)),
+        *(step.node if node is None else node, str(step.outcome), verdict, output),
         *(step.reason, step.score, step.mode, step.confidence),
         *(list(step.votes) or None, tokens or None, None if step.kind == usual else step.kind),
         float(f"{cost:.4g}") if cost else None,
         _three_digits(step.seconds),
-        _odds_of(step),
-        *_calls_of(step),
-        _quotes_of(step) or None,
+        odds,
+        {"words": way, "questions": calls} if way else None,
+        step.usage.cached_tokens or None,
+        quotes or None,
         list(step.spans) or None,
     ]
+    # Values are known by their places: only None at the end can be left out.
     while values[-1] is None:
         values.pop()
     return values
-
-
-def _quotes_of(step: Step) -> list[dict[str, Any]]:
-    """What the verdicts of a step stand on; those of its items with the item's number from 1 on."""
-    items = [(0, step.quotes), *enumerate(step.item_quotes, 1)]
-    return [
-        {"item": item, "piece": "", "places": [], **quote.as_dict()}
-        for item, own in items
-        for quote in own
-    ]
-
-
-def _output(step: Step) -> Any:
-    """The output, unless the verdict and the reason say it all, or the score does."""
-    row = {"kind": step.kind, "verdict": step.verdict, "reason": step.reason}
-    if step.verdict is not None and repr(step.output) == repr(implied_output(row)):
-        return None
-    return None if step.score is not None and step.output == step.score else step.output

@@ -70,6 +70,8 @@ def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Ite
     The content security policy allows this script and this style, by their hashes, and no
     connection but to `connect`.
     """
+    # JSON text that neither ends a script element nor opens a comment in it
+    inert = head.replace("<", "\\u003c").replace(">", "\\u003e")
     script, style = _built("page.js"), _built("page.css")
     policy = (
         f"default-src 'none'; script-src '{_sha(script)}'; style-src '{_sha(style)}'; "
@@ -82,7 +84,7 @@ def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Ite
         f'<title>{escape(title)}</title><link rel="icon" href="data:,">\n'
         f"<style>{style}</style></head><body>\n"
         '<div id="page"></div>\n'
-        f'<script type="application/json" id="head">{_inert(head)}</script>\n'
+        f'<script type="application/json" id="head">{inert}</script>\n'
     )
     yield body
     yield f"<script>{script}</script>\n</body></html>\n"
@@ -116,7 +118,9 @@ def _parts(
                 columns.extend(builder.take())
             if own := people.of(row.hash):
                 labels[place] = own
-            texts.add(row, None if case is None else _fields(case))
+            # The fields of a case as a line of a data set has them
+            added = ("index", "hash", "type")
+            texts.add(row, case and {name: case[name] for name in case if name not in added})
             prompts.add(keys_of(row, [metric.name for metric in metrics]))
         columns.extend(builder.take())
         blocks, starts, slots = texts.close()
@@ -134,31 +138,17 @@ def _parts(
     arrays = {"slot": array("i", slots).tobytes(), **columns.take(tally.rows)}
     packed_arrays = ((f"column-{name}", packed(data)) for name, data in arrays.items())
     data = chain(index, packed_arrays, _named("texts", blocks), _named("prompts", asked))
-    body = _noscript(first, lines) + "".join(
-        f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data
-    )
+    paragraphs = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
+    body = (
+        f"<noscript><main><h1>{escape(first)}</h1>{paragraphs}"
+        "<p>This page needs JavaScript.</p></main></noscript>\n"
+    ) + "".join(f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data)
     title = f"{record['name']}: {first}"
     yield from page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
 
 
 def _named(name: str, blocks: list[str]) -> Iterator[tuple[str, str]]:
     yield from ((f"{name}-{number}", block) for number, block in enumerate(blocks))
-
-
-def _fields(case: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a case as a line of a data set has them."""
-    return {name: value for name, value in case.items() if name not in ("index", "hash", "type")}
-
-
-def _inert(text: str) -> str:
-    """JSON text that neither ends a script element nor opens a comment in it."""
-    return text.replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _noscript(title: str, lines: list[tuple[str, str]]) -> str:
-    paragraphs = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
-    needs = "<p>This page needs JavaScript.</p>"
-    return f"<noscript><main><h1>{escape(title)}</h1>{paragraphs}{needs}</main></noscript>\n"
 
 
 @cache

@@ -63,25 +63,23 @@ class Picture:
         for .svg, .png and .pdf without Graphviz.
         """
         target = Path(path)
-        content = self._content(target)
+        form = target.suffix.lstrip(".").lower()
+        if form in _FORMATS:
+            content = self.layout(form)
+        elif form in ("dot", "gv"):
+            content = self.dot.encode()
+        elif form in ("mmd", "mermaid"):
+            content = self.mermaid.encode()
+        elif form == "md":
+            questions = questions_text(self.model)
+            after = f"\n{questions}" if questions else ""
+            content = f"```mermaid\n{self.mermaid}```\n{after}".encode()
+        else:
+            suffixes = ", ".join(sorted({*_FORMATS, "dot", "mmd", "md"}))
+            raise InputError(f"cannot draw {target.name!r}: the suffix must be one of {suffixes}")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         return str(target)
-
-    def _content(self, target: Path) -> bytes:
-        form = target.suffix.lstrip(".").lower()
-        if form in _FORMATS:
-            return self.layout(form)
-        if form in ("dot", "gv"):
-            return self.dot.encode()
-        if form in ("mmd", "mermaid"):
-            return self.mermaid.encode()
-        if form == "md":
-            questions = questions_text(self.model)
-            after = f"\n{questions}" if questions else ""
-            return f"```mermaid\n{self.mermaid}```\n{after}".encode()
-        suffixes = ", ".join(sorted({*_FORMATS, "dot", "mmd", "md"}))
-        raise InputError(f"cannot draw {target.name!r}: the suffix must be one of {suffixes}")
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """What a notebook shows: SVG, or the Mermaid text if there is no Graphviz.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
+from dagengine.record.values import MetricRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,45 +121,40 @@ class MetricGraph:
 
     def _add(self, metric: MetricRecord, inside: int | None) -> None:
         for record in metric.nodes:
-            self._add_node(record, inside)
-        for edge in metric.edges:
-            self._add_edge(edge)
-
-    def _add_node(self, record: NodeRecord, inside: int | None) -> None:
-        shown, nested = record, record.metric
-        if nested is not None and len(nested.nodes) == 1 and not nested.nodes[0].metric:
-            shown, nested = nested.nodes[0], None  # one node is in the place of its metric
-        number = self._node[record.name] = len(self.nodes)
-        self.nodes.append(
-            Node(
-                name=record.name,
-                kind=shown.kind,
-                question=None if shown.question == "<lambda>" else shown.question,
-                reads=shown.reads,
-                inputs=shown.inputs,
-                hash=shown.hash,
-                panel=shown.panel,
-                examples=shown.examples,
-                inside=inside,
-                asks=bool(shown.judges),
-                grades=record.grades,
-                scale=tuple(shown.scale or ()),
+            shown, nested = record, record.metric
+            if nested is not None and len(nested.nodes) == 1 and not nested.nodes[0].metric:
+                shown, nested = nested.nodes[0], None  # one node is in the place of its metric
+            number = self._node[record.name] = len(self.nodes)
+            self.nodes.append(
+                Node(
+                    name=record.name,
+                    kind=shown.kind,
+                    question=None if shown.question == "<lambda>" else shown.question,
+                    reads=shown.reads,
+                    inputs=shown.inputs,
+                    hash=shown.hash,
+                    panel=shown.panel,
+                    examples=shown.examples,
+                    inside=inside,
+                    asks=bool(shown.judges),
+                    grades=record.grades,
+                    scale=tuple(shown.scale or ()),
+                )
             )
-        )
-        if nested is not None:
-            self._add(nested, inside=number)
-
-    def _add_edge(self, edge: EdgeRecord) -> None:
-        source = self._node[edge.source]
-        target = None if edge.target is None else self._node[edge.target]
-        if edge.verdict is None:
-            if target is not None and target != source:
-                self.feeds.append(Feed(source, target, edge.starts))
-            return
-        answer = self.answers[self.answer(source, edge.verdict)]
-        if target is not None:
-            answer.targets.append(target)
-        answer.score = edge.score if edge.score is not None else answer.score
+            # Before the next node: inner nodes are numbered right after the one they stand in.
+            if nested is not None:
+                self._add(nested, inside=number)
+        for edge in metric.edges:
+            source = self._node[edge.source]
+            target = None if edge.target is None else self._node[edge.target]
+            if edge.verdict is None:
+                if target is not None and target != source:
+                    self.feeds.append(Feed(source, target, edge.starts))
+                continue
+            answer = self.answers[self.answer(source, edge.verdict)]
+            if target is not None:
+                answer.targets.append(target)
+            answer.score = edge.score if edge.score is not None else answer.score
 
     def as_dict(self) -> dict[str, Any]:
         """What the page gets, without the drawings."""
@@ -188,17 +183,16 @@ class Contest:
     def of(cls, output: Any) -> Contest | None:
         """The contest in the output of a step; None for any other output."""
         ballots = output.get("ballots") if isinstance(output, dict) else None
-        if not isinstance(ballots, list) or not all(map(_is_ballot, ballots)) or not ballots:
+        # A tie has no winner: a ballot is known by the other two.
+        if not (isinstance(ballots, list) and ballots) or not all(
+            isinstance(ballot, dict) and {"order", "reason"} <= ballot.keys() for ballot in ballots
+        ):
             return None
         winner = output.get("winner") or cls.TIE
         votes = tuple((ballot["order"], ballot.get("winner") or cls.TIE) for ballot in ballots)
         won = [vote == winner for _, vote in votes]
         first = ballots[won.index(True) if True in won else 0]
         return cls(winner, votes, first["reason"])
-
-
-def _is_ballot(value: Any) -> bool:
-    return isinstance(value, dict) and {"order", "reason"} <= value.keys()  # a tie has no winner
 
 
 def words(verdict: Any) -> str:

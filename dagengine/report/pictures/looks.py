@@ -79,5 +79,6 @@ def text_width(text: str, size: int, bold: bool = False) -> float:
 
     Letters of Chinese, Japanese and Korean are as wide as high.
     """
+    # The first wide letters of Unicode are from U+1100 on.
     narrow = sum(char < "\u1100" for char in text)
     return size * (narrow * (0.58 if bold else 0.51) + (len(text) - narrow))

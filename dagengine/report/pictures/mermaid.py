@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dagengine.report.pictures.looks import clean, lines_of, plain
-from dagengine.report.pictures.model import Arrow, Model, Part, Shape
+from dagengine.report.pictures.model import Arrow, Model, Shape
 
 _WIDTH, _LINES = 40, 24  # characters of a line, lines of a text
 _SHAPES: dict[Shape, tuple[str, str]] = {
@@ -36,8 +36,18 @@ def mermaid_text(model: Model) -> str:
         lines.append(f"  {arrow.source} {_line(arrow)} {arrow.target}")
     keys: dict[str, list[str]] = {}
     for part in model.parts:
-        if (kind := _class(part)) is not None:
-            keys.setdefault(kind, []).append(part.key)
+        # A part has one class: what was never reached is quiet even if it is a failing end.
+        if part.reached is False:
+            kind = "quiet"
+        elif part.shape == "end" and part.state == "failed":
+            kind = "bad"
+        elif part.reached and part.bar is None:
+            kind = "taken"
+        elif part.shape == "folded":
+            kind = "quiet"
+        else:
+            continue
+        keys.setdefault(kind, []).append(part.key)
     lines += [f"  classDef {kind} {_CLASSES[kind]}" for kind in keys]
     lines += [f"  class {','.join(parts)} {kind}" for kind, parts in keys.items()]
     legend = "<br/>".join(_legend(model))
@@ -59,18 +69,16 @@ def questions_text(model: Model) -> str:
 def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
     for part in model.inside(frame):
         before, after = _SHAPES[part.shape]
-        yield f'{indent}{part.key}{before}"{_label(part)}"{after}'
+        if part.shape == "end":
+            label = _quoted(" ".join(part.name) + "".join(map(plain, part.lines)))
+        else:
+            lines = [" ".join(part.name), *map(plain, part.lines), " ".join(part.note)]
+            label = "<br/>".join(_quoted(line) for line in lines if line)
+        yield f'{indent}{part.key}{before}"{label}"{after}'
     for inner in model.frames_in(frame):
         yield f'{indent}subgraph {inner.key}["{_quoted(f"{inner.name} · {plain(inner.words)}")}"]'
         yield from _frame(model, inner.key, f"{indent}  ")
         yield f"{indent}end"
-
-
-def _label(part: Part) -> str:
-    if part.shape == "end":
-        return _quoted(" ".join(part.name) + "".join(map(plain, part.lines)))
-    lines = [" ".join(part.name), *map(plain, part.lines), " ".join(part.note)]
-    return "<br/>".join(_quoted(line) for line in lines if line)
 
 
 def _line(arrow: Arrow) -> str:
@@ -81,16 +89,6 @@ def _line(arrow: Arrow) -> str:
     if arrow.data or arrow.taken is False:
         return f'-. "{words}" .->' if words else "-.->"
     return f'-- "{words}" -->' if words else "-->"
-
-
-def _class(part: Part) -> str | None:
-    if part.reached is False:
-        return "quiet"
-    if part.shape == "end" and part.state == "failed":
-        return "bad"
-    if part.reached and part.bar is None:
-        return "taken"
-    return "quiet" if part.shape == "folded" else None
 
 
 def _legend(model: Model) -> Iterator[str]:

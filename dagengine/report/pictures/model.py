@@ -14,7 +14,6 @@ from dagengine.report.pictures.folding import Folds, nodes_of
 from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
 from dagengine.report.pictures.looks import NAME, SMALL, Words, lines_of, plain, text_width
 from dagengine.report.pictures.views import (
-    Mark,
     Traffic,
     View,
     cases_words,
@@ -156,14 +155,38 @@ class _Maker:
     def model(self, whole: bool) -> Model:
         graph, view = self._graph, self._view
         self._folds = self._folded(whole)
-        self._dropped = {number for number in range(len(graph.nodes)) if self._reshapes(number)}
+        # Steps inside of a metric that only hand on one list in another form are left out.
+        decides = {answer.node for answer in graph.answers}
+        self._dropped = {
+            number
+            for number, node in enumerate(graph.nodes)
+            if node.inside is not None
+            and node.kind in ("code", "field")
+            and len(node.inputs) == 1
+            and not (node.reads or node.grades or number in decides)
+        }
         model = Model(graph.metric.name, (), view.kind, view.has_odds)
-        self._draw_nodes(model)
+        for number, node in enumerate(graph.nodes):
+            if number in self._dropped or not self._folds.shows(number):
+                continue
+            frame = None if node.inside is None else f"f{node.inside}"
+            if number in self._folds.opened:
+                model.frames.append(self._frame(number, frame))
+            else:
+                model.parts.append(replace(self._parts[number], frame=frame))
         for head, group in self._folds.groups.items():
             model.parts.append(self._group(head, group))
         self._draw_answers(model)
         self._draw_feeds(model)
-        model.facts = self._facts(model)
+        # Beside the name: what passes, and the cases of a run or the nodes
+        limit = threshold_words(graph.metric.threshold)
+        total = nodes_of(graph)
+        drawn = sum(part.shape not in ("end", "folded") for part in model.parts)
+        size = "" if drawn == total and view.kind != "design" else f" · {counted(total, 'node')}"
+        size += f", {drawn} drawn" if drawn < total else ""
+        model.facts = ((f"{limit}{size}", "soft"),)
+        if view.facts:
+            model.facts = ((f"{limit} · ", "soft"), *view.facts, (size, "soft"))
         for node in graph.nodes:
             if node.question and node.kind not in ("code", "field"):
                 model.questions.append((self._own_name(node), node.question))
@@ -199,7 +222,15 @@ class _Maker:
     def _part(self, number: int) -> Part:
         node, mark = self._graph.nodes[number], self._view.node(number)
         name, question = self._own_name(node), node.question or ""
-        lines: tuple[Words, ...] = (self._kind_line(number, mark), *mark.words)
+        kind = _KINDS.get(node.kind, node.kind)
+        if node.scale:
+            kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
+        if number in self._graph.owners():
+            kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
+        below: Words = ((kind, "soft"),)
+        if mark.traffic is not None:
+            below = ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
+        lines: tuple[Words, ...] = (below, *mark.words)
         if node.panel:
             panel: list[Words] = [
                 ((line, "soft"),) for line in lines_of(node.panel, _NOTE_WIDTH, 3)
@@ -245,34 +276,6 @@ class _Maker:
         if node.kind == "task":
             return "task"
         return "rating" if node.grades or node.scale else "items"
-
-    def _kind_line(self, number: int, mark: Mark) -> Words:
-        node = self._graph.nodes[number]
-        kind = _KINDS.get(node.kind, node.kind)
-        if node.scale:
-            kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
-        if number in self._graph.owners():
-            kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
-        if mark.traffic is None:
-            return ((kind, "soft"),)
-        return ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
-
-    def _reshapes(self, number: int) -> bool:
-        """Whether a node inside a metric only hands on one list in another form."""
-        node = self._graph.nodes[number]
-        plain_step = node.inside is not None and node.kind in ("code", "field")
-        decides = any(answer.node == number for answer in self._graph.answers)
-        return plain_step and len(node.inputs) == 1 and not (node.reads or node.grades or decides)
-
-    def _draw_nodes(self, model: Model) -> None:
-        for number, node in enumerate(self._graph.nodes):
-            if number in self._dropped or not self._folds.shows(number):
-                continue
-            frame = None if node.inside is None else f"f{node.inside}"
-            if number in self._folds.opened:
-                model.frames.append(self._frame(number, frame))
-            else:
-                model.parts.append(replace(self._parts[number], frame=frame))
 
     def _frame(self, number: int, outer: str | None) -> Frame:
         node, mark = self._graph.nodes[number], self._view.node(number)
@@ -329,14 +332,26 @@ class _Maker:
         for number, answer in enumerate(self._graph.answers):
             if not self._folds.shows(answer.node) or answer.node in self._dropped:
                 continue
-            mark = self._view.answer(number)
+            mark, cases = self._view.answer(number), max(self._view.cases, 1)
+            traffic = mark.traffic
             targets = [place for at in answer.targets if (place := self._place(at)) is not None]
             if answer.score is not None:
                 ends[number] = self._end(number, answer)
                 targets.append(ends[number].key)
             for target in targets:
                 parents[target] = parents.get(target, 0) + 1
-                model.arrows.append(self._arrow(answer, mark, target))
+                model.arrows.append(
+                    Arrow(
+                        source=f"n{answer.node}",
+                        target=target,
+                        hint=f"{self._own_name(self._graph.nodes[answer.node])} → {answer.verdict}",
+                        answer=tuple(lines_of(answer.verdict, _ANSWER_WIDTH, _NAME_LINES)),
+                        words=mark.words if traffic is None else (cases_words(traffic),),
+                        share=None if traffic is None else traffic.cases / cases,
+                        failed=0.0 if traffic is None else traffic.failed / cases,
+                        taken=mark.reached,
+                    )
+                )
         worst = max((part.bar.failed for part in ends.values() if part.bar), default=0)
         for part in ends.values():
             failed = 0 if part.bar is None else part.bar.failed
@@ -348,25 +363,13 @@ class _Maker:
                 for arrow in model.arrows
             ]
 
-    def _arrow(self, answer: Answer, mark: Mark, target: str) -> Arrow:
-        cases = max(self._view.cases, 1)
-        traffic = mark.traffic
-        return Arrow(
-            source=f"n{answer.node}",
-            target=target,
-            hint=f"{self._own_name(self._graph.nodes[answer.node])} → {answer.verdict}",
-            answer=tuple(lines_of(answer.verdict, _ANSWER_WIDTH, _NAME_LINES)),
-            words=mark.words if traffic is None else (cases_words(traffic),),
-            share=None if traffic is None else traffic.cases / cases,
-            failed=0.0 if traffic is None else traffic.failed / cases,
-            taken=mark.reached,
-        )
-
     def _end(self, number: int, answer: Answer) -> Part:
         metric, mark = self._graph.metric, self._view.answer(number)
         state = state_of(answer.score, passes(answer.score, metric.threshold))
         sign = "" if state == "scored" else f"{SIGNS[state]} "
         tens = f"{(answer.score or 0.0) * 10:g}"
+        side = "below {:g}" if state == "failed" else "from {:g} on"
+        limit = "" if metric.threshold is None else f": {side.format(metric.threshold)}"
         after = " of 10" if mark.traffic is None else f" · {mark.traffic.cases:,}"
         inside = self._graph.nodes[answer.node].inside
         return Part(
@@ -378,7 +381,7 @@ class _Maker:
             bar=mark.traffic,
             frame=None if inside is None else f"f{inside}",
             state=state,
-            hint=f"score {tens} of 10{_state_words(state, metric.threshold)}",
+            hint=f"score {tens} of 10{limit}",
         )
 
     def _draw_feeds(self, model: Model) -> None:
@@ -418,26 +421,6 @@ class _Maker:
                     waiting += after.get(step.target, [])
                 else:
                     yield Feed(feed.source, step.target, feed.runs)
-
-    # -- title -----------------------------------------------------------------------------
-
-    def _facts(self, model: Model) -> Words:
-        """What stands beside the name: what passes, and the cases of a run or the nodes."""
-        limit = threshold_words(self._graph.metric.threshold)
-        total = nodes_of(self._graph)
-        drawn = sum(part.shape not in ("end", "folded") for part in model.parts)
-        whole = drawn == total and self._view.kind != "design"
-        size = "" if whole else f" · {counted(total, 'node')}"
-        size += f", {drawn} drawn" if drawn < total else ""
-        if not self._view.facts:
-            return ((f"{limit}{size}", "soft"),)
-        return ((f"{limit} · ", "soft"), *self._view.facts, (size, "soft"))
-
-
-def _state_words(state: State, threshold: float | None) -> str:
-    if threshold is None:
-        return ""
-    return f": below {threshold:g}" if state == "failed" else f": from {threshold:g} on"
 
 
 def _hint(node: Node, name: str) -> str:

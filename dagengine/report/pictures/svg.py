@@ -93,6 +93,11 @@ class _Drawing:
         model, high = self._model, self._legend_at + 62
         size = f'width="{self._width:.0f}" height="{high:.0f}"'
         box = f'viewBox="0 0 {self._width:.0f} {high:.0f}"'
+        heading, y = list[str](), _EDGE + 8.0
+        for line in self._title:
+            heading.append(_text(_EDGE, y, [(line, "")], TITLE, anchor="start", bold=True))
+            y += 20
+        heading.append(_text(_EDGE, y - 1, model.facts, SMALL, anchor="start"))
         return "".join(
             [
                 '<?xml version="1.0" encoding="UTF-8"?>\n',
@@ -103,7 +108,8 @@ class _Drawing:
                 '<rect width="5" height="5" class="f-fail"/>',
                 '<rect width="1.5" height="5" class="f-ground"/></pattern></defs>',
                 '<rect class="f-ground" width="100%" height="100%"/>\n',
-                *self._heading(),
+                *heading,
+                "\n",
                 *map(self._frame, model.frames),
                 *(self._arrow(number, arrow) for number, arrow in enumerate(model.arrows)),
                 *map(self._part, model.parts),
@@ -114,35 +120,11 @@ class _Drawing:
             ]
         )
 
-    def _heading(self) -> Iterable[str]:
-        y = _EDGE + 8.0
-        for line in self._title:
-            yield _text(_EDGE, y, [(line, "")], TITLE, anchor="start", bold=True)
-            y += 20
-        yield _text(_EDGE, y - 1, self._model.facts, SMALL, anchor="start")
-        yield "\n"
-
     # -- places ----------------------------------------------------------------------------
 
     def _point(self, pair: str) -> Point:
         x, y = map(float, pair.split(","))
         return x + self._left, self._height - y + self._down
-
-    def _box(self, key: str) -> Box:
-        part = self._objects[key]
-        x, y = self._point(part["pos"])
-        width, height = float(part["width"]) * _INCH, float(part["height"]) * _INCH
-        return x - width / 2, y - height / 2, width, height
-
-    def _curve(self, pos: str) -> tuple[list[Point], Point | None]:
-        """The points of a curve, and the point of its arrow."""
-        tip, points = None, []
-        for pair in pos.split():
-            if pair.startswith("e,"):
-                tip = self._point(pair[2:])
-            elif not pair.startswith("s,"):
-                points.append(self._point(pair))
-        return points, tip
 
     # -- parts -----------------------------------------------------------------------------
 
@@ -164,8 +146,12 @@ class _Drawing:
         )
 
     def _part(self, part: Part) -> str:
-        box = self._box(part.key)
-        x, y, wide, tall = box
+        # Graphviz has the middle of a node in points and its size in inches.
+        placed = self._objects[part.key]
+        x, y = self._point(placed["pos"])
+        wide, tall = float(placed["width"]) * _INCH, float(placed["height"]) * _INCH
+        x, y = x - wide / 2, y - tall / 2
+        box = x, y, wide, tall
         look = f'class="f-{_FILLS[part.shape]} s-edge" stroke-width="1.25"'
         if part.shape == "end" and part.state == "failed":
             stroke = 3 if part.most or (part.reached and part.bar is None) else 1.25
@@ -214,25 +200,30 @@ class _Drawing:
 
     def _arrow(self, number: int, arrow: Arrow) -> str:
         edge = self._edges[f"e{number}"]
-        points, tip = self._curve(edge["pos"])
+        # The points of the curve, and that of its arrow: Graphviz marks it with an `e`.
+        tip, points = None, []
+        for pair in edge["pos"].split():
+            if pair.startswith("e,"):
+                tip = self._point(pair[2:])
+            elif not pair.startswith("s,"):
+                points.append(self._point(pair))
         path = "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in points[:1]) + "C"
         path += " ".join(f"{x:.1f} {y:.1f}" for x, y in points[1:])
         title = f"<title>{_escaped(arrow.hint)}</title>" if arrow.hint else ""
-        words = "".join(self._words(edge["lp"], arrow)) if "lp" in edge else ""
-        line = _line(arrow, path, points, tip)
-        return f'<g id="e{number}" class="edge">{title}{line}{words}</g>\n'
-
-    def _words(self, place: str, arrow: Arrow) -> Iterable[str]:
-        x, y = self._point(place)
-        at = y - _LINE * (len(arrow.answer) + len(arrow.words)) / 2
-        faded = arrow.taken is False and arrow.share is None
-        for line in arrow.answer:
-            at += _LINE
-            tone = "soft" if faded else ""
-            yield _text(x, at - 3, [(line, tone)], ANSWER, bold=not faded)
-        for words in arrow.words:
-            at += _LINE
-            yield _text(x, at - 3, words, SMALL)
+        texts = []
+        if "lp" in edge:
+            x, y = self._point(edge["lp"])
+            at = y - _LINE * (len(arrow.answer) + len(arrow.words)) / 2
+            faded = arrow.taken is False and arrow.share is None
+            for line in arrow.answer:
+                at += _LINE
+                tone = "soft" if faded else ""
+                texts.append(_text(x, at - 3, [(line, tone)], ANSWER, bold=not faded))
+            for words in arrow.words:
+                at += _LINE
+                texts.append(_text(x, at - 3, words, SMALL))
+        drawn = _line(arrow, path, points, tip)
+        return f'<g id="e{number}" class="edge">{title}{drawn}{"".join(texts)}</g>\n'
 
 
 def _line(arrow: Arrow, path: str, points: Sequence[Point], tip: Point | None) -> str:

@@ -88,15 +88,25 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     failure = result.failure
     for number, node in enumerate(graph.nodes):
         step = steps.get(node.name)
-        note = "" if step is None else _explanation(step)
-        if step is None and failure is not None and failure.node == node.name:
+        note = ""
+        shown: tuple[Words, ...] = ()
+        if step is not None:
+            shown = _answered(step)
+            # Why the node answered so, or the text that it wrote
+            if step.outcome != "ok" or step.verdict is not None:
+                note = step.reason or ""
+            elif step.score is None and step.output is not None:
+                note = as_text(step.output)
+        elif failure is not None and failure.node == node.name:
             note = f"⊘ {failure.kind}: {failure.message}"
-        shown = () if step is None else _answered(step)
         view.nodes[number] = Mark(step is not None, words=shown, note=note)
     for number, answer in enumerate(graph.answers):
         name = graph.nodes[answer.node].name
         taken = name in chosen and words(chosen[name]) == answer.verdict
-        odds = _chances(steps[name]).get(answer.verdict) if name in steps else None
+        step, odds = steps.get(name), None
+        # Odds are those of one question: what a panel voted on has none.
+        if step is not None and step.verdict is not None and not step.votes:
+            odds = {words(verdict): share for verdict, share in step.odds or ()}.get(answer.verdict)
         view.has_odds = view.has_odds or odds is not None
         chance: tuple[Words, ...] = () if odds is None else (((_percent(odds), "soft"),),)
         view.answers[number] = Mark(taken, words=chance)
@@ -129,13 +139,6 @@ def _reach_metrics(graph: MetricGraph, view: View) -> None:
         view.nodes[owner] = Mark(reached, traffic, outer.words, outer.note)
 
 
-def _chances(step: Step) -> dict[str, float]:
-    """The odds of a decision's verdicts; none if a panel voted on it."""
-    if step.verdict is None or step.votes:
-        return {}
-    return {words(verdict): chance for verdict, chance in step.odds or ()}
-
-
 def _percent(chance: float) -> str:
     """A probability in whole percents; 0 % and 100 % are shown for exactly 0 and 1 only."""
     if 0 < chance < 0.005:
@@ -145,7 +148,10 @@ def _percent(chance: float) -> str:
 
 def _answered(step: Step) -> tuple[Words, ...]:
     """The answer of a node in one short line; what is long is its note."""
-    votes = f" ({_votes(step)})" if step.votes else ""
+    votes = ""
+    if step.votes:
+        agreeing = f"{step.agreeing} of " if step.verdict is not None else ""
+        votes = f" ({agreeing}{len(step.votes)} votes)"
     if step.outcome != "ok":
         return (((f"⊘ {step.outcome}", "none"),),)
     if step.verdict is not None:
@@ -153,20 +159,6 @@ def _answered(step: Step) -> tuple[Words, ...]:
     if step.score is not None:
         return (((f"→ {step.score:.3g}{votes}", "mark"),),)
     return (((votes.strip(), "mark"),),) if votes else ()
-
-
-def _explanation(step: Step) -> str:
-    """Why a node answered so, or the text that it wrote."""
-    if step.outcome != "ok" or step.verdict is not None:
-        return step.reason or ""
-    if step.score is not None or step.output is None:
-        return ""
-    return as_text(step.output)
-
-
-def _votes(step: Step) -> str:
-    agreeing = f"{step.agreeing} of " if step.verdict is not None else ""
-    return f"{agreeing}{len(step.votes)} votes"
 
 
 def counts(graph: MetricGraph, tally: MetricTally) -> View:

@@ -61,7 +61,19 @@ class Recorder:
                 if answer is not None:
                     return answer
         if self.mode == "replay":
-            raise self._miss(judge, question)
+            if name is None:
+                why = (
+                    f"the judge {judge.identity!r} has no durable identity, so its answers are not "
+                    "recorded; give it a name"
+                )
+            elif self.recording.find(name, question) is not None:
+                why = "the recorded answer no longer fits the question; run --evals=record"
+            else:
+                why = self.recording.why_missing(name, question)
+            miss = RecordingMissError(f"no recorded answer; {why}")
+            self.missed.add(str(miss))
+            self.lacking += 1
+            raise miss
         try:
             answer = await self._asks.answer(request)
         except JUDGE_FAILURES as error:
@@ -69,22 +81,6 @@ class Recorder:
             raise
         self._note(judge, question, answer)
         return answer
-
-    def _miss(self, judge: Judge, question: Question[Any]) -> RecordingMissError:
-        name = durable_identity(judge)
-        if name is None:
-            why = (
-                f"the judge {judge.identity!r} has no durable identity, so its answers are not "
-                "recorded; give it a name"
-            )
-        elif self.recording.find(name, question) is not None:
-            why = "the recorded answer no longer fits the question; run --evals=record"
-        else:
-            why = self.recording.why_missing(name, question)
-        error = RecordingMissError(f"no recorded answer; {why}")
-        self.missed.add(str(error))
-        self.lacking += 1
-        return error
 
     def _note(
         self, judge: Judge, question: Question[Any], outcome: Answer[Any] | JudgeFailure

@@ -103,7 +103,13 @@ class Recording:
             try:
                 row = json.loads(line.decode(errors="surrogatepass"))  # as older versions wrote
                 if number == 1:
-                    judges = _header(path, row)
+                    if row["format"] != FORMAT:
+                        raise InputError(
+                            f"the recording {path} has format {row['format']!r}, and this version "
+                            f"of dagengine reads {FORMAT}: use the version that wrote it, or run "
+                            "--evals=refresh"
+                        )
+                    judges = row["judges"]  # by their letters
                 else:
                     answer = Recorded.read(row, judges)
                     answers[answer.key] = answer
@@ -184,18 +190,14 @@ class Recording:
         nearest = max(
             same, key=lambda candidate: (_shared(candidate.parts, parts), candidate.judge == judge)
         )
-        return _difference(nearest, judge, parts)
-
-
-def _header(path: Path, row: Any) -> Mapping[str, str]:
-    """The judges by their letters; raises InputError for another format."""
-    if row["format"] != FORMAT:
-        raise InputError(
-            f"the recording {path} has format {row['format']!r}, and this version of dagengine "
-            f"reads {FORMAT}: use the version that wrote it, or run --evals=refresh"
-        )
-    judges: Mapping[str, str] = row["judges"]
-    return judges
+        changed = [_changed(name, nearest.parts, parts) for name in _NAMES]
+        different = [text for text in changed if text]
+        if nearest.judge != judge:
+            different.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
+        equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
+        *words, last = equal or [""]
+        rest = f"; {', '.join(words)}{' and ' if words else ''}{last} equal" if equal else ""
+        return f"against the nearest: {', '.join(different)}{rest}. Run --evals=record"
 
 
 def _short(judge: str) -> str:
@@ -237,18 +239,8 @@ def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
     """How alike two questions are: parts that are equal, and the share of equal evidence."""
     equal: int = sum(first[name] == second[name] for name in _NAMES)
     pieces = set(first["evidence"].items()), set(second["evidence"].items())
+    # Less than 1: evidence only decides between questions with as many equal parts.
     return equal + len(pieces[0] & pieces[1]) / (1 + len(pieces[0] | pieces[1]))
-
-
-def _difference(nearest: Recorded, judge: str, parts: Mapping[str, Any]) -> str:
-    changed = [_changed(name, nearest.parts, parts) for name in _NAMES]
-    different = [text for text in changed if text]
-    if nearest.judge != judge:
-        different.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
-    equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
-    *words, last = equal or [""]
-    same = f"; {', '.join(words)}{' and ' if words else ''}{last} equal" if equal else ""
-    return f"against the nearest: {', '.join(different)}{same}. Run --evals=record"
 
 
 def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

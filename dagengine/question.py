@@ -157,6 +157,7 @@ class EveryMatch:
         matches = list(re.finditer(self.pattern, text))
         if not matches:
             raise _unparseable([self.pattern], text)
+        # The first group of a pattern that has one, else all that matched.
         return {self.field: [match.group(min(match.re.groups, 1)) for match in matches]}
 
 
@@ -204,6 +205,7 @@ class Question(Generic[T]):
     name: str = field(default="", compare=False)
     asker: tuple[str, str] | None = field(default=None, compare=False)
     decision: Decision | None = field(default=None, compare=False, repr=False)
+    # What a run allows must not part equal questions of two runs: only `options` are in the key.
     max_tokens: int | None = field(default=None, compare=False)
     shares: tuple[str, ...] = field(default=(), compare=False)
     warmth: Warmth | None = field(default=None, compare=False)
@@ -261,6 +263,7 @@ class Question(Generic[T]):
 
         Raise UnsupportedQuoteError when it quotes what is not in the material.
         """
+        # A copy comes first: its quotes are in the material, since it is the material.
         copied = None if self.check is None else self.check(answer.value)
         if copied is not None:
             raise CopiedError(copied, answer.text, answer.usage.counts)

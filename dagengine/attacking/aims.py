@@ -114,7 +114,8 @@ class Ways:
     def _behind(self, number: int) -> tuple[float, float]:
         """The best and the worst score behind a slot; what grades may give any."""
         if number not in self._known:
-            self._known[number] = 1.0, 0.0  # of a metric that contains itself
+            # Of a metric that contains itself; and a grade is known only when it was given.
+            self._known[number] = 1.0, 0.0
             slot = self._plan.slots[number]
             if slot.score is not None:
                 score = strict_score(slot.score) if self.spec.strict else slot.score

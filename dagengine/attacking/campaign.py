@@ -162,6 +162,7 @@ class _Asking:
         return runs_of(seen.rows, thresholds), seen.totals
 
     def _left(self) -> Any:
+        # Every part of an attack is a run of its own, and the limits hold for all parts together.
         limits = self._settings.get("limits") or DEFAULT_LIMITS
         if limits.max_calls is not None:
             limits = replace(limits, max_calls=max(limits.max_calls - self.totals.calls, 0))
@@ -278,6 +279,7 @@ def targets_of(
                 f"{ways.spec.name!r} has no threshold: an attack turns a fail into a pass, so give "
                 "it one"
             )
+        # Before the first call: a field that the metric does not read is an error of the caller.
         targets.append(Target(metric, ways, plan.fields_for(ways, cases)))
     return targets
 
@@ -410,6 +412,7 @@ class _Campaign:
             if (made.case, made.family, made.place, made.is_twin)
             == (trial.case, cell.family, cell.place, False)
         )
+        # Of a metric that turned as a whole no node is red: the path says where it ended.
         path = trial.attacked[0].path
         node = cell.node or (path[-1][0] if path else "")
         passed = sum(run.passed for run in trial.attacked)
@@ -490,6 +493,7 @@ class _Defending:
         questions: tuple[float, float],
         costs: tuple[float | None, float | None],
     ) -> Defence:
+        # What is not known on one side says nothing of the defence, and is in no share.
         families: dict[tuple[str, Place], list[tuple[End | None, End | None]]] = {}
         for made, before, now in zip(self._tries, self._before, after, strict=True):
             families.setdefault((made.family, made.place), []).append((before, now))
@@ -510,6 +514,7 @@ class _Defending:
             line = f"{100 * self._line:g} % of honest cases"
             if changed.low is not None and changed.low > self._line:
                 return f"changes more than {line}"
+            # With few honest cases even none that changes leaves an interval above the line.
             needed = next((n for n in range(1, 1000) if (share(0, n).high or 1) <= self._line), 0)
             more = f"; {needed} without a change would show it" * (changed.count == 0 < needed)
             return f"may change more than {line} ({changed.count} of {changed.cases}{more})"
@@ -526,6 +531,7 @@ def _per_thousand(used: Totals, questions: float) -> float | None:
     """US dollars for 1,000 cases, by what calls cost; None if that is not known."""
     if used.cost is None or not used.calls or not used.cost:
         return None
+    # By questions, not calls: what a store or an equal question saved here costs in production.
     return 1000 * questions * used.cost / used.calls
 
 
@@ -533,7 +539,7 @@ def _both(first: End | None, second: End | None) -> End | None:
     """How a case ends if both judges must pass it."""
     if first is None or second is None:
         return None
-    return max(first, second)
+    return max(first, second)  # `End` counts up from a pass
 
 
 def _names_of_judges(metrics: Sequence[BaseMetric], model: Any) -> tuple[str, ...]:

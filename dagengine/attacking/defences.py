@@ -83,6 +83,7 @@ class _Gate(Rewriting):
             then={True: 0, False: SpecMetric(spec)},
             name="Addresses its judge",
         )
+        # The gate's 0 or what comes after it, never both: a mean would let an attack pay half.
         return replace(spec, graph=Graph(gate), combine="last")
 
 

@@ -71,6 +71,7 @@ def _run(rows: Sequence[Observation], threshold: float) -> Run:
 
 def _answer(row: Observation) -> Answer:
     if row.verdict is not None:
+        # With its type: True equals 1, but a verdict that became a number has changed.
         return Answer((type(row.verdict).__name__, row.verdict))
     if row.items:
         return Answer(row.items)
@@ -112,6 +113,7 @@ class End(IntEnum):
 
 def ended(runs: Sequence[Run]) -> End | None:
     """How most runs of a case end; None if that is not known, since calls were lost."""
+    # A lost call could have gone either way, so most of the others are not most of all.
     if any(run.lost for run in runs):
         return None
     if most(run.passed for run in runs):
@@ -173,6 +175,7 @@ def _favour(node: str, run: Run, ways: Mapping[Verdict, Favour]) -> Favour:
 def _opened(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour]) -> bool:
     """Whether a decision leaves a pass possible that it did not, or a better one."""
     before, after = _favour(node, clean, ways), _favour(node, run, ways)
+    # Favours compare as (open, best, worst): first a way to a pass, then how good it may become.
     return bool(ways) and after[0] and after > before
 
 
@@ -220,6 +223,7 @@ def cells_of(
 def _cell(
     metric: str, node: str, family: str, place: Place, pairs: Sequence[tuple[bool, bool]]
 ) -> Cell:
+    # McNemar: pairs that went alike say nothing of the difference.
     more = sum(attacked and not twin for attacked, twin in pairs)
     less = sum(twin and not attacked for attacked, twin in pairs)
     return Cell(

@@ -76,6 +76,7 @@ def _joined(text: str, position: str, words: str, whole: bool) -> str:
         return f"{text}\n{words}"
     if position == "start":
         return f"{words}\n{text}"
+    # Between two words: half a word before an attack would give it away, or break a name.
     blank = text.find(" ", len(text) // 2)
     middle = len(text) if blank < 0 else blank
     return f"{text[:middle]} {words}{text[middle:]}"

@@ -50,6 +50,8 @@ _DIGITS = str.maketrans("0123456789", "3456789012")
 
 def twin_of(text: str) -> str:
     """The twin: equal texts have equal ones, of the same number of characters."""
+    # Hidden tags are replaced like the letters that they stand for, and stay hidden: a twin that
+    # showed them would be another kind of text.
     seen = "".join(_shown(character) for character in text)
     letters = [place for place, character in enumerate(seen) if _is_visible(character)]
     harmless = _harmless("".join(seen[place] for place in letters))
@@ -70,6 +72,7 @@ def _is_visible(character: str) -> bool:
 
 
 def _harmless(text: str) -> str:
+    # The words go round for each length, so that a long text does not say one word all the time.
     turns = {size: itertools.cycle(words) for size, words in _BY_LENGTH.items()}
     return _WORD.sub(lambda word: _in_form(word[0], turns), text).translate(_DIGITS)
 

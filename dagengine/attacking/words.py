@@ -206,6 +206,7 @@ def _table(
     heads = ["twin", WHOLE, *nodes]
     yield f"  {'':20}" + "".join(f" {one_line(head, 14):>14}" for head in heads)
     by_family = {family_name(row[""]): row for row in rows(cells)}
+    # The families that matter are chosen, and stay in the order of the card.
     kept = sorted(by_family, key=lambda family: -_weight(by_family[family]))[:most]
     for family in (family for family in by_family if family in kept):
         row = by_family[family]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,12 @@ def pytest_configure() -> None:
     """Let tests be interrupted also where the whole run was started in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what subprocesses would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage go through thousands of tests and their modules again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

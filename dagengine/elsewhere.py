@@ -343,7 +343,17 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 }
 """What is done here in the place of a name, by library."""
 
+_OWN_JUDGE = (
+    "a judge of your own is a class with `generate(prompt)` (DeepEvalBaseLLM of dagengine.models), "
+    "or ScriptedJudge(function); the protocol of all judges is dagengine.question.Judge"
+)
+_CHECKLIST = (
+    "a criterion is CriteriaMetric; several yes/no questions in one score are DAGMetric(…, "
+    "DAG(root_nodes=[…]), combine='mean'); weighted ones: docs/how-to/own.md"
+)
 _WORDS = {
+    **dict.fromkeys(("Judge", "BaseJudge", "CustomJudge", "FunctionJudge", "LLM"), _OWN_JUDGE),
+    **dict.fromkeys(("Checklist", "ChecklistMetric", "RubricMetric"), _CHECKLIST),
     "Jury": "several judges: judged_by(metric, [judge, …]) of dagengine.voting",
     "optimize": "use improve: it changes one node so that the metric agrees with human labels",
 }

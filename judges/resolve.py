@@ -21,7 +21,7 @@ from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.question import Judge
+from dagengine.question import Capabilities, Judge
 from dagengine.redaction import is_key
 
 FILE = "gguf:"
@@ -63,13 +63,26 @@ def as_judge(
         return _judge_named(model or BUILT_IN, base_url, api_key)
     if isinstance(model, type):
         raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
-    if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
+    answers = callable(getattr(model, "answer", None))
+    # A class of `Judge` itself inherits properties that are None.
+    lacking = [
+        f"`{name}` (a {kind.__name__})"
+        for name, kind in (("identity", str), ("capabilities", Capabilities))
+        if not isinstance(getattr(model, name, None), kind)
+    ]
+    if answers and not lacking:
         return cast(Judge, model)
     # Asked before `generate`: chat models have another kind of it.
     if looks_like_chat_model(model) and not hasattr(model, "a_generate"):
         return CustomJudge(ChatModel(model))
     if looks_like_llm(model):
         return CustomJudge(model)
+    if answers:
+        raise InputError(
+            f"{model!r:.200} has `answer`, but is no judge without {' and '.join(lacking)}: see "
+            "dagengine.question.Judge. A class with `generate(prompt)` needs no more than that, "
+            "and ScriptedJudge(function) of dagengine.judges takes a function of the question"
+        )
     meant = ""
     if callable(model):
         meant = (

@@ -82,8 +82,8 @@ class Budget:
             name = f"the model {model!r}" if model else f"the judge {judge.identity!r}"
             raise InputError(
                 f"a budget of ${self._limits.budget:g} needs to know what {name} costs: give "
-                f"Limits.prices={{{model or 'model'!r}: (input, output)}} in US dollars per "
-                "million tokens" + ("" if model else ", and the judge a `model`")
+                f"Limits(prices={{{model or '*'!r}: (input, output)}}), or --price IN,OUT, in US "
+                "dollars per million tokens"
             )
         return price
 

@@ -6,16 +6,31 @@ import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.results.html import cell, number, table
-from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.rows import CaseResult, MetricResult, absent
 from dagengine.results.summary import Summary, Summing, unknown_metric
 from dagengine.results.totals import Totals
 from dagengine.results.verdict import State
 from dagengine.results.worst import Worst
 from dagengine.terminal import counted
+
+# What a reader expects here, and where it is.
+_ELSEWHERE = {
+    **dict.fromkeys(("cost", "total_cost"), "what a run cost is in result.totals.cost"),
+    **dict.fromkeys(("tokens", "usage"), "tokens are in result.totals.usage"),
+    "calls": "the number of calls is result.totals.calls",
+    **dict.fromkeys(
+        ("failures", "failed_cases"), "they are result.failed(), and result.unscored()"
+    ),
+    **dict.fromkeys(
+        ("score", "mean", "passed"), "result.summary() has it, result.scores(metric) all"
+    ),
+    **dict.fromkeys(("to_dataframe", "df", "dataframe"), "write result.to_pandas()"),
+    **dict.fromkeys(("results", "cases"), "the rows are result.rows"),
+}
 
 
 class Saves(Protocol):
@@ -31,6 +46,10 @@ class EvaluationResult(Sequence[CaseResult]):
     rows: tuple[CaseResult, ...]
     totals: Totals = field(default_factory=Totals)
     record: Saves | None = field(default=None, compare=False, repr=False)
+
+    # Type checkers take whoever has `__getattr__` to have every attribute.
+    if not TYPE_CHECKING:
+        __getattr__ = absent(_ELSEWHERE)
 
     def __repr__(self) -> str:
         passed = sum(row.success for row in self.rows)

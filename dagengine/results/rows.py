@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,12 @@ from dagengine.test_case import CASE_TYPES
 
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
-# What results of deepeval have, and where it is here.
+# What results of deepeval have, or a reader expects here, and where it is.
+_OF_METRIC = "a row has the results of all metrics: [(m.metric, m.{}) for m in row.metrics]"
 _ELSEWHERE = {
+    **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
+    **dict.fromkeys(("passed", "outcome", "status"), "row.success, row.state or metric.state"),
+    "cost": "what a run cost is in result.totals.cost",
     "evaluation_cost": "what a run cost is in result.totals.cost",
     "evaluation_model": "the judges are in the record of a run (out=FOLDER, run.json)",
     "strict_mode": "`raw_score` is the score before strict mode",
@@ -37,10 +42,14 @@ STARTED = "trace.started"
 WATCHED = ("watch.stratum", "watch.probability", "watch.characters")
 
 
-def _absent(self: object, name: str) -> Any:
-    """Refuse an attribute; of another library's, say where it is here."""
-    hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
-    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+def absent(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
+    """A `__getattr__` that refuses attributes, and says of these where they are."""
+
+    def refuse(self: object, name: str) -> Any:
+        hint = f"; {hints[name]}" if name in hints else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+    return refuse
 
 
 @quick_init
@@ -70,7 +79,7 @@ class MetricResult:
 
     # Type checkers take whoever has `__getattr__` to have every attribute.
     if not TYPE_CHECKING:
-        __getattr__ = _absent
+        __getattr__ = absent(_ELSEWHERE)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {_quoted(self.metric)}: {self._summary_line()}>"
@@ -204,7 +213,7 @@ class CaseResult:
     recorded_trace: dict[str, str] | None = field(default=None, compare=False, repr=False)
 
     if not TYPE_CHECKING:
-        __getattr__ = _absent
+        __getattr__ = absent(_ELSEWHERE)
 
     def __repr__(self) -> str:
         states = [f"{_quoted(metric.metric)} {metric._summary_line()}" for metric in self.metrics]

@@ -124,8 +124,9 @@ def judged_by(
     ratings.
 
     `judges` are values for `model=`; all are asked in parallel. `weights` are positive, one per
-    judge. `dagengine.reliability.jury_report` reports how useful the jury was. Raises InputError if
-    there is nothing to vote on.
+    judge. There is no vote on a text: nodes that write one ask the metric's judge (`model=`).
+    `dagengine.reliability.jury_report` reports how useful the jury was. Raises InputError if there
+    is nothing to vote on.
     """
     jury = Jury(tuple(judges), tuple(weights))
     return _rewritten(

@@ -401,9 +401,21 @@ BAD: dict[str, Bad] = {
     "a command of other tools": Bad(
         ("no command 'evaluate'", "dagengine run"), arguments=("evaluate", *RUN[1:])
     ),
+    "what people call failing cases": Bad(
+        ("no command 'failures'", "show RUN --failed`"),
+        arguments=("failures", "out"),
+    ),
+    "what people call labels": Bad(
+        ("no command 'agreement'", "benchmark --verdicts FILE --labels LABELS`"),
+        arguments=("agreement", "out"),
+    ),
     "a command with a slip": Bad(("did you mean 'run'?",), arguments=("rnu", *RUN[1:])),
     "an option of other tools": Bad(
         ("no option '--output'", "write --out. Output folder"), arguments=(*RUN, "--output", "a")
+    ),
+    "traces without their format": Bad(
+        ("no option '--traces'", "write --data.", "(`--map otel`)"),
+        arguments=(*RUN, "--traces", "a.jsonl"),
     ),
     "data without its option": Bad(
         ("Missing option '--data'. Write --data cases.jsonl",),

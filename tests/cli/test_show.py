@@ -169,6 +169,19 @@ def test_an_unfinished_run_is_shown_and_says_so(tmp_path: Path) -> None:
     assert text.startswith("not finished: the run is in progress, or was killed\n1 case")
 
 
+def test_a_run_that_was_refused_says_why_and_has_nothing_to_compare(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"Limits\(prices=\{'\*': .*--price IN,OUT"):
+        evaluate(
+            CASES, [polite()], model=judge(), show=False, out=tmp_path / "refused",
+            limits=Limits(budget=1.0),
+        )  # fmt: skip
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "run")
+    assert shown(tmp_path / "refused").startswith("not finished: error: a budget of $1 needs")
+    for folders in (("refused", "run"), ("run", "refused")):
+        done = CliRunner().invoke(app, ["diff", *(str(tmp_path / name) for name in folders)])
+        assert "refused has no rows to compare (it ended with: a budget of" in str(done.exception)
+
+
 def test_a_run_without_texts_has_no_cases_to_write(tmp_path: Path) -> None:
     evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "run", texts=False)
     command = ["show", str(tmp_path / "run"), "--as-cases", str(tmp_path / "cases.jsonl")]

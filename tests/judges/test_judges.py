@@ -630,6 +630,25 @@ def test_what_is_no_judge_is_refused_by_name(garbage: Any) -> None:
         as_judge(garbage)
 
 
+class OnlyAnswers:
+    async def answer(self, question: Question[Any]) -> str:
+        return "yes"
+
+
+class OfTheProtocol(Judge):
+    async def answer(self, question: Question[Any]) -> Any:
+        return "yes"
+
+
+@pytest.mark.parametrize("kind", [OnlyAnswers, OfTheProtocol])
+def test_a_judge_without_what_a_judge_needs_is_told_all_of_it(kind: Any) -> None:
+    message = r"no judge without `identity` \(a str\) and `capabilities` \(a Capabilities\)"
+    with pytest.raises(InputError, match=message):
+        as_judge(kind())
+    with pytest.raises(ImportError, match=r"a class with `generate\(prompt\)`"):
+        exec("from dagengine.judges import Judge")
+
+
 def test_a_function_and_several_models_are_told_what_makes_judges_of_them() -> None:
     with pytest.raises(InputError, match=r"ScriptedJudge\(function\).*as `generate`"):
         as_judge(lambda prompt: ANSWER)

@@ -147,6 +147,27 @@ def test_a_case_that_fails_one_metric_and_lacks_the_score_of_another_failed_ever
     assert said in step_summary(Tally(result.rows), result.totals)
 
 
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        ("cost", "result.totals.cost"),
+        ("tokens", "result.totals.usage"),
+        ("failures", r"result.failed\(\)"),
+        ("to_dataframe", r"result.to_pandas\(\)"),
+        ("nothing", "no attribute 'nothing'$"),
+    ],
+)
+def test_a_result_says_where_that_is_which_it_does_not_have(attribute: str, words: str) -> None:
+    with pytest.raises(AttributeError, match=words):
+        getattr(EvaluationResult(()), attribute)
+
+
+@pytest.mark.parametrize("attribute", ["score", "reason", "path"])
+def test_a_row_says_that_its_metrics_have_scores_and_reasons(attribute: str) -> None:
+    with pytest.raises(AttributeError, match=rf"m.{attribute}\) for m in row.metrics"):
+        getattr(CaseResult(0, "a", (PASSED, SHORT)), attribute)
+
+
 def test_a_data_frame_says_how_often_a_result_was_asked_again() -> None:
     pytest.importorskip("pandas")
     answers = iter(["nonsense", True, True])

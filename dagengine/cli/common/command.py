@@ -35,7 +35,9 @@ _MEANT = {
     "benchmark": "bench calibrate",
     "improve": "optimize optimise align tune",
     "attack": "redteam red-team injection inject",
-    "show": "list ls results failures",
+    "show": "list ls results",
+    "show RUN --failed": "failures failed",
+    "benchmark --verdicts FILE --labels LABELS": "agreement kappa agree",
     "watch": "monitor tail stream",
     "sql": "query",
     "migrate": "convert port",
@@ -44,7 +46,7 @@ _MEANT = {
 # What other tools call options, where a command has the one that is meant.
 _MEANT_OPTIONS = {
     "--out": "output output-dir output-path output-folder o",
-    "--data": "dataset cases test-cases input inputs file",
+    "--data": "dataset cases test-cases input inputs file traces spans",
     "--judge": "model llm evaluator m",
     "--base-url": "api-base url endpoint",
     "--map": "format columns column-map",
@@ -122,7 +124,11 @@ class _PlainGroup(TyperGroup):
         except _UsageError as error:
             usage: Any = error
             word, names = args[0], [name for name in self.list_commands(ctx) if name]
-            meant = [name for name in names if word.lower() in _MEANT.get(name, "").split()]
+            meant = [
+                call
+                for call, words in _MEANT.items()
+                if call.partition(" ")[0] in names and word.lower() in words.split()
+            ]
             listed = [name for name in names if not self.commands[name].hidden]
             near = did_you_mean(word, names) or f"there are {', '.join(listed)}"
             hint = f": write `{ctx.command_path} {meant[0]}`" if meant else f"; {near}"

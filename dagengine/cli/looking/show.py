@@ -101,10 +101,9 @@ def show(options: ShowOptions) -> None:
 
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
-        say(
-            f"not finished: {run.manifest.exit or 'the run is in progress, or was killed'}",
-            err=True,
-        )
+        how = run.manifest.exit or "the run is in progress, or was killed"
+        why = f": {run.manifest.error}" if run.manifest.error else ""
+        say(f"not finished: {how}{why}", err=True)
     selected = Selected(run, chosen)
     rows = selected if options.worst is None else selected.worst(options.worst)
     if options.as_cases is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.results.verdict import SIGNS
-from dagengine.terminal import one_line
+from dagengine.terminal import counted, one_line
 
 _NAME = 200  # characters of a cell
 _CAUSES = {
@@ -61,9 +61,9 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
             more = ", …" if cases[kind] > 5 else ""
             yield f"{cases[kind]:,} {what}, not compared: {names}{more}"
     if cases["renamed"]:
-        yield f"{cases['renamed']:,} cases have a different name"
+        yield f"different name: {counted(cases['renamed'], 'case')}"
     if cases["changed"]:
-        yield f"{cases['changed']:,} cases have the same name or input, but different content"
+        yield f"same name or input, but different content: {counted(cases['changed'], 'case')}"
 
 
 def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:

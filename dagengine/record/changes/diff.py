@@ -38,12 +38,18 @@ def compare_runs(
     Cases are paired by content. The rest is paired by content except for the name, then by name,
     then by input, if these are unique in both runs. `metric` is the only one to look at; `advance`
     is called for every row of the longer run. Nothing but the changes is held in memory.
-    Raises InputError for a metric that neither run has, and for damaged files.
+    Raises InputError for a metric that neither run has, for a run without rows, and for damaged
+    files.
     """
     comparison = start_comparison(old.manifest, new.manifest, metric)
     _require_metric(old, new, metric, comparison)
     with ExitStack() as stack:
         sides = (stack.enter_context(RunFiles(old)), stack.enter_context(RunFiles(new)))
+        for run, files in zip((old, new), sides, strict=True):
+            # Nothing would differ, and that would read as if nothing had changed.
+            if not len(files):
+                why = f" (it ended with: {run.manifest.error})" if run.manifest.error else ""
+                raise InputError(f"{run.folder} has no rows to compare{why}")
         _Reader(sides, comparison).read(advance or (lambda: None))
     return comparison
 

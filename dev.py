@@ -98,7 +98,9 @@ def run() -> int:
 def test(*arguments: str) -> int:
     """The whole test suite, on all processors."""
     set_up(DEVELOPMENT)
-    return call(PYTHON, "-m", "pytest", "-rs", f"-n{os.cpu_count()}", *arguments)
+    # One more than there are, since some tests wait for browsers, servers and processes.
+    workers = (os.cpu_count() or 1) + 1
+    return call(PYTHON, "-m", "pytest", "-rs", f"-n{workers}", *arguments)
 
 
 def check() -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 from graphs.contract import ARENA, FULL, TALK, case_for, judge, make, metric_classes
 from graphs.random_graphs import Script, drawings, metric_of
-from graphs.reference import interpret
+from graphs.reference import Interpreter
 from graphs.shapes import SHAPES, deep_chain
 from hypothesis import HealthCheck, assume, given, settings
 from programs.commands import output_of
@@ -139,9 +139,9 @@ def test_the_bounds_of_a_random_graph_are_reached_by_some_verdicts(
         node.title: [b.verdict for b in node.branches()] for node in nodes if node.branches()
     }
     assume(len(deciding) <= 5)
-    counts = set()
+    reference, counts = Interpreter(metric.dag), set()
     for verdicts in itertools.product(*deciding.values()):
-        live = interpret(metric.dag, dict(zip(deciding, verdicts, strict=True)).get).reads
+        live = reference.run(dict(zip(deciding, verdicts, strict=True)).get).reads
         asking = [node for node in nodes if node.title in live and node.asks]
         counts.add(sum(2 if isinstance(node, MapNode) else 1 for node in asking))
     case = LLMTestCase(input="a", context=["first", "second"])

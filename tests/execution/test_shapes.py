@@ -91,7 +91,7 @@ def test_prompts_and_results_are_the_same_bytes_for_every_hash_seed_and_event_lo
 def test_a_chain_longer_than_the_stack_of_python_runs() -> None:
     from graphs.shapes import deep_chain
 
-    length = 2 * sys.getrecursionlimit()
+    length = sys.getrecursionlimit() + 100
     verdicts = {f"j{number}": True for number in range(length)}
     metric = DAGMetric("chain", deep_chain(length), model=scripted(verdicts, Counter()))
     assert metric.measure(CASE) == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def judge() -> ScriptedJudge:
 def searched(metric: DAGMetric, *, sources: bool = False, **settings: Any) -> Improvement:
     chosen: dict[str, Any] = {"model": judge(), "times": 1, **settings}
     return improve(misread.cases(COUNT), metric, misread.labels(COUNT, sources=sources), **chosen)
+
+
+@cache
+def calls_of_a_search() -> int:
+    """The calls of a search that nothing stops."""
+    return searched(misread.single()).totals.calls
 
 
 def test_a_misread_criterion_is_named_reworded_and_proved() -> None:
@@ -160,7 +167,7 @@ async def test_a_search_that_is_killed_goes_on_and_asks_nothing_twice(tmp_path: 
     resumed = await run(None)
     assert resumed.proved
     assert len(keys) == len(set(keys))
-    assert len(keys) == searched(misread.single()).totals.calls
+    assert len(keys) == calls_of_a_search()
 
 
 def test_a_limit_of_calls_ends_a_search_which_then_goes_on(tmp_path: Path) -> None:
@@ -168,7 +175,7 @@ def test_a_limit_of_calls_ends_a_search_which_then_goes_on(tmp_path: Path) -> No
     with pytest.raises(InputError, match="limit of calls or money is reached"):
         searched(misread.single(), store=store, limits=Limits(max_calls=90))
     rest = searched(misread.single(), store=store).totals.calls
-    assert rest + 90 == searched(misread.single()).totals.calls
+    assert rest + 90 == calls_of_a_search()
 
 
 def test_a_wrong_threshold_is_mended_by_replay() -> None:

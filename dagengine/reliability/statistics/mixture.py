@@ -26,8 +26,8 @@ from dagengine.reliability.statistics.intervals import needs
 __all__ = ["Mixture"]
 
 _POINTS = 26
-# How exactly limits are found.
-_STEP = 1e-3
+# How exactly limits are found, and weights add up to 1.
+_STEP, _EXACT = 1e-3, 1e-9
 
 Side = Literal["at least", "at most"]
 
@@ -54,7 +54,11 @@ class Mixture:
         if sign * (self.flips(votes) - rate) >= 0:
             return True
         goal = sign * (self._differing(votes) - rate)
-        return self._fit(goal)[1] >= self._fitted[1] - self._cut
+        least = self._fitted[1] - self._cut
+        try:
+            return self._fit(goal, least)[1] >= least
+        except _Decided as decided:
+            return decided.enough
 
     @cached_property
     def _cut(self) -> float:
@@ -107,8 +111,11 @@ class Mixture:
     def _fitted(self) -> tuple[Any, float]:
         return self._fit(None)
 
-    def _fit(self, goal: Any | None) -> tuple[Any, float]:
-        """The best weights with a nonnegative mean of `goal`, and their log likelihood."""
+    def _fit(self, goal: Any | None, least: float = 0.0) -> tuple[Any, float]:
+        """The best weights with a nonnegative mean of `goal`, and their log likelihood.
+
+        With a goal it raises _Decided as soon as the likelihood is known to be `least` or not.
+        """
         numpy, optimize = needs("numpy"), needs("scipy.optimize")
         if goal is not None:
             # Of the size of the weights, so that one tolerance fits all goals.
@@ -118,6 +125,18 @@ class Mixture:
         def cost(weights: Any) -> tuple[float, Any]:
             mixed = numpy.maximum(chances @ weights, 1e-12)
             return -float(shares @ numpy.log(mixed)), -((shares / mixed) @ chances)
+
+        most = -least / len(self.cases)
+
+        def watched(weights: Any) -> tuple[float, Any]:
+            # Most fits are far better than the limit, or far worse: a tenth of their steps tells.
+            value, slope = cost(weights)
+            if value <= most and abs(weights.sum() - 1) < _EXACT and goal @ weights >= 0:
+                raise _Decided(True)
+            # The cost is convex, so no weights with the goal are below what its slope leads to.
+            if value + _lowest(slope, goal) - slope @ weights > most:
+                raise _Decided(False)
+            return value, slope
 
         limits = [{"type": "eq", "fun": lambda g: g.sum() - 1, "jac": numpy.ones_like}]
         start = numpy.full(_POINTS, 1 / _POINTS)
@@ -134,12 +153,37 @@ class Mixture:
                 start[best] += share
         with _one_thread():
             solution = optimize.minimize(
-                cost, start, jac=True, bounds=[(0, 1)] * _POINTS, constraints=limits,
-                method="SLSQP", options={"maxiter": 100, "ftol": 1e-9},
+                cost if goal is None else watched, start, jac=True, bounds=[(0, 1)] * _POINTS,
+                constraints=limits, method="SLSQP", options={"maxiter": 100, "ftol": 1e-9},
             )  # fmt: skip
         weights = numpy.clip(solution.x, 0, None)
         weights = weights / weights.sum()
         return weights, -cost(weights)[0] * len(self.cases)
+
+
+class _Decided(Exception):
+    """What is asked of a fit is known before the fit is."""
+
+    def __init__(self, enough: bool) -> None:
+        self.enough = enough
+
+
+def _lowest(slope: Any, goal: Any) -> Any:
+    """The lowest mean of `slope` for weights with a nonnegative mean of `goal`.
+
+    One constraint beside the sum: the best weights are on one point, or on two with a mean of 0.
+    Minus infinity where no weights have such a mean.
+    """
+    numpy = needs("numpy")
+    above, below = goal >= 0, goal < 0
+    if not above.any():
+        return -numpy.inf
+    lowest = slope[above].min()
+    if below.any():
+        gain, loss = goal[above][:, None], -goal[below][None, :]
+        pairs = (slope[above][:, None] * loss + slope[below][None, :] * gain) / (gain + loss)
+        lowest = min(lowest, pairs.min())
+    return lowest
 
 
 def _one_thread() -> AbstractContextManager[Any]:

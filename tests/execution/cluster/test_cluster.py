@@ -19,6 +19,8 @@ from typing import Any
 
 import anyio
 import pytest
+from programs.commands import Started, start_command
+from programs.worker_processes import fork_workers
 from servers.dask_cluster import dask_cluster
 from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
@@ -129,8 +131,9 @@ def scheduler() -> Iterator[str]:
 
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Two processes of this machine."""
+    """Two processes of this machine, forked from one that has its imports behind it."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
+    fork_workers(monkeypatch)
     return "local"
 
 
@@ -373,12 +376,12 @@ def test_equal_questions_are_asked_once_by_all_workers_without_a_store(
 
 
 def test_processes_share_answers_where_a_system_has_no_locks(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "available", False)
     lines = (folder / "cases.jsonl").read_text()
     (folder / "cases.jsonl").write_text(lines * 8)
-    run(folder, "--processes", "2", "--max-calls", "1000")
+    run(folder, "--cluster", address, "--max-calls", "1000")
     assert set(asked(folder).values()) == {1}
 
 
@@ -593,11 +596,11 @@ judge = ScriptedJudge(waits)
 CASES = 256
 
 
-def started_until(folder: Path, rows: int) -> subprocess.Popen[bytes]:
+def started_until(folder: Path, rows: int) -> Started:
     """A run in two processes that has so many rows, of which those after case 0 wait for it."""
     (folder / "judge.py").write_text(JUDGE + WAITS_AND_DIES)
     command = "run metrics.py --data cases.jsonl --judge judge.py:judge --out out --processes 2"
-    process = subprocess.Popen([sys.executable, "-m", "dagengine", *command.split()], cwd=folder)
+    process = start_command(folder, *command.split())
     early = beside(folder / "out" / "results.jsonl")
     while not (early.exists() and early.read_bytes().count(b"\n") == rows):
         assert process.poll() is None
@@ -610,7 +613,7 @@ def test_killed_processes_lose_no_finished_row_of_a_chunk_in_progress(folder: Pa
     write_cases(folder, CASES, fatal=0)
     process = started_until(folder, CASES - 1)
     process.kill()
-    process.wait()
+    process.ended()
     for name in folder.glob("*.process"):
         with suppress(ProcessLookupError):  # the workers end with it
             os.kill(int(name.stem), signal.SIGKILL)
@@ -626,7 +629,7 @@ def test_rows_that_a_killed_worker_had_finished_are_not_taken_from_another(folde
     process = started_until(folder, CASES - 1)
     kept = list(read_rows(folder / "out" / "results.jsonl"))
     (folder / "waited").touch()
-    assert process.wait() == 0
+    assert process.ended().returncode == 0
     rows = list(read_rows(folder / "out" / "results.jsonl"))
     assert [row.index for row in rows] == list(range(CASES))
     assert rows[1:] == kept

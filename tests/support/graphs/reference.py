@@ -26,18 +26,110 @@ class Expected:
 
 def interpret(graph: Graph, oracle: Oracle) -> Expected:
     """Run a graph of named nodes; `oracle` gives the verdict of a node by its name."""
-    nodes = graph.nodes()
-    live = _live(graph, nodes, oracle)
-    reads: dict[str, dict[str, Any]] = {}
-    outputs: dict[BaseNode, Any] = {}
-    for node in sorted(nodes, key=lambda node: _depth(node, nodes)):
-        if node not in live:
-            continue
-        sources = [s for s in nodes if s in live and (s in node.inputs or node in _after(s))]
-        reads[node.title] = {source.title: outputs[source] for source in sources}
-        outputs[node] = output_of(node.title, reads[node.title], oracle, bool(node.branches()))
-    verdicts = {node.title: oracle(node.title) for node in live if node.branches()}
-    return Expected(reads, verdicts, _scores(nodes, live, oracle))
+    return Interpreter(graph).run(oracle)
+
+
+class Interpreter:
+    """A graph of named nodes; what no verdict has a say in is found once for all runs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._roots = set(graph.root_nodes)
+        self._nodes = graph.nodes()
+        self._branches = {node: node.branches() for node in self._nodes}
+        self._after = {
+            node: [child for child in node.successors() if not isinstance(child, VerdictNode)]
+            for node in self._nodes
+        }
+        """Nodes that a node hands on to."""
+        self._targets = {
+            node: [b.target for b in self._branches[node] if isinstance(b.target, BaseNode)]
+            for node in self._nodes
+        }
+        self._gates = {
+            node: [gate for gate in self._nodes if node in self._targets[gate]]
+            for node in self._nodes
+        }
+        self._certain = self._found_certain()
+        self._depths: dict[BaseNode, int] = {}
+        self._by_depth = sorted(self._nodes, key=self._depth)
+
+    def run(self, oracle: Oracle) -> Expected:
+        """What comes of the verdicts that `oracle` gives."""
+        live = self._live(oracle)
+        reads: dict[str, dict[str, Any]] = {}
+        outputs: dict[BaseNode, Any] = {}
+        for node in self._by_depth:
+            if node not in live:
+                continue
+            sources = [
+                source for source in self._nodes
+                if source in live and (source in node.inputs or node in self._after[source])
+            ]  # fmt: skip
+            reads[node.title] = {source.title: outputs[source] for source in sources}
+            decides = bool(self._branches[node])
+            outputs[node] = output_of(node.title, reads[node.title], oracle, decides)
+        verdicts = {node.title: oracle(node.title) for node in live if self._branches[node]}
+        return Expected(reads, verdicts, self._scores(live, oracle))
+
+    def _live(self, oracle: Oracle) -> set[BaseNode]:
+        live = set(self._roots)
+        while True:
+            more = set(live)
+            for node in live:
+                more |= set(node.inputs)
+                more |= {
+                    branch.target
+                    for branch in self._branches[node]
+                    if branch.verdict == oracle(node.title) and isinstance(branch.target, BaseNode)
+                }
+                more |= {child for child in self._after[node] if self._hands_on(node, child)}
+            if more == live:
+                return live
+            live = more
+
+    def _hands_on(self, node: BaseNode, child: BaseNode) -> bool:
+        """Whether a live node makes a child live, without a verdict."""
+        gates = self._gates[child]
+        return not gates or not (
+            node in self._certain or any(self._reaches(node, gate) for gate in gates)
+        )
+
+    def _found_certain(self) -> set[BaseNode]:
+        """Nodes that are live in every case, as no verdict has a say in it."""
+        gated = {node for node in self._nodes if self._gates[node]}
+        certain = set(self._roots)
+        while True:
+            handed = {child for node in certain for child in self._after[node]} - gated
+            more = certain | handed | {source for node in certain for source in node.inputs}
+            if more == certain:
+                return certain
+            certain = more
+
+    def _reaches(self, start: BaseNode, goal: BaseNode) -> bool:
+        """Whether a path leads from `start` to `goal`."""
+        readers = [node for node in self._nodes if start in node.inputs]
+        after = self._after[start] + self._targets[start] + readers
+        return goal in after or any(self._reaches(node, goal) for node in after)
+
+    def _depth(self, node: BaseNode) -> int:
+        """Length of the longest path that ends at `node`."""
+        if node not in self._depths:
+            before = [
+                source for source in self._nodes
+                if node in self._after[source] + self._targets[source] or source in node.inputs
+            ]  # fmt: skip
+            self._depths[node] = max((self._depth(source) + 1 for source in before), default=0)
+        return self._depths[node]
+
+    def _scores(self, live: set[BaseNode], oracle: Oracle) -> list[float]:
+        """Scores of all terminals reached, by depth; ties in order of declaration."""
+        reached: list[tuple[int, float]] = []
+        for node in self._nodes:
+            for branch in self._branches[node]:
+                taken = node in live and branch.verdict == oracle(node.title)
+                if taken and isinstance(branch.target, int):
+                    reached.append((self._depth(node) + 1, branch.target / 10))
+        return [score for _, score in sorted(reached, key=lambda item: item[0])]
 
 
 def output_of(name: str, reads: dict[str, Any], oracle: Oracle, decides: bool) -> Any:
@@ -45,71 +137,3 @@ def output_of(name: str, reads: dict[str, Any], oracle: Oracle, decides: bool) -
     if decides:
         return oracle(name)
     return f"{name}({', '.join(f'{label}={reads[label]}' for label in sorted(reads))})"
-
-
-def _live(graph: Graph, nodes: list[BaseNode], oracle: Oracle) -> set[BaseNode]:
-    gates = {node: [d for d in nodes if node in _targets(d)] for node in nodes}
-    certain = _certain(graph, nodes)
-    live: set[BaseNode] = set(graph.root_nodes)
-    while True:
-        more = set(live)
-        for node in live:
-            more |= set(node.inputs)
-            if node.branches():
-                more |= {
-                    branch.target
-                    for branch in node.branches()
-                    if branch.verdict == oracle(node.title) and isinstance(branch.target, BaseNode)
-                }
-            for child in _after(node):
-                if not gates[child] or not (
-                    node in certain or any(_reaches(node, gate, nodes) for gate in gates[child])
-                ):
-                    more.add(child)
-        if more == live:
-            return live
-        live = more
-
-
-def _certain(graph: Graph, nodes: list[BaseNode]) -> set[BaseNode]:
-    """Nodes that are live in every case, as no verdict has a say in it."""
-    gated = {target for node in nodes for target in _targets(node)}
-    found: set[BaseNode] = set(graph.root_nodes)
-    while True:
-        handed = {child for node in found for child in _after(node)} - gated
-        more = found | handed | {source for node in found for source in node.inputs}
-        if more == found:
-            return found
-        found = more
-
-
-def _after(node: BaseNode) -> list[BaseNode]:
-    """Nodes that `node` hands on to."""
-    return [child for child in node.successors() if not isinstance(child, VerdictNode)]
-
-
-def _targets(node: BaseNode) -> list[BaseNode]:
-    return [b.target for b in node.branches() if isinstance(b.target, BaseNode)]
-
-
-def _reaches(start: BaseNode, goal: BaseNode, nodes: list[BaseNode]) -> bool:
-    """Whether a path leads from `start` to `goal`."""
-    after = _after(start) + _targets(start) + [n for n in nodes if start in n.inputs]
-    return goal in after or any(_reaches(node, goal, nodes) for node in after)
-
-
-def _depth(node: BaseNode, nodes: list[BaseNode]) -> int:
-    """Length of the longest path that ends at `node`."""
-    before = [n for n in nodes if node in _after(n) or node in _targets(n) or n in node.inputs]
-    return max((_depth(n, nodes) + 1 for n in before), default=0)
-
-
-def _scores(nodes: list[BaseNode], live: set[BaseNode], oracle: Oracle) -> list[float]:
-    """Scores of all terminals reached, by depth; ties in order of declaration."""
-    found: list[tuple[int, float]] = []
-    for node in nodes:
-        for branch in node.branches():
-            taken = node in live and branch.verdict == oracle(node.title)
-            if taken and isinstance(branch.target, int):
-                found.append((_depth(node, nodes) + 1, branch.target / 10))
-    return [score for _, score in sorted(found, key=lambda item: item[0])]

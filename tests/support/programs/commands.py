@@ -39,7 +39,9 @@ LATER = [
     "pandas",
     "pyarrow.parquet",
 ]
-FORKS.set_forkserver_preload([*PROGRAM, *LATER, "instructor", "openai", "pygraphviz", "rich.table"])
+FORKS.set_forkserver_preload(
+    [*PROGRAM, *LATER, "distributed.nanny", "instructor", "openai", "pygraphviz", "rich.table"]
+)
 
 
 def _command(arguments: list[str]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver
 
+import programs.commands  # noqa: F401 - which says what the fork server imports
 import pytest
 
 from dagengine.execution.cluster import dask_workers
@@ -26,8 +28,11 @@ def dask_cluster(workers: int = 2, deaths: int = 1) -> Iterator[str]:
         "distributed.admin.system-monitor.interval": "10s",
         "distributed.admin.tick.interval": "1s",
         "distributed.worker.profile.enabled": False,
+        # Workers are forked from the process that commands are forked from, too.
+        "distributed.worker.multiprocessing-method": "forkserver",
     }
     own = {"threads_per_worker": 2, "memory_limit": 0, "dashboard_address": ":0"}
+    forkserver.ensure_running()  # Dask would have one with imports of its own
     with (
         pytest.MonkeyPatch.context() as patch,
         dask.config.set(settings),

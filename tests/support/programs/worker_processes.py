@@ -1,0 +1,73 @@
+"""Worker processes of this machine that are forked from one with their imports behind them.
+
+They are processes as those that a run starts: with pipes, a session and an exit code of their own.
+Only `python -c` and the imports are left out, which is a second of processor for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import anyio
+import pytest
+
+from dagengine.execution.cluster import child
+from programs.commands import FORKS
+
+
+def _serve(requests: Connection, replies: Connection, environment: dict[str, str]) -> None:
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(environment)
+    for descriptor, pipe in enumerate((requests, replies)):
+        os.dup2(pipe.fileno(), descriptor)
+        pipe.close()
+    sys.stdin = os.fdopen(0, "r", encoding="utf-8", closefd=False)
+    child.main()
+
+
+class _Forked:
+    """What `asyncio.subprocess.Process` is for a process that was started."""
+
+    def __init__(
+        self, process: Any, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
+    ) -> None:
+        self._process, self.stdin, self.stdout = process, stdin, stdout
+        self.kill = process.kill
+
+    @property
+    def returncode(self) -> int | None:
+        code: int | None = self._process.exitcode
+        return code
+
+    async def wait(self) -> int | None:
+        await anyio.wait_readable(self._process.sentinel)
+        self._process.join()
+        return self.returncode
+
+
+async def _forked(*words: str, env: Mapping[str, str], **settings: Any) -> _Forked:
+    requests, stdin = FORKS.Pipe(duplex=False)
+    stdout, replies = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=_serve, args=(requests, replies, dict(env)))
+    process.start()
+    requests.close()
+    replies.close()
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    ends = [os.fdopen(os.dup(pipe.fileno()), "r+b", buffering=0) for pipe in (stdin, stdout)]
+    stdin.close()
+    stdout.close()
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, ends[0])
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), ends[1])
+    return _Forked(process, asyncio.StreamWriter(transport, protocol, None, loop), reader)
+
+
+def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have runs of this process fork their workers."""
+    monkeypatch.setattr("asyncio.create_subprocess_exec", _forked)

@@ -11,10 +11,12 @@ on it leave.
 from __future__ import annotations
 
 import ast
+import atexit
 import json
 import re
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +46,19 @@ dagengine improve {home}/metrics.py --data {home}/labelled.jsonl \\
 """
 
 
-def run(folder: Path, out: Path) -> None:
-    """Follow the commands on the page of an example; what they leave comes to `out`, not `out/`."""
-    reader = Reader(HERE.parent, {"out/": f"{out.as_posix()}/"})
+@cache
+def left(folder: Path) -> Path:
+    """What the commands on the page of an example leave in `out/`, until this process ends.
+
+    They are followed once: tests of the gallery and the site show the same runs and cards.
+    """
+    out = tempfile.TemporaryDirectory()
+    atexit.register(out.cleanup)
+    reader = Reader(HERE.parent, {"out/": f"{Path(out.name).as_posix()}/"})
     for commands in (RUN, BENCHMARK, *([IMPROVE] if _has_labels(folder) else [])):
         reader.follow(Block("console", "", _named(commands, folder), 0))
         assert reader.code == 0, reader.printed
+    return Path(out.name)
 
 
 def _has_labels(folder: Path) -> bool:
@@ -60,9 +69,9 @@ def _named(text: str, folder: Path) -> str:
     return text.format(home=f"examples/gallery/{folder.name}", name=folder.name)
 
 
-def rows(folder: Path, out: Path) -> list[dict[str, Any]]:
+def rows(folder: Path) -> list[dict[str, Any]]:
     """What the run of an example left for each case, and whether a person lets it pass."""
-    kept = (out / folder.name / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    kept = (left(folder) / folder.name / "results.jsonl").read_text(encoding="utf-8").splitlines()
     cases = (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()
     return [
         json.loads(row)
@@ -79,11 +88,11 @@ def title_and_text(folder: Path) -> tuple[str, str]:
     return title, text
 
 
-def page(folder: Path, out: Path) -> str:
+def page(folder: Path) -> str:
     """The page of an example."""
     name, (title, text) = folder.name, title_and_text(folder)
     code = (folder / "metrics.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
-    table, agreed = _table(rows(folder, out))
+    table, agreed = _table(rows(folder))
     return f"""# {title}
 
 {text}
@@ -127,16 +136,20 @@ The run also draws how many cases took each path:
 
 This asks every question twenty times. The judge card answers four questions:
 
-{_answers(out / f"{name}-card" / "card.md")}
+{_answers(left(folder) / f"{name}-card" / "card.md")}
 
 `out/{name}-card/card.html` is [the judge card](../benchmark.md).
-{_better(folder, out) if _has_labels(folder) else ""}"""
+{_better(folder) if _has_labels(folder) else ""}"""
 
 
-def _better(folder: Path, out: Path) -> str:
+def better(folder: Path) -> Path:
+    """The folder of the search that made an example better."""
+    return left(folder) / f"{folder.name}-better"
+
+
+def _better(folder: Path) -> str:
     """What the search left that made an example better."""
-    left = out / f"{folder.name}-better"
-    search = json.loads((left / "improve.json").read_text(encoding="utf-8"))
+    search = json.loads((better(folder) / "improve.json").read_text(encoding="utf-8"))
     (change,) = (row for row in search["candidates"] if not row["refused"])
     labelled = len(search["split"]["sealed"]) + sum(map(len, search["split"]["folds"]))
     old, new = change["detail"]["before"], change["detail"]["criterion"]
@@ -191,9 +204,9 @@ def picture(folder: Path) -> Picture:
     return draw(metric.spec())
 
 
-def counts(folder: Path, out: Path) -> Path:
+def counts(folder: Path) -> Path:
     """The picture of its tree that the run of an example left, with how many took which way."""
-    (found,) = (out / folder.name).glob("*-counts.svg")
+    (found,) = (left(folder) / folder.name).glob("*-counts.svg")
     return found
 
 
@@ -222,14 +235,10 @@ def main() -> None:
     """Write every page and its picture."""
     PAGES.mkdir(exist_ok=True)
     (PAGES / "README.md").write_text(index(), encoding="utf-8")
-    with tempfile.TemporaryDirectory() as home:
-        for folder in FOLDERS:
-            out = Path(home)
-            run(folder, out)
-            text = page(folder, out)
-            (PAGES / f"{folder.name}.md").write_text(text, encoding="utf-8")
-            picture(folder).save(PAGES / f"{folder.name}.svg")
-            shutil.copy(counts(folder, out), PAGES / f"{folder.name}-counts.svg")
+    for folder in FOLDERS:
+        (PAGES / f"{folder.name}.md").write_text(page(folder), encoding="utf-8")
+        picture(folder).save(PAGES / f"{folder.name}.svg")
+        shutil.copy(counts(folder), PAGES / f"{folder.name}-counts.svg")
 
 
 if __name__ == "__main__":

@@ -35,9 +35,11 @@ _TITLE = re.compile(r'title="([^"]+)"')
 _ADDED = ", at the end"
 # What a reader's own settings could change.
 _FOREIGN = re.compile(r"^(DAGENGINE_|OPENAI_|AZURE_|ANTHROPIC_|CI$|GITHUB_|PYTEST_|COV)")
+# Plugins that are here and not with a reader; some take a second to load.
+_UNUSED = "cacheprovider xdist hypothesispytest randomly asyncio trio timeout rerunfailures"
 _PROGRAMS = {
     "python": (sys.executable,),
-    "pytest": (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    "pytest": (sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in _UNUSED.split())),
 }
 
 

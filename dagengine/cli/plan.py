@@ -148,14 +148,20 @@ def too_long(
 ) -> list[TooLong]:
     """The cases, by their numbers, whose questions a server's window is too small for.
 
-    Local servers are asked for their windows.
+    Local servers are asked for their windows, those of judges that answer nothing here are not.
     """
     from dagengine.estimate.windows import too_long_cases
     from dagengine.execution.interrupts import sync
-    from dagengine.question import facts_of
+    from dagengine.prompts.decisions import writer_of
+    from dagengine.question import NO_FACTS, facts_of
+
+    asked = {place for unit in compiled.units if unit.node.asks for place in unit.judges}
+    writers = [writer_of(judges[place]) for place in asked]
+    names = {judges[place].identity for place in asked}
+    names |= {writer.identity for writer in writers if writer is not None}
 
     async def heard() -> list[ServerFacts]:
-        return [await facts_of(judge) for judge in judges]
+        return [await facts_of(judge) if judge.identity in names else NO_FACTS for judge in judges]
 
     return too_long_cases(compiled, cases, judges, sync(heard))
 

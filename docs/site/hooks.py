@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +27,14 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Add what is made now, and so never old: runs and cards of the gallery, and all commands."""
     files.append(File.generated(config, "api/commands.md", content="\n".join(_commands())))
-    for name, content in _left_by_the_gallery().items():
-        files.append(File.generated(config, f"gallery/{name}", content=content))
-    return files
-
-
-@cache
-def _left_by_the_gallery() -> dict[str, bytes]:
     sys.path.append(str(DOCS))
-    from make_gallery import FOLDERS, run
+    from make_gallery import FOLDERS, left
 
-    with tempfile.TemporaryDirectory() as home:
-        for folder in FOLDERS:
-            run(folder, Path(home))
-        return {
-            file.relative_to(home).as_posix(): file.read_bytes()
-            for file in Path(home).glob("*/*.html")
-        }
+    for out in map(left, FOLDERS):
+        for page in out.glob("*/*.html"):
+            name = f"gallery/{page.relative_to(out).as_posix()}"
+            files.append(File.generated(config, name, content=page.read_bytes()))
+    return files
 
 
 def _commands() -> Iterator[str]:

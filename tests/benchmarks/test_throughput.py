@@ -170,10 +170,10 @@ def test_a_hanging_call_is_in_flight_until_its_client_hangs_up() -> None:
     settings = replace(QUICK, hanging=60.0, capacity=1)
     with client(settings) as api:
         with pytest.raises(openai.APITimeoutError):
-            ask(api.with_options(timeout=2.0))
+            ask(api.with_options(timeout=1.0))
         # Had the first not ended, the capacity of one would be taken.
         with pytest.raises(openai.APITimeoutError):
-            ask(api.with_options(timeout=2.0))
+            ask(api.with_options(timeout=1.0))
         assert stats(api)["outcomes"] == {"hanging": 2}
 
 

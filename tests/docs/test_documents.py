@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from folders.places import ROOT
 from make_pictures import DRAWN, MADE_OF, TUTORIAL, drawn_pages, home, made_of, readme_names
 from pages import Reader, alike
-from programs.commands import start_program
+from programs.commands import run_command, start_program
 from servers.batch_server import BatchServer
 from servers.decision_server import DecisionServer
 from servers.openai_server import OpenAIServer
@@ -225,11 +224,9 @@ def test_the_notebook_runs_and_every_cell_shows_something() -> None:
 
 
 def test_the_main_job_leaves_results_a_table_and_three_pictures(tmp_path: Path) -> None:
-    command = f"-m dagengine run {EXAMPLE / 'metrics.py'} --data {EXAMPLE / 'cases.jsonl'}"
+    command = f"run {EXAMPLE / 'metrics.py'} --data {EXAMPLE / 'cases.jsonl'}"
     options = f"--judge {EXAMPLE / 'judge.py'}:judge --out {tmp_path / 'out'}"
-    done = subprocess.run(
-        [sys.executable, *command.split(), *options.split()], capture_output=True, text=True
-    )
+    done = run_command(tmp_path, *command.split(), *options.split())
     assert done.returncode == 0, done.stderr
     assert "Summary" in done.stdout
     lines = (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8").splitlines()

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from make_gallery import FOLDERS, PAGES, counts, index, page, picture, rows, run
+from make_gallery import FOLDERS, PAGES, better, counts, index, page, picture, rows
 
 from dagengine.compiler import check
 from dagengine.loading import load_metrics
@@ -22,18 +22,15 @@ def texts(svg: str) -> list[str]:
 
 
 @every_folder
-def test_an_example_has_cases_of_both_kinds_that_come_out_as_expected(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_an_example_has_cases_of_both_kinds_that_come_out_as_expected(folder: Path) -> None:
     (metric,) = load_metrics(str(folder / "metrics.py"))
     assert check(metric.spec())[0] == []
-    run(folder, tmp_path)
-    expected = [row["expected"] for row in rows(folder, tmp_path)]
+    expected = [row["expected"] for row in rows(folder)]
     assert {True, False} == set(expected)
-    assert [row["success"] for row in rows(folder, tmp_path)] == expected
+    assert [row["success"] for row in rows(folder)] == expected
     kept = (PAGES / f"{folder.name}.md").read_text(encoding="utf-8")
-    assert kept == page(folder, tmp_path), REDRAW
-    fresh = {"": picture(folder).layout("svg").decode(), "-counts": _read(counts(folder, tmp_path))}
+    assert kept == page(folder), REDRAW
+    fresh = {"": picture(folder).layout("svg").decode(), "-counts": _read(counts(folder))}
     for kind, svg in fresh.items():
         assert texts(_read(PAGES / f"{folder.name}{kind}.svg")) == texts(svg), REDRAW
 
@@ -47,15 +44,13 @@ def test_a_table_names_the_node_that_gave_the_score_not_the_last_that_ran() -> N
     assert "| number | fails | 0.0 | All borne out |" in _read(PAGES / "extraction.md")
 
 
-def test_a_planted_fault_is_found_by_labels_and_mended(tmp_path: Path) -> None:
+def test_a_planted_fault_is_found_by_labels_and_mended() -> None:
     (folder,) = (folder for folder in FOLDERS if (folder / "labelled.jsonl").exists())
-    run(folder, tmp_path)
-    left = tmp_path / f"{folder.name}-better"
-    search = json.loads(_read(left / "improve.json"))
+    search = json.loads(_read(better(folder) / "improve.json"))
     (change,) = (row for row in search["candidates"] if not row["refused"])
     assert (change["rung"], change["where"]) == ("criterion", "Insults")
     assert search["headline"].startswith("✓ Another criterion at Insults")
-    assert "harsh words about the product" in _read(left / "metrics.patch")
+    assert "harsh words about the product" in _read(better(folder) / "metrics.patch")
 
 
 def test_the_gallery_leads_to_eleven_examples() -> None:

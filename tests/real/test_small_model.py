@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.anyio,
 ]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux lists them")
-SHORT = Options(max_characters=60, max_items=6)
+SHORT = Options(max_characters=30, max_items=4)
 WINDOW = 1536
 SUMMARIES = {
     "good": "# Intro\nWe met.\n# Body\nWe planned the release.\n# Conclusion\nWe ship on Monday.",
@@ -137,7 +137,7 @@ async def test_the_tree_of_the_readme_ends_in_scores_or_typed_outcomes(judge: GG
         assert result.score in {None, 0.0, 0.2, 0.4, 1.0}
         for step in result.steps:
             # What failed has the reason why instead.
-            assert step.outcome is not OutcomeKind.OK or len(step.reason or "") <= 60
+            assert step.outcome is not OutcomeKind.OK or len(step.reason or "") <= 30
     assert all(0 < attempt.usage.output_tokens < 200 for attempt in attempts)
 
 
@@ -152,7 +152,7 @@ async def test_a_decision_that_the_grammar_holds_to_its_form_has_a_score(judge: 
     assert [result.outcome for result in results(done)] == [OutcomeKind.OK, OutcomeKind.OK]
     assert {result.score for result in results(done)} <= {0.0, 1.0}
     assert {attempt.mode for attempt in attempts} == {"json_schema"}
-    assert all(len(step.reason or "") <= 60 for row in results(done) for step in row.steps)
+    assert all(len(step.reason or "") <= 30 for row in results(done) for step in row.steps)
 
 
 async def test_a_question_at_temperature_0_is_answered_the_same_twice(judge: GGUFJudge) -> None:
@@ -193,7 +193,7 @@ async def test_probabilities_of_a_word_are_those_of_a_token(judge: GGUFJudge) ->
 
 
 async def test_a_rating_is_weighted_where_one_digit_is_one_token(judge: GGUFJudge) -> None:
-    options = Options(top_logprobs=20, max_characters=60)
+    options = Options(top_logprobs=20, max_characters=30)
     node = RatingNode("How polite is it?", ["actual_output"], options=options)
     done, attempts = await judged(judge, ["Thank you!", "Go away."], node)
     assert [attempt.outcome for attempt in attempts] == [OutcomeKind.OK] * 2

@@ -6,11 +6,13 @@ import base64
 import gzip
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from folders.recorded_runs import CASES, judge, polite
+from playwright.sync_api import Browser
 from programs.browser import chromium, needs_chromium, visit
 
 from dagengine import Limits, evaluate
@@ -133,10 +135,16 @@ def test_a_store_that_is_gone_is_named(tmp_path: Path) -> None:
     assert head["run"]["noPrompts"] == "the store answers.db was moved or deleted"
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
 @needs_chromium
-def test_a_case_shows_prompts_money_and_what_people_said(tmp_path: Path) -> None:
+def test_a_case_shows_prompts_money_and_what_people_said(browser: Browser, tmp_path: Path) -> None:
     file = write_page(run_with(tmp_path), tmp_path / "page.html")
-    with chromium() as browser, visit(browser, file, "#case=kind%20one&v=case") as page:
+    with visit(browser, file, "#case=kind%20one&v=case") as page:
         page.page.wait_for_selector(".walk details")
         kind = page.page.locator(".walk li", has=page.page.get_by_role("button", name="Kind"))
         assert "$0.00012" in (kind.text_content() or "")
@@ -155,9 +163,9 @@ def test_a_case_shows_prompts_money_and_what_people_said(tmp_path: Path) -> None
 
 
 @needs_chromium
-def test_a_case_without_a_store_says_so(tmp_path: Path) -> None:
+def test_a_case_without_a_store_says_so(browser: Browser, tmp_path: Path) -> None:
     file = write_page(run_with(tmp_path, store=None), tmp_path / "page.html")
-    with chromium() as browser, visit(browser, file, "#case=kind%20one&v=case") as page:
+    with visit(browser, file, "#case=kind%20one&v=case") as page:
         page.page.wait_for_selector(".walk")
         assert "the run had no store" in (page.page.text_content("main") or "")
         assert page.page.locator(".prompt").count() == 0

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, sync_playwright
 
 CHROMIUM = os.environ.get("DAGENGINE_CHROMIUM") or shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(
@@ -70,12 +71,74 @@ class Visit:
         while not self.page.evaluate(f"() => Boolean({condition})"):
             self.page.wait_for_timeout(20)
             deadline -= 20
-            assert deadline > 0, f"this did not come to hold: {condition}"
+            assert deadline > 0, f"{self.page.url}: this did not come to hold: {condition}"
 
     def run(self, script: str, value: Any = None) -> Any:
         """Run JavaScript with `value`, which travels as JSON: lone surrogates survive."""
         text = json.dumps(value)
         return self.page.evaluate(f"text => {{ const value = JSON.parse(text); {script} }}", text)
+
+    def violations(self, *rules: str) -> list[str]:
+        """What axe finds by these rules, or by those that it runs by itself."""
+        if not self.run("return 'axe' in window"):
+            self.page.evaluate(Axe().axe_script)
+        broken: list[str] = self.page.evaluate(
+            # Style sheets of files cannot be loaded again, and none of these rules reads them.
+            """async rules => {
+                const only = rules.length ? {runOnly: rules} : {};
+                const done = await axe.run({...only, resultTypes: ['violations'], preload: false});
+                return done.violations.map(({id, impact, nodes}) =>
+                    `${id} (${impact}): ${nodes[0].html.slice(0, 200)}`);
+            }""",
+            rules,
+        )
+        return broken
+
+
+@contextmanager
+def tab(
+    browser: Browser,
+    *,
+    width: int = 1280,
+    height: int = 900,
+    scheme: Scheme = "light",
+    offline: bool = True,
+) -> Iterator[Visit]:
+    """The one tab of a browser, empty at the beginning.
+
+    A tab of its own for each page would take a second more, in which its process starts.
+    """
+    (context,) = browser.contexts or [browser.new_context()]
+    context.set_default_timeout(120_000)  # also where every processor is busy
+    context.set_offline(offline)
+    page, *_ = context.pages or [context.new_page()]
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=scheme)
+    opened = Visit(page)
+
+    def asked(request: Request) -> None:
+        opened.requests.append(request.url)
+
+    def failed(error: Error) -> None:
+        opened.errors.append(str(error))
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type != "log":
+            opened.errors.append(message.text)
+
+    page.on("request", asked)
+    page.on("pageerror", failed)
+    page.on("console", said)
+    try:
+        yield opened
+    except BaseException:
+        context.close()  # the next tab has nothing of one that broke
+        raise
+    page.remove_listener("request", asked)
+    page.remove_listener("pageerror", failed)
+    page.remove_listener("console", said)
+    page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    page.goto("about:blank")
 
 
 @contextmanager
@@ -89,21 +152,8 @@ def visit(
     scheme: Scheme = "light",
 ) -> Iterator[Visit]:
     """Open a file, and wait for its headline."""
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
-    )
-    context.set_default_timeout(120_000)  # also where every processor is busy
-    try:
-        found = Visit(context.new_page())
-        found.page.on("request", lambda request: found.requests.append(request.url))
-        found.page.on("pageerror", lambda error: found.errors.append(str(error)))
-        found.page.on(
-            "console",
-            lambda said: found.errors.append(said.text) if said.type != "log" else None,
-        )
-        found.page.goto(file.resolve().as_uri() + fragment)
-        found.page.wait_for_selector("h1")
-        found.settled()
-        yield found
-    finally:
-        context.close()
+    with tab(browser, width=width, height=height, scheme=scheme) as opened:
+        opened.page.goto(file.resolve().as_uri() + fragment)
+        opened.page.wait_for_selector("h1")
+        opened.settled()
+        yield opened

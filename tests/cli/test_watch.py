@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx2
 import pytest
 from folders.spans import export, trace_id, write
-from programs.commands import run_command
+from programs.commands import run_command, start_command
 from servers.score_server import ScoreServer
 
 from dagengine.record.writer import sole_writer
@@ -94,26 +92,26 @@ def test_own_strata_have_their_rates(folder: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_a_port_takes_spans_and_a_kill_loses_none_that_were_accepted(folder: Path) -> None:
     arguments = [
-        *(sys.executable, "-m", "dagengine", "watch", "metrics.py", "--listen", "0"),
+        *("watch", "metrics.py", "--listen", "0"),
         *("--judge", "judge.py", "--quiet", "0", "--poll", "0.05"),
     ]
     sent = 0
     for kill in (True, True, False):
-        with subprocess.Popen(
-            arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            address = process.stdout.readline().split()[2]
-            for _ in range(10):
-                sent += 1
-                response = httpx2.post(f"{address}/v1/traces", json=export(sent))
-                assert response.status_code == 200
-            if not kill:
-                wait_for_rows(folder / "out" / "results.jsonl", sent)
-            process.send_signal(signal.SIGKILL if kill else signal.SIGINT)
-            out, errors = process.communicate()
-            assert process.returncode == (-signal.SIGKILL if kill else 130), errors
-    assert f"traces: {sent} judged" in out
+        process = start_command(folder, *arguments)
+        while "\n" not in process.printed:
+            assert process.poll() is None, process.ended().stderr
+            time.sleep(0.01)
+        address = process.printed.split()[2]
+        for _ in range(10):
+            sent += 1
+            response = httpx2.post(f"{address}/v1/traces", json=export(sent))
+            assert response.status_code == 200
+        if not kill:
+            wait_for_rows(folder / "out" / "results.jsonl", sent)
+        process.send_signal(signal.SIGKILL if kill else signal.SIGINT)
+        done = process.ended()
+        assert done.returncode == (-signal.SIGKILL if kill else 130), done.stderr
+    assert f"traces: {sent} judged" in done.stdout
     rows = map(json.loads, (folder / "out" / "results.jsonl").read_text().splitlines())
     assert sorted(row["trace"]["trace_id"] for row in rows) == [
         trace_id(number) for number in range(1, sent + 1)

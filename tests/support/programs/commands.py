@@ -32,12 +32,16 @@ FORKS = multiprocessing.get_context("forkserver")
 # What a run imports when it reads, judges and writes; pyarrow imports pandas for its first array.
 LATER = [
     "anyio._backends._asyncio",
+    "datasketch",
     "dagengine.estimate",
     "dagengine.loading",
     "dagengine.traces.sending",
     "dagengine.voting",
     "pandas",
     "pyarrow.parquet",
+    "pypdf",
+    "scipy.optimize",
+    "scipy.stats",
 ]
 FORKS.set_forkserver_preload(
     [*PROGRAM, *LATER, "distributed.nanny", "instructor", "openai", "pygraphviz", "rich.table"]

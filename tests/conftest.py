@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,11 @@ def pytest_configure() -> None:
     """Let tests be interrupted also where the whole run was started in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what subprocesses would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and items stay to the end: the garbage collector does not look at them again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

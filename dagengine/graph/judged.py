@@ -36,7 +36,7 @@ def is_blank(value: Any) -> bool:
     if value is None:
         return True
     if isinstance(value, str):
-        return not value.strip() or all(map(_is_unseen, value))
+        return all(map(_is_unseen, value.strip()))
     if isinstance(value, Turn):
         return is_blank(value.content)
     if isinstance(value, LLMTestCase):

@@ -68,21 +68,21 @@ def main() -> int:
 
 def agreements(directory: Path, judge: LexicalJudge | None = None) -> dict[str, LabelAgreement]:
     """How far the judge agrees with each source, by what the labels are."""
-    even, odd = (wikieval_claims(Folder(directory / SOURCES[0]), half) for half in (0, 1))
-    claims = {
+    judge = judge or LexicalJudge()
+
+    def judged(claims: Sequence[Claim]) -> list[tuple[bool, bool]]:
+        supported = [claim.supported for claim in claims]
+        return [*zip(supported, verdicts_on(claims, judge), strict=True)]
+
+    even, odd = (judged(wikieval_claims(Folder(directory / SOURCES[0]), half)) for half in (0, 1))
+    pairs = {
         "WikiEval, all: recorded Llama-3-8B": [*even, *odd],
         "  even pairs": even,
         "  odd pairs": odd,
-        "ragas summaries: people": summary_claims(Folder(directory / SOURCES[1])),
-        "factCC: gold, all contradict": contradictions(Folder(directory / SOURCES[2])),
+        "ragas summaries: people": judged(summary_claims(Folder(directory / SOURCES[1]))),
+        "factCC: gold, all contradict": judged(contradictions(Folder(directory / SOURCES[2]))),
     }
-    judge = judge or LexicalJudge()
-    return {
-        name: agreement(
-            [*zip([one.supported for one in found], verdicts_on(found, judge), strict=True)]
-        )
-        for name, found in claims.items()
-    }
+    return {name: agreement(labelled) for name, labelled in pairs.items()}
 
 
 # Claims of the sources.

@@ -37,8 +37,9 @@ def is_blank(value: Any) -> bool:
         return True
     if isinstance(value, str):
         # Control and format characters (a zero width space) are not seen, either.
-        return not value.strip() or all(
-            letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf") for letter in value
+        return all(
+            letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf")
+            for letter in value.strip()
         )
     if isinstance(value, Turn):
         return is_blank(value.content)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -240,10 +240,13 @@ def _counts(
 ) -> dict[str, Counter[Reply]]:
     """How often each node gave each answer, the commonest first."""
     answers = itertools.chain(*(run.replies.items() for run in runs), *alone)
-    counts: dict[str, Counter[Reply]] = {}
+    counts: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
     for node, reply in answers:
-        counts.setdefault(node, Counter())[reply] += 1
-    return {node: Counter(dict(tally.most_common())) for node, tally in counts.items()}
+        counts[node][reply] += 1
+    return {
+        node: Counter(dict(tally.most_common())) if len(tally) > 1 else tally
+        for node, tally in counts.items()
+    }
 
 
 def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:

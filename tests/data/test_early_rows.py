@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs.commands import start_command
 
 from dagengine.data.early_rows import beside
 from dagengine.data.result_rows import RowWriter, read_rows
@@ -107,12 +107,13 @@ def test_a_killed_run_without_a_store_loses_no_row_that_was_finished(tmp_path: P
     cases = [json.dumps({"input": f"case {number}."}) for number in range(200)]
     (tmp_path / "cases.jsonl").write_text("\n".join(cases))
     command = ["run", "metrics.py", "--data", "cases.jsonl", "--judge", "judge.py", "--out", "out"]
-    process = subprocess.Popen([sys.executable, "-m", "dagengine", *command], cwd=tmp_path)
+    process = start_command(tmp_path, *command)
     waiting = beside(tmp_path / "out" / "results.jsonl")
     while process.poll() is None:
         if waiting.exists() and waiting.read_bytes().count(b"\n") == 199:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-    assert process.returncode == -signal.SIGKILL
+            process.kill()
+            break
+        time.sleep(0.001)
+    assert process.ended().returncode == -signal.SIGKILL
     found = read_rows(tmp_path / "out" / "results.jsonl")
     assert [one.index for one in found] == list(range(1, 200))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,14 +130,19 @@ def test_the_tree_of_the_seeds_takes_two_requests_and_five_rag_metrics_three() -
         assert done.totals.requests > 5 * 20
 
 
-@pytest.mark.parametrize("kind", metric_classes(), ids=lambda kind: kind.__name__)
-def test_every_metric_gives_the_same_row_packed_and_alone(kind: Any) -> None:
-    rows: list[Any] = []
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
     with DecisionServer() as server:
-        for settings in SETTINGS[:3]:
-            model = DecisionJudge(base_url=server.base_url, writer=judge(0), **settings)
-            done = run("asyncio", [make(kind)], model, [case_for(make(kind))])
-            rows.append(untold([row.as_dict() for row in done.rows]))
+        yield server.base_url
+
+
+@pytest.mark.parametrize("kind", metric_classes(), ids=lambda kind: kind.__name__)
+def test_every_metric_gives_the_same_row_packed_and_alone(kind: Any, address: str) -> None:
+    rows: list[Any] = []
+    for settings in SETTINGS[:3]:
+        model = DecisionJudge(base_url=address, writer=judge(0), **settings)
+        done = run("asyncio", [make(kind)], model, [case_for(make(kind))])
+        rows.append(untold([row.as_dict() for row in done.rows]))
     assert rows[0] == rows[1] == rows[2]
 
 

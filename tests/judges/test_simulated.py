@@ -26,9 +26,10 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
+from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
 from dagengine.question import Options, Question
-from dagengine.reliability import Observations, repeat
+from dagengine.reliability import repeat
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -42,23 +43,34 @@ def one_node(**settings: Any) -> DAGMetric:
     return DAGMetric("m", DAG(node))
 
 
-def two_nodes() -> DAGMetric:
-    """Two questions about the same item, both always asked."""
-    nodes = [
-        NonBinaryJudgementNode(
-            f"{name}?", name=name, output_label=name, evaluation_params=["input"]
-        )
-        for name in ("how", "what")
-    ]
-    for node in nodes:
-        node.then = dict.fromkeys(OPTIONS, 0)
-    return DAGMetric("m", DAG(root_nodes=nodes))
+Table = list[list[Any]]
 
 
-def seen_of(noise: Noise, times: int = 4, metric: DAGMetric | None = None) -> Observations:
+def seen_of(noise: Noise, times: int = 4) -> Table:
+    """The verdicts of whole runs, by case and repetition; None could not be parsed."""
+    judge = SimulatedJudge({"how": "fair"}, noise, seed=1)
+    seen = repeat(CASES, [one_node()], times=times, model=judge, limits=Limits(reasks=0))
+    return seen.table("m", "how")
+
+
+def answers_of(noise: Noise, times: int = 4, node: str = "how") -> Table:
+    """What the judge says when nobody is between: its answers, by case and repetition."""
     judge = SimulatedJudge({"how": "fair", "what": "fair"}, noise, seed=1)
-    limits = Limits(reasks=0)
-    return repeat(CASES, [metric or one_node()], times=times, model=judge, limits=limits)
+    shape = judgement_type(OPTIONS)
+
+    async def answer(case: LLMTestCase, sample: int) -> Any:
+        messages = messages_for(f"{node}?", [Evidence("input", case.input)])
+        try:
+            asked = Question(messages, shape, Options(sample=sample), name=node)
+            verdict: Any = (await judge.answer(asked)).value
+            return verdict.verdict
+        except UnparseableError:
+            return None
+
+    async def table() -> Table:
+        return [[await answer(case, sample) for sample in range(times)] for case in CASES]
+
+    return anyio.run(table)
 
 
 def differing(table: Sequence[Sequence[Any]]) -> float:
@@ -83,7 +95,15 @@ def close(value: float, expected: float, count: int) -> bool:
     ],
 )
 def test_answers_are_wrong_and_flip_as_often_as_stated(noise: Noise) -> None:
-    table = seen_of(noise).table("m", "how")
+    as_stated(answers_of(noise), noise)
+
+
+def test_answers_in_runs_are_wrong_and_flip_as_often_as_stated() -> None:
+    noise = Noise(flip=0.3, first=0.2, drift=0.05, unparseable=0.1, repetitions=0.3, nodes=0.1)
+    as_stated(seen_of(noise), noise)
+
+
+def as_stated(table: Table, noise: Noise) -> None:
     right = statistics.fmean(vote == "fair" for row in table for vote in row)
     assert close(right, noise.accuracy("fair", OPTIONS, 4), len(CASES))
     assert close(differing(table), noise.flip_rate("fair", OPTIONS, 4), len(CASES))
@@ -93,7 +113,7 @@ def test_answers_are_wrong_and_flip_as_often_as_stated(noise: Noise) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_mistakes_are_correlated_between_repetitions_as_stated(share: float) -> None:
-    table = seen_of(Noise(flip=0.4, repetitions=share)).table("m", "how")
+    table = answers_of(Noise(flip=0.4, repetitions=share))
     wrong = [[float(vote != "fair") for vote in row[:2]] for row in table]
     found = statistics.correlation(*map(list, zip(*wrong, strict=True)))
     assert abs(found - share) < 0.2
@@ -101,15 +121,16 @@ def test_mistakes_are_correlated_between_repetitions_as_stated(share: float) -> 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_mistakes_are_correlated_between_nodes_as_stated(share: float) -> None:
-    seen = seen_of(Noise(flip=0.4, nodes=share), 1, two_nodes())
-    wrong = [[float(row[0] != "fair") for row in seen.table("m", node)] for node in ("how", "what")]
+    noise = Noise(flip=0.4, nodes=share)
+    tables = [answers_of(noise, 1, node) for node in ("how", "what")]
+    wrong = [[float(row[0] != "fair") for row in table] for table in tables]
     assert abs(statistics.correlation(*wrong) - share) < 0.2
 
 
 def test_a_judge_that_drifts_gets_worse() -> None:
     noise = Noise(flip=0.0, drift=0.2)
     assert [noise.wrong(n) for n in (0, 1, 5, 9)] == [0.0, 0.2, 1.0, 1.0]
-    table = seen_of(noise, 6).table("m", "how")
+    table = answers_of(noise, 6)
     assert {row[0] for row in table} == {"fair"}
     assert "fair" not in {row[5] for row in table}
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs.commands import start_program
 
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, LabelFile, Retraction, is_label_file, read_labels
@@ -70,8 +69,8 @@ for number in range(50):
 
 def test_two_processes_add_to_one_file(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
-    others = [subprocess.Popen([sys.executable, "-c", ADDS, path, who]) for who in ("Ana", "Ben")]
-    assert [one.wait() for one in others] == [0, 0]
+    others = [start_program(ADDS, str(path), who) for who in ("Ana", "Ben")]
+    assert [one.ended().returncode for one in others] == [0, 0]
     assert len(read_labels(path)) == 100
     for line in path.read_text("utf-8").splitlines():
         json.loads(line)

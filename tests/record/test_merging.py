@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs.commands import start_command
 from typer.testing import CliRunner
 
 from dagengine.cli import app
@@ -116,12 +115,13 @@ def test_shards_that_are_killed_go_on_from_their_stores(folder: Path) -> None:
     for number in (1, 2):
         name, store = f"part{number}", f"answers{number}.db"
         again = command(name, "--shard", f"{number}/2", "--store", store)
-        process = subprocess.Popen([sys.executable, "-m", "dagengine", *again])
+        process = start_command(Path.cwd(), *again)
         rows, enough = Path(name, "results.jsonl"), pick.randrange(1, CASES // 4)
         while process.poll() is None:
             if rows.exists() and rows.read_bytes().count(b"\n") >= enough:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
+                process.kill()
+                process.ended()
+            time.sleep(0.001)
         typed(*again)
         names.append(name)
     typed("merge", *names, "--out", "merged")

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs.commands import start_program
 from servers.openai_server import OpenAIServer
 
 from dagengine import Store, a_evaluate, evaluate
@@ -656,13 +656,11 @@ def test_nothing_that_was_in_a_row_is_lost_when_the_process_is_killed(
 
 
 def test_processes_that_share_a_file_agree_on_every_answer(path: Path) -> None:
-    processes = [child(path, 0, 200) for _ in range(2)]
-    # Both at once: one that cannot write its rows would not answer what it claims.
-    with ThreadPoolExecutor() as readers:
-        outputs = list(readers.map(lambda process: process.communicate()[0], processes))
-    assert [process.returncode for process in processes] == [0, 0]
-    assert outputs[0] == outputs[1]
-    assert outputs[0].splitlines() == replayed(path, 200)
+    processes = [start_program(CHILD, str(path), "0", "200") for _ in range(2)]
+    first, second = (process.ended() for process in processes)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert first.stdout == second.stdout
+    assert first.stdout.splitlines() == replayed(path, 200)
     assert count(path, Selection()) == 400
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from openai import AuthenticationError
+from programs.commands import run_command
 from servers import llama_server
 from servers.model_servers import servers, wait_until_gone
 
@@ -279,11 +280,10 @@ def test_without_the_package_nothing_is_started(
 def test_the_command_line_takes_a_model_file(model: Path, tmp_path: Path) -> None:
     (tmp_path / "metrics.py").write_text(METRIC)
     (tmp_path / "cases.jsonl").write_text('{"input": "a"}\n{"input": "b"}\n')
-    command = [
-        *(sys.executable, "-m", "dagengine", "run", "metrics.py", "--data", "cases.jsonl"),
-        *("--judge", f"gguf:{model}", "--store", "answers.db", "--no-page"),
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = run_command(
+        tmp_path, "run", "metrics.py", "--data", "cases.jsonl",
+        "--judge", f"gguf:{model}", "--store", "answers.db", "--no-page",
+    )  # fmt: skip
     assert done.returncode in (0, 3), done.stderr
     rows = (tmp_path / "out" / "results.jsonl").read_text()
     assert rows.count("\n") == 2

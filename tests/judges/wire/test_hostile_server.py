@@ -306,8 +306,9 @@ DAMAGE: dict[str, Iterable[bytes]] = {
     "a negative length": [response(BODY, "Content-Length: -5", length=False)],
     "a length of letters": [response(BODY, "Content-Length: x", length=False)],
     "a body that ends too early": [response(b"", "Content-Length: 5000", length=False), b"{"],
-    "a chunk of a wrong size": [CHUNKED, b"zz\r\nabc\r\n"],
-    "an enormous chunk": [CHUNKED, b"f" * 40 + b"\r\n"],
+    # In one piece: aiohttp may miss a damaged chunk that comes by itself, and waits in silence.
+    "a chunk of a wrong size": [CHUNKED + b"zz\r\nabc\r\n"],
+    "an enormous chunk": [CHUNKED + b"f" * 40 + b"\r\n"],
     "no last chunk": [CHUNKED, chunk(BODY)],
     "what is no gzip": [response(BODY, GZIP)],
     "half a gzip": [response(gzip.compress(BODY)[:-20], GZIP)],

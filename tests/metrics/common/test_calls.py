@@ -121,6 +121,9 @@ class Waves:
     async def let_pass(self) -> None:
         """Release one wave after the other until cancelled."""
         while True:
+            # On asyncio the next line would sleep for a tenth of a second beside a task at work.
+            for _ in range(30):
+                await anyio.lowlevel.checkpoint()
             await anyio.wait_all_tasks_blocked()
             if self._asked:
                 self.found.append(sorted(self._asked))

@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from typer import testing
 
 # Commands compile the package once, and not at each start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -21,6 +23,9 @@ sys.dont_write_bytecode = False
 # No example fails because the machine is busy.
 settings.register_profile("dagengine", deadline=None)
 settings.load_profile("dagengine")
+
+# The parsers of all commands are built once, and not for each command that a test runs.
+testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 
 def pytest_configure() -> None:

@@ -68,6 +68,22 @@ def test_a_run_says_so_before_the_first_call_and_judges_those_that_fit() -> None
 
 
 @pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_only_a_server_that_gets_a_question_is_asked_for_its_window(
+    command: str, own: bool
+) -> None:
+    if own:
+        judge = "from dagengine.judges import ScriptedJudge\n" + METRICS.replace(
+            "DAG(node))", "DAG(node), model=ScriptedJudge(lambda question: True))"
+        )
+        Path("metrics.py").write_text(judge, encoding="utf-8")
+    with TellingServer(LLAMA) as server:
+        invoke(command, server)
+    assert bool(server.told) is not own
+
+
+@pytest.mark.usefixtures("files")
 def test_nothing_is_said_of_a_server_whose_window_is_not_known() -> None:
     with OpenAIServer() as server:
         assert "more than the" not in invoke("plan", server).stderr

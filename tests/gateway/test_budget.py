@@ -163,7 +163,7 @@ async def test_a_budget_without_a_price_is_an_error_before_the_first_call(
     model: str | None,
 ) -> None:
     judge = Paid(model)
-    with pytest.raises(InputError, match=r"Limits\.prices"):
+    with pytest.raises(InputError, match=r"Limits\(prices="):
         await a_evaluate(
             cases(2), [yes_no_metric()], model=judge, limits=Limits(budget=1.0), show=False
         )

@@ -75,7 +75,7 @@ def test_a_second_session_is_refused_the_folder_before_it_asks_anything(
 ) -> None:
     pytester.makepyfile(test_it="open('asked', 'w').close()\n" + SUITE)
     with sole_writer(pytester.path / "runs"):
-        done = pytester.runpytest_inprocess("--evals-out=runs")
+        done = pytester.runpytest_inprocess("-p", "no:asyncio", "--evals-out=runs")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert "--evals-out: runs is being written by another run" in done.stderr.str()
     assert not (pytester.path / "asked").exists()
@@ -85,10 +85,10 @@ def test_a_second_session_is_refused_the_folder_before_it_asks_anything(
 
 def test_a_folder_without_a_run_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=SUITE)
-    done = pytester.runpytest_inprocess("--evals-baseline=nowhere")
+    done = pytester.runpytest_inprocess("-p", "no:asyncio", "--evals-baseline=nowhere")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert "nowhere is not the folder of a run" in done.stderr.str()
     Path(pytester.path, "taken").write_text("a file")
-    left = pytester.runpytest_inprocess("--evals-out=taken")
+    left = pytester.runpytest_inprocess("-p", "no:asyncio", "--evals-out=taken")
     assert left.ret == pytest.ExitCode.USAGE_ERROR
     assert "--evals-out: cannot write taken" in left.stderr.str()

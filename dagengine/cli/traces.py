@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,8 +86,11 @@ def send_all(folder: Path, destinations: Sequence[str]) -> bool:
     return complete
 
 
-def watch(
-    metrics: Metrics,
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """The options of one watch, as they were typed."""
+
+    metrics: Metrics
     source: Annotated[
         Path | None,
         typer.Argument(
@@ -94,7 +98,7 @@ def watch(
             help="A folder of OTLP files (.jsonl, .json) that grow and rotate. Or use --listen.",
         ),
         Reads(),
-    ] = None,
+    ] = None
     listen: Annotated[
         int | None,
         typer.Option(
@@ -104,7 +108,7 @@ def watch(
             help="Receive OTLP/HTTP at 127.0.0.1:PORT (/v1/traces, /v1/logs) into OUT/received; 0 "
             "takes any free port.",
         ),
-    ] = None,
+    ] = None
     out: Annotated[
         Path,
         typer.Option(help="Output folder of the watch; one that is there is continued."),
@@ -113,14 +117,14 @@ def watch(
             *("report.html", "alerts.jsonl", "again.jsonl", "spent.json"),
             opened=True,
         ),
-    ] = Path("out"),
+    ] = Path("out")
     texts: Annotated[
         bool,
         typer.Option(
             "--texts/--no-texts",
             help="Keep the texts of the cases. Without them no old question can be asked again.",
         ),
-    ] = True,
+    ] = True
     sample: Annotated[
         list[str] | None,
         typer.Option(
@@ -128,7 +132,7 @@ def watch(
             help="The share of traces that is judged, or that of a stratum: errors=1. Repeatable. "
             "Default: 1.",
         ),
-    ] = None,
+    ] = None
     strata: Annotated[
         str | None,
         typer.Option(
@@ -137,16 +141,16 @@ def watch(
             "span failed) and others.",
         ),
         Reads(),
-    ] = None,
+    ] = None
     quiet: Annotated[
         float,
         typer.Option(
             min=0, help="A trace is ready when its root has ended and nothing came for so long (s)."
         ),
-    ] = 10.0,
+    ] = 10.0
     poll: Annotated[
         float, typer.Option(min=0.01, help="Seconds between two looks at the files.")
-    ] = 1.0,
+    ] = 1.0
     baseline: Annotated[
         list[str] | None,
         typer.Option(
@@ -154,7 +158,7 @@ def watch(
             help="The first cases that later ones are compared with, or a mean that is known. "
             "Repeatable. Default: 1000.",
         ),
-    ] = None,
+    ] = None
     again: Annotated[
         float,
         typer.Option(
@@ -163,28 +167,30 @@ def watch(
             help="Old questions that are asked again, for every new case: do their answers "
             "change, the judge has. 0: none.",
         ),
-    ] = 0.05,
-    judge: JudgeName = None,
-    base_url: BaseUrl = None,
-    max_in_flight: MaxInFlight = None,
+    ] = 0.05
+    judge: JudgeName = None
+    base_url: BaseUrl = None
+    max_in_flight: MaxInFlight = None
     max_calls_per_day: Annotated[
         int | None,
         typer.Option(min=0, help="Judge calls per day (UTC). Later cases are unasked, with a row."),
-    ] = None,
+    ] = None
     budget_per_day: Annotated[
         float | None,
         typer.Option(min=0, help="US dollars per day (UTC). Later cases are unasked, with a row."),
-    ] = None,
-    price: PriceOf = None,
-    store: StorePath = None,
-    to: Destinations = None,
+    ] = None
+    price: PriceOf = None
+    store: StorePath = None
+    to: Destinations = None
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when nothing comes and nothing is left to do.")
-    ] = False,
+    ] = False
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, help="End after this number of seconds.")
-    ] = None,
-) -> None:
+    ] = None
+
+
+def watch(options: WatchOptions) -> None:
     """Judge traces as they come, and raise an alarm when scores leave their baseline.
 
     Reads a folder of OTLP files, or listens on a port. Rows are added to one folder, as `run`
@@ -200,33 +206,37 @@ def watch(
     from dagengine.record.writer import sole_writer
     from dagengine.watch import Sampling, WatchSettings
 
-    if (source is None) == (listen is None):
+    if (options.source is None) == (options.listen is None):
         raise typer.BadParameter("name a folder of traces, or a port with --listen: one of them")
-    if not all(map(math.isfinite, (quiet, poll, again, seconds or 0))):
+    numbers = (options.quiet, options.poll, options.again, options.seconds or 0)
+    if not all(map(math.isfinite, numbers)):
         raise typer.BadParameter("--quiet, --poll, --again and --for take plain numbers")
-    if to:
+    if options.to:
         from dagengine.traces.backends import backend_of
 
-        for destination in to:
+        for destination in options.to:
             backend_of(destination, os.environ)  # raises before anything is asked
-    cases, rates = _baseline(baseline or ())
-    stratify: Any = None if strata is None else load_function(strata, "stratum")
-    sampling = Sampling.parse(list(sample or ()), stratify)
-    how = WatchSettings(sampling, quiet, poll, cases, rates, again, seconds, until_idle)
+    cases, rates = _baseline(options.baseline or ())
+    stratify: Any = None if options.strata is None else load_function(options.strata, "stratum")
+    sampling = Sampling.parse(list(options.sample or ()), stratify)
+    how = WatchSettings(
+        sampling, options.quiet, options.poll, cases, rates, options.again, options.seconds,
+        options.until_idle,
+    )  # fmt: skip
     limits = Limits(
-        max_in_flight=in_flight(max_in_flight, judge, base_url),
-        max_calls=max_calls_per_day,
-        budget=budget_per_day,
-        prices=prices(price),
+        max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
+        max_calls=options.max_calls_per_day,
+        budget=options.budget_per_day,
+        prices=prices(options.price),
         remembered=_REMEMBERED,
     )
     shown = {
-        "metrics": metrics, "judge": judge, "base_url": base_url,
-        "watch": str(source) if listen is None else f"port {listen}",
-        "sample": list(sample or ()), "strata": strata, "again": again,
+        "metrics": options.metrics, "judge": options.judge, "base_url": options.base_url,
+        "watch": str(options.source) if options.listen is None else f"port {options.listen}",
+        "sample": list(options.sample or ()), "strata": options.strata, "again": options.again,
     }  # fmt: skip
-    with sole_writer(out), ExitStack() as stack:
-        folder = source
+    with sole_writer(options.out), ExitStack() as stack:
+        folder = options.source
         if folder is None:  # what comes is written into a folder, which is then watched
             try:
                 from dagengine.watch.listening import received
@@ -235,17 +245,18 @@ def watch(
                 raise MissingExtraError(
                     f"--listen needs {lacking}: pip install 'dagengine[view]'"
                 ) from None
-            address, folder = stack.enter_context(received(out / "received", listen or 0))
+            server = received(options.out / "received", options.listen or 0)
+            address, folder = stack.enter_context(server)
             say(f"listening at {address} (/v1/traces, /v1/logs)")
-        watching = _watch(metrics, folder, out, how, limits, judge, base_url, store, to)
-        _run(watching, out, shown, texts)
+        watching = _watch(options, folder, how, limits)
+        _run(watching, options.out, shown, options.texts)
     if not (watching.read or watching.counts):
         raise InputError(
             f"{folder} has no traces: watch reads OTLP in .jsonl and .json files, as the file "
             "exporter of a Collector writes them"
         )
-    if to:
-        send_all(out, to)
+    if options.to:
+        send_all(options.out, options.to)
     if watching.alerts:
         raise typer.Exit(EXIT_FAILED)
 
@@ -274,32 +285,24 @@ def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
     return cases, rates
 
 
-def _watch(
-    metrics: str,
-    folder: Path,
-    out: Path,
-    how: WatchSettings,
-    limits: Limits,
-    judge: str | None,
-    base_url: str | None,
-    store: Path | None,
-    to: list[str] | None,
-) -> Watch:
+def _watch(options: WatchOptions, folder: Path, how: WatchSettings, limits: Limits) -> Watch:
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.watch import Folder, Watch
     from dagengine.watch.budget import DailyAccount
 
     settings: Settings = {
-        "model": chosen_judge(judge, base_url),
+        "model": chosen_judge(options.judge, options.base_url),
         "limits": limits,
-        "store": store,
+        "store": options.store,
     }
     account: DailyAccount | None = None
     if limits.max_calls is not None or limits.budget is not None:
-        account = DailyAccount(out)
-    send: Callable[[], object] | None = partial(send_all, out, to) if to else None
+        account = DailyAccount(options.out)
+    send: Callable[[], object] | None = None
+    if options.to:
+        send = partial(send_all, options.out, options.to)
     watching = Watch(
-        load_metrics(metrics), settings, Folder(folder), how, account,
+        load_metrics(options.metrics), settings, Folder(folder), how, account,
         say=say, check=lambda row: access.check(row), send=send,
     )  # fmt: skip
     access = Access(lambda: any_accepted(watching.engine.totals))

@@ -203,7 +203,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
                         return answer
                     return replace(answer, usage=answer.usage + spent)
                 except (JudgeError, openai.OpenAIError) as error:
-                    failure = self._told(openai, error, demands, question, limit)
+                    failure = self._explained(openai, error, demands, question, limit)
                     if failure is None and isinstance(error, RunawayError):
                         spent += Usage(*error.tokens)
                 # Outside of the handler: what is raised inside keeps the other error with it.
@@ -318,8 +318,8 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     @property
     def hosted(self) -> bool:
         """Whether it asks OpenAI's own servers, or Azure's, which keep beginnings of prompts."""
-        given = str(self._given.base_url) if self._given else None
-        return is_hosted(self._address or given or self._of_environment() or self.provider.url)
+        own_client = str(self._given.base_url) if self._given else None
+        return is_hosted(self._address or own_client or self._of_environment() or self.provider.url)
 
     def _body(self, options: Options, limit: int | None) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
@@ -380,7 +380,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
 
-    def _told(
+    def _explained(
         self,
         openai: ModuleType,
         error: Any,

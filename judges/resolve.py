@@ -150,13 +150,13 @@ def require_provider(name: str) -> None:
     Only where no server of one's own is set, which may call its models so.
     """
     provider, slash, _ = name.partition("/")
-    known = sorted({*PROVIDERS, *FORMS, "labels"})
-    if not slash or provider in known or os.environ.get("OPENAI_BASE_URL"):
+    providers = sorted({*PROVIDERS, *FORMS, "labels"})
+    if not slash or provider in providers or os.environ.get("OPENAI_BASE_URL"):
         return
     raise InputError(
         f"{name!r:.200}: there is no provider {provider!r:.80} (a model of your own server "
         "also needs its address, base_url= or --base-url); "
-        + (did_you_mean(provider, known) or f"providers are {', '.join(sorted(PROVIDERS))}")
+        + (did_you_mean(provider, providers) or f"providers are {', '.join(sorted(PROVIDERS))}")
     )
 
 

@@ -146,7 +146,11 @@ def _write(rows: list[dict[str, Any]], file_type: str, file: TextIO) -> None:
         writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
         writer.writeheader()
         for row in rows:
-            for name, value in row.items():
-                if isinstance(value, list | dict):
-                    row[name] = json.dumps(value, ensure_ascii=False)
-            writer.writerow(row)
+            writer.writerow(
+                {
+                    name: json.dumps(value, ensure_ascii=False)
+                    if isinstance(value, list | dict)
+                    else value
+                    for name, value in row.items()
+                }
+            )

@@ -23,10 +23,12 @@ _ELSEWHERE = {
     **dict.fromkeys(("tokens", "usage"), "tokens are in result.totals.usage"),
     "calls": "the number of calls is result.totals.calls",
     **dict.fromkeys(
-        ("failures", "failed_cases"), "they are result.failed(), and result.unscored()"
+        ("failures", "failed_cases"),
+        "write result.failed(), or result.unscored() for those without a score",
     ),
     **dict.fromkeys(
-        ("score", "mean", "passed"), "result.summary() has it, result.scores(metric) all"
+        ("score", "mean", "passed"),
+        "result.summary() has the figures, result.scores(metric) every score",
     ),
     **dict.fromkeys(("to_dataframe", "df", "dataframe"), "write result.to_pandas()"),
     **dict.fromkeys(("results", "cases"), "the rows are result.rows"),

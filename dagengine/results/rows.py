@@ -21,7 +21,7 @@ _LISTED = 5  # metrics in the `repr` of a row
 _OF_METRIC = "a row has the results of all metrics: [(m.metric, m.{}) for m in row.metrics]"
 _ELSEWHERE = {
     **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
-    **dict.fromkeys(("passed", "outcome", "status"), "row.success, row.state or metric.state"),
+    **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
     "cost": "what a run cost is in result.totals.cost",
     "evaluation_cost": "what a run cost is in result.totals.cost",
     "evaluation_model": "the judges are in the record of a run (out=FOLDER, run.json)",

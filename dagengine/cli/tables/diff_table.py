@@ -55,11 +55,11 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
     for name in report["removed_metrics"]:
         yield f"removed metric: {name}"
     cases = report["cases"]
-    for kind, what in (("new", "new cases"), ("missing", "removed cases")):
+    for kind, what in (("new", "new case"), ("missing", "removed case")):
         if cases[kind]:
             names = ", ".join(report[f"{kind}_cases"][:5])
             more = ", …" if cases[kind] > 5 else ""
-            yield f"{cases[kind]:,} {what}, not compared: {names}{more}"
+            yield f"{counted(cases[kind], what)}, not compared: {names}{more}"
     if cases["renamed"]:
         yield f"different name: {counted(cases['renamed'], 'case')}"
     if cases["changed"]:

@@ -72,9 +72,10 @@ from dagengine.store.locks import available
 
 LOCAL = "local"
 
-# Cases of one chunk, at most and, but for a few cases, at least; what is left of a data set whose
-# length is known is cut into so many chunks per place.
-_CHUNK, _LEAST, _CHUNKS = 64, 4, 4
+# The most cases of a chunk, and the least where there are enough of them.
+_CHUNK, _LEAST = 64, 4
+# Chunks per place into which the cases that are left would go.
+_CHUNKS = 4
 # Chunks that a worker process of our own judges at the same time.
 _PLACES = 4
 # Chunks in progress, and chunks begun whose rows may wait for an earlier one, per place.
@@ -424,6 +425,7 @@ def chunk_size(count: int | None, places: int, taken: int) -> int:
     """
     if count is None:
         return _CHUNK
+    # A few cases are handed out one by one, so that every place gets some.
     least = _LEAST if count > _LEAST * _CHUNKS * places else 1
     return max(least, min(_CHUNK, (count - taken) // (_CHUNKS * places)))
 

@@ -215,9 +215,6 @@ def _threshold(replay: Counterfactual) -> float | None:
     return 1.0 if replay.spec.strict else replay.spec.threshold
 
 
-# Settings.
-
-
 def _own_rules(
     together: Mapping[int, Hashable], cases: int, shared: Sequence[str]
 ) -> Iterator[str]:
@@ -234,6 +231,9 @@ def _own_rules(
             f"All cases share one question of {named}. Its answer affects all scores of a run in "
             "the same way; no interval contains this effect, because more cases cannot show it."
         )
+
+
+# Settings.
 
 
 def _settings(all_runs: Sequence[Runs]) -> tuple[Setting, ...]:

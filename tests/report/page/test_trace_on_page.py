@@ -84,8 +84,13 @@ def test_a_verdict_leads_to_its_span_and_a_span_to_its_verdicts(
         assert tree.get_by_role("treeitem").count() == 40
         assert "no answer" in page.page.locator(".span0").inner_text()
         # A verdict leads to its span.
+        items = page.page.locator(".items button")
+        listed = items.count()
         page.page.get_by_role("button", name="1 True: 1").click()
-        page.page.locator(".items button").last.click()
+        # Drawn a frame later: until then the last one leads to the span that is shown already.
+        page.until(f"document.querySelectorAll('.items button').length > {listed}")
+        items.last.click()
+        page.until("location.hash.includes('span=b1')")
         page.settled()
         assert chosen.get_attribute("aria-level") == "2"
         assert "rates" in chosen.inner_text()

@@ -351,10 +351,36 @@ _CHECKLIST = (
     "a criterion is CriteriaMetric; several yes/no questions in one score are DAGMetric(…, "
     "DAG(root_nodes=[…]), combine='mean'); weighted ones: docs/how-to/own.md"
 )
+_JURY = "several judges: judged_by(metric, [judge, …]) of dagengine.voting"
+_CODE = "code in a tree is CodeNode(function, evaluation_params=[…]) of dagengine.metrics.dag"
+_LLM_NODE = (
+    "a question in a tree is BinaryJudgementNode, NonBinaryJudgementNode or RatingNode, a text "
+    "TaskNode, all of dagengine.metrics.dag"
+)
+_CODED = "Function Python Lambda Rule Check Condition Compute Regex Deterministic Assert Formula"
+_ASKED = "LLM Judge Question Decision Switch Branch Classification Choice YesNo Boolean Multi"
 _WORDS = {
     **dict.fromkeys(("Judge", "BaseJudge", "CustomJudge", "FunctionJudge", "LLM"), _OWN_JUDGE),
     **dict.fromkeys(("Checklist", "ChecklistMetric", "RubricMetric"), _CHECKLIST),
-    "Jury": "several judges: judged_by(metric, [judge, …]) of dagengine.voting",
+    **dict.fromkeys(("Jury", "JuryJudge", "Panel", "Ensemble", "EnsembleJudge"), _JURY),
+    **dict.fromkeys(
+        ("FakeJudge", "MockJudge", "StubJudge", "DummyJudge", "FakeLLM", "MockLLM"),
+        "a judge without a model is ScriptedJudge(function) of dagengine.judges",
+    ),
+    **dict.fromkeys(
+        ("CachedJudge", "CachingJudge", "Cache"),
+        "answers are kept by evaluate(…, store='answers.db')",
+    ),
+    **{f"{word}Node": _CODE for word in _CODED.split()},
+    **{f"{word}Node": _LLM_NODE for word in _ASKED.split()},
+    **dict.fromkeys(
+        ("MetricNode", "SubMetricNode"),
+        "a metric in a tree is the child of a verdict: VerdictNode(verdict, child=metric)",
+    ),
+    **dict.fromkeys(
+        ("AggregateNode", "CombineNode", "MeanNode", "WeightedNode"),
+        "several roots are combined by DAGMetric(…, combine='mean'), other sums by CodeNode",
+    ),
     "optimize": "use improve: it changes one node so that the metric agrees with human labels",
 }
 # Where a name of ours is looked for that was asked of another module, in this order.
@@ -458,6 +484,12 @@ def refuse(module: str, name: str) -> None:
         why = f"use {called}"
     if why is None and (face := _face_with(name, module)):
         why = f"write `from {face} import {name}`"
+    if why is None and name[:1].isupper():  # what classes are called, and no probe of a tool
+        import difflib  # only a mistake needs it
+
+        public = getattr(sys.modules.get(module), "__all__", ())
+        near = difflib.get_close_matches(name, public, n=1, cutoff=0.8)
+        why = f"did you mean {near[0]!r}?" if near else None
     if why:
         raise ImportError(f"{module} has no {name}: {why}", name=module)
 

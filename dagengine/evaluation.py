@@ -421,7 +421,15 @@ def evaluate(
     page: bool = True,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
-    """`a_evaluate` for callers without an event loop (it works inside one, too)."""
+    """Run metrics over test cases; returns one row per case, in order, even if other cases failed.
+
+    It is `a_evaluate` for callers without an event loop, and works inside one, too. Of `settings`,
+    `model` is the judge of metrics that name none (a name such as "gpt-4o", or an object), `limits`
+    is a `Limits` (`max_in_flight`, `budget`, `call_timeout` …), `store` a file of answers that are
+    not asked again, `app` completes goldens, and `on_attempt` and `tracer` follow the calls. `out`
+    is a folder for the record of the run, `show=False` prints nothing. All arguments and errors:
+    `stream`.
+    """
 
     def run() -> Awaitable[EvaluationResult]:
         return a_evaluate(

@@ -23,8 +23,8 @@ class ScriptedJudge:
     """Answers from a mapping by node name, or from a function of the question.
 
     For tests, documentation, and judges in plain Python. An answer is a dict of the fields of the
-    answer type, or only the verdict, score or output. A JudgeError as an answer is raised. The
-    function may be a coroutine function.
+    answer type, or only the verdict, score or output, or its only field. A JudgeError as an answer
+    is raised. The function may be a coroutine function.
 
     Answers are stored only if there is a `name`. It identifies the script: if the script changes,
     change the name.
@@ -55,7 +55,8 @@ class ScriptedJudge:
             raise scripted
 
         fields = question.answer_type.model_fields
-        main = next((name for name in ("verdict", "score", "output") if name in fields), None)
+        sole = next(iter(fields)) if len(fields) == 1 else None
+        main = next((name for name in ("verdict", "score", "output") if name in fields), sole)
         if isinstance(scripted, str) and question.parser is not None:
             return Answer(read_answer(question, scripted), scripted, mode="text")
         if main is not None and not (isinstance(scripted, dict) and main in scripted):

@@ -101,7 +101,7 @@ def render(
     ] = Path("tree.svg"),
     results: Annotated[
         Path | None,
-        typer.Option(help="The rows of a run; draw how often each edge was taken."),
+        typer.Option(help="A run, or its rows; draw how often each edge was taken."),
         Reads(),
     ] = None,
     case: Annotated[
@@ -123,12 +123,12 @@ def render(
     .svg, .png and .pdf need Graphviz: the extra `draw`, or the program `dot`.
     """
     from dagengine.cli.common.pictures import save, stems
-    from dagengine.data.result_rows import read_rows
     from dagengine.loading import load_metrics
+    from dagengine.record.run import rows_at
     from dagengine.report.pictures.drawing import draw
     from dagengine.report.tally import Tally
 
-    tally = None if results is None else Tally(read_rows(results), case)
+    tally = None if results is None else Tally(rows_at(results), case)
     if case is not None and tally is None:
         raise typer.BadParameter("--case needs --results")
     specs = [metric.spec() for metric in load_metrics(metrics)]

@@ -60,7 +60,7 @@ def plan(
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="The rows of an earlier run; its verdicts give the probabilities."),
+        typer.Option(help="An earlier run, or its rows; its verdicts give the probabilities."),
         Reads(),
     ] = None,
     items: Annotated[
@@ -93,10 +93,10 @@ def plan(
     from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.data.cases import read_cases, strict
-    from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.loading import chosen_judge, load_metrics
+    from dagengine.record.run import rows_at
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics, quoting_of(quotes, unsupported))
@@ -114,7 +114,7 @@ def plan(
         cast(Iterable[TestCase], strict(cases)),
         judges=identities,
         items=items,
-        odds=verdicts_of(read_rows(results)) if results else None,
+        odds=verdicts_of(rows_at(results)) if results else None,
         asked=judges if any(asked.capabilities.decides for asked in judges) else (),
         max_in_flight=most_calls,
     )

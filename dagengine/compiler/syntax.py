@@ -130,6 +130,8 @@ def _no_root(report: Reporter) -> Problem:
 def reads_nothing(node: BaseNode, report: Reporter) -> Problem:
     """The problem of a decision about nothing."""
     hint = "give it evaluation_params, inputs, or a parent that passes data to it"
+    if node.kind == "code":
+        hint += "; its function takes the values of those, in this order, and not the case"
     return report("reads-nothing", node, "it decides but reads nothing", hint)
 
 

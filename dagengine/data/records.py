@@ -163,9 +163,13 @@ def _lines(path: Path) -> Iterator[Record]:
 def _array(path: Path) -> Iterator[Record]:
     """The objects of one JSON array. The whole file is in memory: only lines can stream."""
     try:
-        items = read_array(path.read_text(encoding="utf-8-sig"))
-    except (FlawError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+        items = read_array(text)
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} is not one JSON array: {error}") from None
+    except FlawError as error:
+        hint = "; spans are read by --map otel" if '"resourceSpans"' in text else ""
+        raise InputError(f"{path} is not one JSON array: {error}{hint}") from None
     return _unless_flawed(path, items)
 
 

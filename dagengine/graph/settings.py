@@ -16,6 +16,16 @@ from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Parser
 from dagengine.test_case import LLMTestCaseParams
 
+# What other tools call an argument of a node.
+_MEANT = {
+    "scale": ("low", "high", "range", "min", "max", "minimum", "maximum", "levels", "labels"),
+    "criteria": ("question", "criterion", "rubric", "statement"),
+    "instructions": ("task", "instruction", "question"),
+    "evaluation_params": ("fields", "reads", "params", "input_fields"),
+    "then": ("verdicts", "branches", "outcomes", "choices", "options"),
+    "function": ("func", "fn", "code", "callable"),
+    "name": ("title", "id", "node_name"),
+}
 F = TypeVar("F", bound=Callable[..., None])
 
 
@@ -69,7 +79,8 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
             for name in named:
                 if name not in shown.parameters:
                     names = [parameter for parameter in shown.parameters if parameter != "self"]
-                    near = did_you_mean(name, names)
+                    meant = [each for each in _MEANT if each in names and name in _MEANT[each]]
+                    near = f"write {meant[0]}=…;" if meant else did_you_mean(name, names)
                     raise TypeError(
                         f"{type(self).__name__} has no argument {name!r}; "
                         f"{near and f'{near} '}it has {', '.join(names)}"

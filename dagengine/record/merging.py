@@ -86,7 +86,10 @@ def _shards(runs: Sequence[Run]) -> list[Run]:
 def _shard_of(run: Run) -> Shard:
     shard = run.manifest.settings.get("shard")
     if not isinstance(shard, str):
-        raise InputError(f"{run.folder} is not the folder of a shard: its run had no --shard")
+        raise InputError(
+            f"{run.folder} is not the folder of a shard: its run had no --shard; "
+            "run the whole data with --shard 1/2 and with --shard 2/2, then merge both"
+        )
     if not run.finished:
         raise InputError(
             f"the shard {shard} in {run.folder} is not finished: run its command again"

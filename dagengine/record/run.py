@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,18 +117,46 @@ class Run:
         yield from early_lines(path, -1 if last is None else last)
 
 
+def run_at(path: str | Path) -> Run | None:
+    """The run of a folder, or of the file of its rows; None for anything else.
+
+    Raises as `load_run` for a folder whose record cannot be read.
+    """
+    path = Path(path)
+    if is_there(path / MANIFEST):
+        return _read(path)
+    if path.is_file() and is_there(path.parent / MANIFEST):
+        with suppress(InputError):  # a file of another tool, beside one that has this name, too
+            run = _read(path.parent)
+            return run if run.results.name == path.name else None
+    return None
+
+
+def rows_at(path: str | Path) -> Iterator[CaseResult]:
+    """The rows of a run, or of a file of rows outside of one; raises as `read_rows`."""
+    run = run_at(path)
+    return read_rows(path) if run is None else run.rows()
+
+
 def load_run(folder: str | Path) -> Run:
-    """What a run left in a folder, finished or not.
+    """What a run left in a folder, finished or not; the file of its rows also names it.
 
     Raises InputError for a folder without a run, for one that a newer version wrote, and for a
     `run.json` that is a link or no file.
     """
-    path = Path(folder) / MANIFEST
-    if not is_there(path):
-        what = "is not a folder" if not Path(folder).is_dir() else f"has no {MANIFEST}"
-        parent = Path(folder).parent
-        hint = f"; write {parent}" if is_there(parent / MANIFEST) else ""
+    run = run_at(folder)
+    if run is None:
+        path = Path(folder)
+        if not path.exists():
+            raise InputError(f"{folder} does not exist; name the folder of a run")
+        what = f"has no {MANIFEST}" if path.is_dir() else "is not a folder"
+        hint = f"; write {path.parent}" if is_there(path.parent / MANIFEST) else ""
         raise InputError(f"{folder} is not the folder of a run: it {what}{hint}")
+    return run
+
+
+def _read(folder: Path) -> Run:
+    path = folder / MANIFEST
     text = read_whole(path)
     try:
         # Python also reads NaN, Infinity and 1e999, with which sums and comparisons say nothing.
@@ -151,7 +180,7 @@ def load_run(folder: str | Path) -> Run:
     flaw = flaw_of(manifest)
     if flaw is not None:
         raise InputError(f"{path} is not the record of a run: {flaw}")
-    return Run(Path(folder), manifest)
+    return Run(folder, manifest)
 
 
 def _finite(text: str) -> float:

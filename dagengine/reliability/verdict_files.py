@@ -1,8 +1,8 @@
 """Verdicts of any judge, from the result files of other tools: rows, a metric and cases for a card.
 
 Read by their shape, not by their names: promptfoo's JSON, a test run of deepeval, logs of inspect
-(`.json` and `.eval`), MLflow's table of results, and any table with the columns `case` and
-`verdict`, `passed` or `score`. A repeated case is another run of it.
+(`.json` and `.eval`), MLflow's table of results, runs of ours, and any table with the columns
+`case` and `verdict`, `passed` or `score`. A repeated case is another run of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +22,7 @@ from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
+from dagengine.record.run import Run, run_at
 from dagengine.reliability.observations import Observations
 from dagengine.test_case import LLMTestCase, TestCase
 
@@ -142,11 +144,18 @@ def _verdict(value: Any) -> tuple[str | bool | None, float | None]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    """The rows of a file, or of all files of a folder: each of them is one more run."""
+    """The rows of a file, or of all files and runs of a folder: each of them is one more run."""
+    if (run := run_at(path)) is not None:
+        yield from _of_run(run)
+        return
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
+        files = sorted(
+            file
+            for file in path.iterdir()
+            if file.suffix.lower() in _SUFFIXES or run_at(file) is not None
+        )
         if not files:
-            raise InputError(f"{path} has no result files ({', '.join(_SUFFIXES)})")
+            raise InputError(f"{path} has no run and no result files ({', '.join(_SUFFIXES)})")
         for file in files:
             yield from _rows(file)
         return
@@ -169,6 +178,19 @@ def _rows(path: Path) -> Iterator[Row]:
 _SUFFIXES = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".eval")
 
 
+def _of_run(run: Run) -> Iterator[Row]:
+    """A run of ours: what each metric said of each case, lost scores as lost verdicts."""
+    judge = ", ".join(judge.model or judge.identity for judge in run.manifest.judges)
+    # Two cases of one run are two cases, also where they have the same name.
+    names = Counter(row.case for row in run.rows())
+    for row, case in run.with_cases():
+        name = row.case if names[row.case] == 1 else str(row.index)
+        for result in row.metrics:
+            score = result.score if result.success is None else None
+            text = str((case or {}).get("actual_output") or "")
+            yield Row(name, result.metric, result.success, score, text=text, judge=judge)
+
+
 def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
     """A file that is one JSON object: which tool wrote it is told by its keys."""
     results, run = data.get("results"), data.get("testRunData", data)
@@ -188,8 +210,8 @@ def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
 
 
 _SHAPES = (
-    "verdicts are read from results of promptfoo, deepeval, inspect and MLflow, and from tables "
-    "with the columns `case` and `verdict`, `passed` or `score`"
+    "verdicts are read from runs, from results of promptfoo, deepeval, inspect and MLflow, and "
+    "from tables with the columns `case` and `verdict`, `passed` or `score`"
 )
 
 

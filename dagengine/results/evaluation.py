@@ -19,18 +19,23 @@ from dagengine.terminal import counted
 
 # What a reader expects here, and where it is.
 _ELSEWHERE = {
-    **dict.fromkeys(("cost", "total_cost"), "what a run cost is in result.totals.cost"),
+    "total_cost": "what a run cost is result.cost",
     **dict.fromkeys(("tokens", "usage"), "tokens are in result.totals.usage"),
-    "calls": "the number of calls is result.totals.calls",
     **dict.fromkeys(
         ("failures", "failed_cases"),
         "write result.failed(), or result.unscored() for those without a score",
     ),
     **dict.fromkeys(
-        ("score", "mean", "passed"),
+        ("score", "mean", "passed", "pass_rate", "accuracy"),
         "result.summary() has the figures, result.scores(metric) every score",
     ),
-    **dict.fromkeys(("to_dataframe", "df", "dataframe"), "write result.to_pandas()"),
+    **dict.fromkeys(
+        ("to_dataframe", "to_frame", "to_df", "df", "dataframe"), "write result.to_pandas()"
+    ),
+    **dict.fromkeys(
+        ("to_csv", "to_json", "to_excel", "to_parquet"),
+        "write result.to_pandas(), which writes such files",
+    ),
     **dict.fromkeys(("results", "cases"), "the rows are result.rows"),
 }
 
@@ -94,10 +99,22 @@ class EvaluationResult(Sequence[CaseResult]):
         return len(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            raise TypeError(f"rows are numbered; the scores of a metric are .scores({index!r})")
         return self.rows[index]
 
     def __iter__(self) -> Iterator[CaseResult]:
         return iter(self.rows)
+
+    @property
+    def cost(self) -> float | None:
+        """What the run cost in US dollars; None if a price is not known."""
+        return self.totals.cost
+
+    @property
+    def calls(self) -> int:
+        """How many calls of judges were made."""
+        return self.totals.calls
 
     @property
     def success(self) -> bool:
@@ -138,7 +155,7 @@ class EvaluationResult(Sequence[CaseResult]):
         Columns: index, case, metric, score, success, outcome, reason, threshold, node and answer
         (where the result came about), input and output tokens. Then seconds (of its nodes, added
         up), retried (judge calls after the first one of each question) and the fields of the test
-        case.
+        case. A column per metric: `frame.pivot(index="index", columns="metric", values="score")`.
         """
         from dagengine.results.frame import COLUMNS, frame_rows
 

@@ -22,8 +22,7 @@ _OF_METRIC = "a row has the results of all metrics: [(m.metric, m.{}) for m in r
 _ELSEWHERE = {
     **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
     **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
-    "cost": "what a run cost is in result.totals.cost",
-    "evaluation_cost": "what a run cost is in result.totals.cost",
+    **dict.fromkeys(("cost", "evaluation_cost"), "what a run cost is result.cost"),
     "evaluation_model": "the judges are in the record of a run (out=FOLDER, run.json)",
     "strict_mode": "`raw_score` is the score before strict mode",
     "conversational": "it is the type of row.test_case",

@@ -150,7 +150,7 @@ def _warn_of(identity: str) -> None:
     """Say of a judge without a durable identity what follows."""
     _log.warning(
         "answers of the judge %r are not stored: it has no durable_identity, "
-        "nothing tells it apart in another process",
+        "nothing tells it apart in another process; ScriptedJudge gets one by name=…",
         identity,
     )
 

@@ -35,8 +35,8 @@ class OpenRun:
 
     def __init__(self, folder: Path) -> None:
         """Raises InputError for a folder without a run."""
-        self.folder = folder
         self._run = load_run(folder)
+        self.folder = self._run.folder
         self._files = RunFiles(self._run)
         self._lock = threading.Lock()
         self._glance: tuple[int, Glance] | None = None

@@ -406,8 +406,30 @@ BAD: dict[str, Bad] = {
         arguments=("failures", "out"),
     ),
     "what people call labels": Bad(
-        ("no command 'agreement'", "benchmark --verdicts FILE --labels LABELS`"),
+        ("no command 'agreement'", "benchmark --verdicts RUN --labels LABELS`"),
         arguments=("agreement", "out"),
+    ),
+    "what people call reading traces": Bad(
+        ("no command 'import'", "run METRICS.py --data FILE --map otel`"),
+        arguments=("import", "traces.jsonl"),
+    ),
+    "an option of another command": Bad(
+        ("no option '--repeat'", "benchmark METRICS.py --data FILE --times 5`"),
+        arguments=(*RUN, "--repeat", "3"),
+    ),
+    "data for a picture": Bad(
+        ("no option '--data'", "write --results. A run, or its rows"),
+        arguments=("render", "metrics.py", "--data", "cases.jsonl"),
+    ),
+    "verdicts, metrics and no cases": Bad(
+        ("--verdicts with METRICS.py needs --data", "without METRICS.py"),
+        arguments=("benchmark", "metrics.py", "--verdicts", "cases.jsonl"),
+    ),
+    "no such run": Bad(("nowhere does not exist",), arguments=("show", "nowhere")),
+    "spans without their format": Bad(
+        ("is not one JSON array", "--map otel"),
+        {"cases.json": '{"resourceSpans": []}'},
+        ("run", "metrics.py", "--data", "cases.json"),
     ),
     "a command with a slip": Bad(("did you mean 'run'?",), arguments=("rnu", *RUN[1:])),
     "an option of other tools": Bad(

@@ -78,7 +78,7 @@ def test_conditions_decide_on_the_exit_code(
 
 
 def test_what_is_no_run_is_refused_in_words(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    for given, said in ((tmp_path, "has no run.json"), (tmp_path / "none", "is not a folder")):
+    for given, said in ((tmp_path, "has no run.json"), (tmp_path / "none", "does not exist")):
         found = dagengine("diff", runs[0], given)
         assert found.exit_code != 0
         assert said in str(found.exception) + found.output

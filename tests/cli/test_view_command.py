@@ -36,9 +36,9 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     assert "is not the folder of a run: it has no run.json" in str(found.exception)
 
 
-def test_a_file_of_a_run_is_answered_with_its_folder(tmp_path: Path) -> None:
+def test_a_file_beside_the_rows_is_answered_with_its_folder(tmp_path: Path) -> None:
     folder = record(tmp_path / "run")
-    failure = CliRunner().invoke(app, ["view", str(folder / "results.jsonl")]).exception
+    failure = CliRunner().invoke(app, ["view", str(folder / "cases.jsonl")]).exception
     assert isinstance(failure, InputError)
     assert f"it is not a folder; write {folder}" in str(failure)
 

@@ -14,6 +14,7 @@ import dagengine
 from dagengine import a_evaluate, elsewhere, evaluate
 from dagengine.errors import InputError
 from dagengine.metrics.criteria import CriteriaEvalChain, EvaluatorType, load_evaluator
+from dagengine.metrics.dag import RatingNode
 from dagengine.test_case import LLMTestCase
 
 # What deepeval 4.3.1 exports, by module.
@@ -193,6 +194,30 @@ def test_words_for_several_judges_and_better_metrics_are_answered() -> None:
             imported(module, "Jury")
     with pytest.raises(ImportError, match="use improve"):
         imported("dagengine", "optimize")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        ("metrics.dag", "FunctionNode", "CodeNode(function"),
+        ("metrics.dag", "LLMNode", "BinaryJudgementNode"),
+        ("metrics.dag", "MetricNode", "VerdictNode(verdict, child=metric)"),
+        ("metrics", "HallucinationMetrics", "did you mean 'HallucinationMetric'?"),
+        ("judges", "FakeJudge", "ScriptedJudge(function)"),
+        ("judges", "CachedJudge", "store='answers.db'"),
+    ],
+)
+def test_a_guess_is_answered_with_the_name(module: str, name: str, words: str) -> None:
+    with pytest.raises(ImportError) as refusal:
+        getattr(importlib.import_module(f"dagengine.{module}"), name)
+    assert words in str(refusal.value)
+    assert not hasattr(importlib.import_module(f"dagengine.{module}"), name.lower())
+
+
+@pytest.mark.parametrize("argument", ["low", "high", "range"])
+def test_arguments_of_nodes_are_answered_with_ours(argument: str) -> None:
+    with pytest.raises(TypeError, match=f"no argument '{argument}'; write scale=…; it has"):
+        RatingNode("How good?", **cast("Any", {argument: 1}))
 
 
 def test_other_imports_are_as_they_were() -> None:

@@ -416,7 +416,7 @@ from dagengine.metrics import ExactMatchMetric
 result = evaluate([case], [ExactMatchMetric()], show=False)
 result.test_results[0].metrics_data[0].evaluation_cost
 """,
-        "what a run cost is in result.totals.cost",
+        "what a run cost is result.cost",
     ),
     "the context of a row": (
         f"""{CASE}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,6 +33,7 @@ from dagengine.gateway import Limits
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Answer, Question, Usage
 from dagengine.record import load_run
+from dagengine.record.run import rows_at
 from dagengine.regular_files import write_whole
 from dagengine.results import calls_words
 from dagengine.test_case import LLMTestCase
@@ -293,7 +295,7 @@ def _other(place: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (_no_folder, "is not a folder"),
+        (_no_folder, "does not exist"),
         (_no_manifest, "has no run.json"),
         (_newer, "install a newer one"),
         (_damaged, "not JSON"),
@@ -306,6 +308,21 @@ def test_what_is_no_run_is_refused_in_words(
     make(tmp_path / "run")
     with pytest.raises(InputError, match=words):
         load_run(tmp_path / "run")
+
+
+def test_the_file_of_its_rows_names_a_run_and_no_other_file_beside_it(tmp_path: Path) -> None:
+    evaluate(
+        [LLMTestCase(input="a", actual_output="b")],
+        [polite()],
+        model=judge(),
+        show=False,
+        out=tmp_path,
+    )
+    rows = tmp_path / "results.jsonl"
+    assert load_run(rows).folder == tmp_path
+    assert [*rows_at(rows)] == [*rows_at(tmp_path)] == [*load_run(tmp_path).rows()]
+    with pytest.raises(InputError, match=re.escape(f"it is not a folder; write {tmp_path}")):
+        load_run(tmp_path / "cases.jsonl")
 
 
 def test_cases_are_not_overwritten_while_they_are_read(tmp_path: Path) -> None:

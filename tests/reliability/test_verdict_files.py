@@ -11,9 +11,13 @@ import pytest
 
 pytest.importorskip("scipy")
 
+from dagengine import evaluate
 from dagengine.errors import InputError
+from dagengine.metrics import ExactMatchMetric
 from dagengine.reliability.card import make_card
+from dagengine.reliability.labels import labels_of
 from dagengine.reliability.verdict_files import Collected, collected
+from dagengine.test_case import LLMTestCase
 
 
 def written(path: Path, data: Any) -> Path:
@@ -80,6 +84,31 @@ def test_repeats_of_promptfoo_are_runs_and_failed_judges_give_no_verdict(tmp_pat
     assert runs_of(collected(path, metric="polite")) == [(0, 0, True), (0, 1, None), (1, 0, True)]
     with pytest.raises(InputError, match="the others: 'contains', 'promptfoo'"):
         collected(path)
+
+
+def test_a_run_of_ours_is_read_by_its_folder_or_the_file_of_its_rows(tmp_path: Path) -> None:
+    # Two cases have the same name, and one has no score.
+    cases = [
+        LLMTestCase(input=text, actual_output=text, expected_output="a", name=name)
+        for text, name in (("a", "first"), ("b", "twin"), ("a", "twin"))
+    ]
+    cases.append(LLMTestCase(input="c", name="lost"))
+    for folder in ("monday", "tuesday"):
+        evaluate(cases, [ExactMatchMetric()], out=tmp_path / folder, page=False, show=False)
+    (tmp_path / "monday" / "labels.csv").write_text("case,label\nfirst,1\n1,0\n2,0\n")
+    seen = [(0, 0, True), (1, 0, False), (2, 0, True), (3, 0, None)]
+    for place in ("monday", "monday/results.jsonl"):
+        made = collected(tmp_path / place)
+        assert sorted(runs_of(made)) == seen
+        assert [case.name for case in made.cases] == ["first", "1", "2", "lost"]
+        texts = [getattr(case, "actual_output", None) for case in made.cases]
+        assert texts == ["a", "b", "a", None]
+    labels = labels_of(made.cases, tmp_path / "monday" / "labels.csv")
+    assert labels == {0: ("1",), 1: ("0",), 2: ("0",)}
+    twice = [*seen, *((case, 1, verdict) for case, _, verdict in seen)]
+    assert sorted(runs_of(collected(tmp_path))) == sorted(twice)
+    with pytest.raises(InputError, match="read from runs, from results of"):
+        collected(tmp_path / "monday" / "cases.jsonl")
 
 
 def test_files_of_a_folder_are_runs(tmp_path: Path) -> None:

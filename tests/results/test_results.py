@@ -150,7 +150,8 @@ def test_a_case_that_fails_one_metric_and_lacks_the_score_of_another_failed_ever
 @pytest.mark.parametrize(
     ("attribute", "words"),
     [
-        ("cost", "result.totals.cost"),
+        ("total_cost", "result.cost"),
+        ("to_csv", r"result.to_pandas\(\)"),
         ("tokens", "result.totals.usage"),
         ("failures", r"result.failed\(\)"),
         ("to_dataframe", r"result.to_pandas\(\)"),
@@ -160,6 +161,14 @@ def test_a_case_that_fails_one_metric_and_lacks_the_score_of_another_failed_ever
 def test_a_result_says_where_that_is_which_it_does_not_have(attribute: str, words: str) -> None:
     with pytest.raises(AttributeError, match=words):
         getattr(EvaluationResult(()), attribute)
+
+
+def test_a_result_has_the_cost_and_the_calls_of_its_run() -> None:
+    totals = Totals(calls=3, cost=0.5)
+    result = EvaluationResult((), totals)
+    assert (result.cost, result.calls) == (0.5, 3)
+    with pytest.raises(TypeError, match=r"the scores of a metric are \.scores\('Tone'\)"):
+        result["Tone"]
 
 
 @pytest.mark.parametrize("attribute", ["score", "reason", "path"])

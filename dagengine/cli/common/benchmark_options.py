@@ -102,8 +102,8 @@ class BenchmarkOptions:
             metavar="FILE",
             help="Existing verdicts, instead of judge calls: a table with the columns `case` and "
             "`verdict` or `score` (optional: `run`, `node`, `judge` …), or a file from "
-            "`Observations.save`. Without METRICS.py: of any judge, also results of promptfoo, "
-            "deepeval, inspect and MLflow.",
+            "`Observations.save`. Without METRICS.py: of any judge, also a run, or results of "
+            "promptfoo, deepeval, inspect and MLflow.",
         ),
         Reads(),
     ] = None

@@ -21,8 +21,9 @@ from dagengine.errors import did_you_mean, nearest
 # What other tools, and people, call commands.
 _MEANT = {
     "run": "evaluate eval evaluation score judge-all start execute resume continue",
+    "run METRICS.py --data FILE --map otel": "import ingest traces trace spans",
     "check": "validate lint verify",
-    "render": "draw graph plot picture diagram visualize visualise",
+    "render": "draw graph plot picture diagram visualize visualise tree",
     "diff": "compare regression",
     "view": "serve ui web open report inspect dashboard label annotate",
     "plan": "estimate cost price dry-run",
@@ -32,12 +33,13 @@ _MEANT = {
     "test": "pytest tests",
     "judge": "login model models",
     "store": "cache",
-    "benchmark": "bench calibrate",
+    "benchmark": "bench calibrate determinism repeat repeats flips stability reliability",
     "improve": "optimize optimise align tune",
     "attack": "redteam red-team injection inject",
-    "show": "list ls results",
+    "show": "list ls results stats summary summarize",
+    "show RUN --format csv": "export csv dump",
     "show RUN --failed": "failures failed",
-    "benchmark --verdicts FILE --labels LABELS": "agreement kappa agree",
+    "benchmark --verdicts RUN --labels LABELS": "agreement kappa agree",
     "watch": "monitor tail stream",
     "sql": "query",
     "migrate": "convert port",
@@ -55,13 +57,19 @@ _MEANT_OPTIONS = {
     "--max-in-flight": "concurrency max-concurrency max-concurrent max-connections parallel jobs j",
     "--call-timeout": "timeout",
     "--times": "repeat repeats repetitions runs epochs n",
-    "--fail-if": "threshold fail-under min-score",
+    "--fail-if": "threshold fail-under min-score fail-if-worse fail-on",
+    "--price": "input-price output-price price-in price-out prices",
+    "--results": "run rows record data",
     "--worst": "limit top head n",
     "--shard": "limit first head subset part",
     "--count": "num number size n",
     "--plan": "dry-run",
 }
 EXIT_USAGE = 2
+# What other tools call an option of another command.
+_MEANT_COMMANDS = {
+    "benchmark METRICS.py --data FILE --times 5": ("run", "repeat repeats runs trials epochs"),
+}
 # What Typer says of wrong options and values; it exports only one kind of it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -88,7 +96,13 @@ class _PlainCommand(TyperCommand):
             if hasattr(usage, "possibilities"):  # there is no such option
                 word = usage.option_name.lstrip("-").lower()
                 meant = [name for name in options if word in _MEANT_OPTIONS.get(name, "").split()]
+                meant_calls = [
+                    f": write `{ctx.find_root().command_path} {call}`"
+                    for call, (command, words) in _MEANT_COMMANDS.items()
+                    if ctx.info_name == command and word in words.split()
+                ]
                 hint = f": write {meant[0]}. {options[meant[0]].help}" if meant else ""
+                hint = hint or "".join(meant_calls)
                 # Without the dashes, which make any two options alike.
                 long = [name.removeprefix("--") for name in options if name.startswith("--")]
                 if not hint and (near := nearest(word, long)):

@@ -36,9 +36,10 @@ def merge(
     from dagengine.report.tally import Tally
     from dagengine.results import Totals
 
-    if out.resolve() in {folder.resolve() for folder in folders}:
+    shards = [load_run(folder) for folder in folders]
+    if out.resolve() in {shard.folder.resolve() for shard in shards}:
         raise InputError(f"{out} is the folder of a shard; choose another folder for --out")
-    manifest = merged([load_run(folder) for folder in folders], out)
+    manifest = merged(shards, out)
     done = manifest.totals
     totals = Totals() if done is None else Totals(
         asked=done.asked, shared=done.shared, cached=done.cached, damaged=done.damaged,

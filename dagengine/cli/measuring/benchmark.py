@@ -108,6 +108,10 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
     from dagengine.loading import load_judge, load_metrics
     from dagengine.test_case import TestCase
 
+    if options.verdicts is not None and options.data is None:
+        raise typer.BadParameter(
+            "--verdicts with METRICS.py needs --data; without METRICS.py it names metric and cases"
+        )
     if options.metrics is None or options.data is None:
         raise typer.BadParameter(
             "METRICS.py and --data are required, except with --compare or --verdicts of any judge"

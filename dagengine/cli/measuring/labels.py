@@ -84,11 +84,11 @@ def plan(
     if not records:
         names = ", ".join(repr(own.name) for own in run.manifest.metrics)
         raise InputError(f"the run has no metric {metric!r}; it has {names}")
-    people = LabelFile(labels or folder / LABELS).labels()
+    people = LabelFile(labels or run.folder / LABELS).labels()
     plans = [
         label_plan(
             record, run.rows(), people, line=line, count=count, chosen=chosen,
-            seed=folder.resolve().name,
+            seed=run.folder.resolve().name,
         )
         for record in records
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def plan(
         for text in _lines(planned):
             say(shown(text))
         say("")
-    path = write_plan(folder, plans)
+    path = write_plan(run.folder, plans)
     total = sum(len(planned.queue) for planned in plans)
     say(f"{counted(total, 'case')} to label: {path}")
     say(f"next: dagengine view {shlex.quote(str(folder))} --open   (then l, labels plan, Start)")

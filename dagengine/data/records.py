@@ -162,12 +162,11 @@ def _lines(path: Path) -> Iterator[Record]:
 
 def _array(path: Path) -> Iterator[Record]:
     """The objects of one JSON array. The whole file is in memory: only lines can stream."""
+    text = ""
     try:
         text = path.read_text(encoding="utf-8-sig")
         items = read_array(text)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not one JSON array: {error}") from None
-    except FlawError as error:
+    except (FlawError, UnicodeDecodeError) as error:
         hint = "; spans are read by --map otel" if '"resourceSpans"' in text else ""
         raise InputError(f"{path} is not one JSON array: {error}{hint}") from None
     return _unless_flawed(path, items)

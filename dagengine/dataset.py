@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from dagengine.data.dataset_files import (
+from dagengine.data.dataset_columns import (
     CONTEXTS,
     DELIMITERS,
     hugging_face,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import numbered
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount

@@ -10,7 +10,7 @@ from dagengine.compiler.syntax import hopeless
 from dagengine.elsewhere import absent_names
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.few_shot import Example
-from dagengine.graph.graph import Combine, Graph, MetricSpec
+from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.nodes import (
     BaseNode,
@@ -26,6 +26,7 @@ from dagengine.graph.nodes import (
 from dagengine.graph.settings import takes
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.report.pictures.drawing import Picture, draw
+from dagengine.results.passing import Combine
 
 __all__ = [
     "DAG",

@@ -15,7 +15,7 @@ from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.results import Verdict
-from dagengine.results.verdict import passes, strict_score
+from dagengine.results.passing import passes, strict_score
 
 Favour = tuple[bool, float, float]
 """Whether a pass is still possible, then the best and the worst score to come."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagengine.attacking.twins import TAGS
-from dagengine.data.records import table_of
+from dagengine.data.readers import table_of
 from dagengine.errors import InputError, did_you_mean
 from dagengine.results import Verdict
 

@@ -18,7 +18,7 @@ from dagengine.reliability.statistics.comparisons import more_often, shown_more_
 from dagengine.reliability.statistics.intervals import Interval, bootstrap, mean_of
 from dagengine.reliability.statistics.sums import mean
 from dagengine.results import OutcomeKind, Verdict
-from dagengine.results.verdict import passes
+from dagengine.results.passing import passes
 
 _LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGET)
 

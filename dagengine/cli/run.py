@@ -58,7 +58,7 @@ def run(options: RunOptions) -> None:
     score; 130 interrupted.
     """
     from dagengine.execution.interrupts import sync
-    from dagengine.record.gate import conditions_of
+    from dagengine.record.run_conditions import conditions_of
     from dagengine.record.writer import sole_writer
     from dagengine.report.tally import Tally
 
@@ -235,8 +235,8 @@ def _report(
 ) -> None:
     """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.common.pictures import draw_views
-    from dagengine.record.gate import failures
     from dagengine.record.run import load_run
+    from dagengine.record.run_conditions import failures
     from dagengine.report.github import add_step_summary
     from dagengine.report.junit import write_junit
     from dagengine.report.page.writing import write_run_page

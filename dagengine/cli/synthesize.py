@@ -174,7 +174,7 @@ def synthesize(options: SynthesizeOptions) -> None:
 
 
 def _make(options: SynthesizeOptions) -> None:
-    from dagengine.report.tables import cost_line
+    from dagengine.results.totals import cost_line
 
     outlive_reader()  # goldens are written one by one, until the last one
     with _lines(options.out) as write, warnings.catch_warnings():

@@ -25,8 +25,8 @@ from dagengine.compiler.syntax import (
 )
 from dagengine.compiler.wiring import Wiring, wire
 from dagengine.errors import Problem, did_you_mean
+from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import MetricSpec
-from dagengine.graph.judged import is_blank
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field, known_fields

@@ -23,6 +23,7 @@ from dagengine.graph.nodes import (
     RatingNode,
     VerdictNode,
 )
+from dagengine.results.passing import Combine
 from dagengine.test_case import is_known_field, known_fields
 
 # A graph with one of these cannot be expanded; the checks of the wired graph are left out.
@@ -78,8 +79,9 @@ def written(spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph]) -> Ite
     ):
         hint = "use a number from 0 to 1, or None for no pass or fail"
         yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
-    if spec.combine not in ("last", "min", "max", "mean", "error"):
-        hint = "use last, min, max, mean or error"
+    if spec.combine not in typing.get_args(Combine):
+        *ways, last = typing.get_args(Combine)
+        hint = f"use {', '.join(ways)} or {last}"
         yield report("combine", None, f"combine is {spec.combine!r}", hint)
     if not spec.graph.root_nodes:
         yield _no_root(report)

@@ -15,7 +15,7 @@ from typing import Any, overload
 from dagengine.data.converter import Converter, Item, no_case
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.presets import PRESETS, Preset
-from dagengine.data.records import Record, Table, table_of
+from dagengine.data.readers import Record, Table, table_of
 from dagengine.errors import InputError
 from dagengine.test_case import CASE_TYPES, InvalidCase, TestCase
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from dagengine.case_errors import field_like, sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.presets import text_of
-from dagengine.data.records import Record
+from dagengine.data.readers import Record
 from dagengine.data.strict_json import FlawError, python_list, read_json
 from dagengine.errors import InputError, did_you_mean
 from dagengine.terminal import few

@@ -18,9 +18,9 @@ from dagengine.data.json_lines import JsonLines, complete_lines, line_of, value_
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
+from dagengine.file_locks import one_writer
 from dagengine.regular_files import is_there, require_regular
 from dagengine.results import CaseResult, implied_output
-from dagengine.store.locks import one_writer
 
 _TEXT, _NUMBER = "string", "float64"
 _COLUMNS = (

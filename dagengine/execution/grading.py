@@ -20,7 +20,7 @@ from dagengine.results import (
     Verdict,
     step_output,
 )
-from dagengine.results.verdict import combined, passes, strict_score
+from dagengine.results.passing import combined, passes, strict_score
 
 Values = Mapping[int, NodeValue]
 

@@ -26,7 +26,7 @@ from dagengine.graph.values import Judgement, NodeValue
 from dagengine.prompts.masses import unknown_of
 from dagengine.results import Failure, MetricResult, OutcomeKind
 from dagengine.results.odds import PathChance, ResultOdds
-from dagengine.results.verdict import passes
+from dagengine.results.passing import passes
 
 MOST_PATHS = 2_000
 """How many paths are followed; the probability of the others counts as unknown."""

@@ -35,8 +35,8 @@ from dagengine.gateway.gateway import Asks
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import FIRST
-from dagengine.gateway.waits import Resting
-from dagengine.graph.judged import nothing_to_judge
+from dagengine.gateway.waiting import Resting
+from dagengine.graph.blank import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind

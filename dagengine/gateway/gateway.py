@@ -30,7 +30,7 @@ from dagengine.gateway.pipeline import (
 from dagengine.gateway.request import JudgeState, Request
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waits import Resting, Waits, merged
+from dagengine.gateway.waiting import Resting, Waits, merged
 from dagengine.gateway.window.whole_prompts import WholePrompts
 from dagengine.question import (
     NO_FACTS,

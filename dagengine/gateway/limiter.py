@@ -18,7 +18,7 @@ from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.laws.throughput import ThroughputLimit
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.urgency import Queue, Urgency
-from dagengine.gateway.waits import Resting, one_waits, reason
+from dagengine.gateway.waiting import Resting, one_waits, reason
 from dagengine.question import Question
 from dagengine.results import Waiting
 

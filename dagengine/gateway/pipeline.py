@@ -56,7 +56,7 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.request import JudgeState, Request
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
-from dagengine.gateway.waits import Resting, Waits
+from dagengine.gateway.waiting import Resting, Waits
 from dagengine.gateway.window.whole_prompts import counting, explained
 from dagengine.prompts.parsing import read_part
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import networkx as nx
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
 from dagengine.graph.arguments import listed
-from dagengine.graph.judged import Judged
+from dagengine.graph.blank import Judged
 from dagengine.graph.node import BaseNode
+from dagengine.results.passing import Combine
 from dagengine.test_case import CASE_TYPES
-
-Combine = Literal["last", "min", "max", "mean", "error"]
 
 
 class Graph:

@@ -26,7 +26,7 @@ from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
 from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.results import Verdict
-from dagengine.results.verdict import passes
+from dagengine.results.passing import passes
 from dagengine.test_case import TestCase
 from dagengine.voting.reshaping import halved, merged, targets
 from dagengine.voting.stopping import Curtailed

@@ -18,9 +18,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError
+from dagengine.file_locks import lock_file
 from dagengine.regular_files import is_there, open_to_write, read_whole
 from dagengine.results import Verdict
-from dagengine.store.locks import lock_file
 
 LABELS = "labels.jsonl"
 """The file of labels in a run folder."""

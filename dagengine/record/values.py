@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from dagengine.graph.graph import Combine
+from dagengine.results.passing import Combine
 
 FORMAT = 1
 """The format of a run folder; a reader refuses a newer one."""

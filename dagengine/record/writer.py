@@ -15,18 +15,18 @@ from dagengine.data.early_rows import EarlyRows, beside
 from dagengine.data.json_lines import JsonLines, line_of
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
+from dagengine.file_locks import one_writer
 from dagengine.record.columns import ColumnsWriter, columns_in
 from dagengine.record.costs import Costs
 from dagengine.record.definition import spent_of, totals_of
-from dagengine.record.gate import Figures
 from dagengine.record.hiding import Hiding
+from dagengine.record.run_conditions import Figures
 from dagengine.record.times import times_line
 from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
 from dagengine.redaction import public_text, shortened
 from dagengine.regular_files import is_there, write_whole
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.summary import Summing
-from dagengine.store.locks import one_writer
 
 MANIFEST, ROWS, CASES, TIMES = "run.json", "results.jsonl", "cases.jsonl", "times.jsonl"
 SUMMARY = "summary.json"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dagengine.compiler.definitions import definitions, digest
-from dagengine.data.places import Places
-from dagengine.data.records import Record, table_of
+from dagengine.data.case_numbers import Places
+from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual

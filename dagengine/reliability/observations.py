@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dagengine.data.places import Places
-from dagengine.data.records import Record, table_of
+from dagengine.data.case_numbers import Places
+from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.results import OutcomeKind, Totals, Verdict
 from dagengine.terminal import counted

@@ -17,7 +17,7 @@ from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, R
 from dagengine.reliability.labels import verdict_named
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind, Verdict
-from dagengine.results.verdict import passes
+from dagengine.results.passing import passes
 
 T = TypeVar("T")
 Path = tuple[tuple[str, Verdict], ...]

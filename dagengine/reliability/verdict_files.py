@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dagengine.data.records import table_of
+from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric

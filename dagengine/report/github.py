@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dagengine.report.tables import cost_line, headline_of
+from dagengine.report.tables import headline_of
 from dagengine.report.tally import Tally
 from dagengine.results.html import cell, number, table
-from dagengine.results.totals import Totals
-from dagengine.results.verdict import SIGNS
+from dagengine.results.passing import SIGNS
+from dagengine.results.totals import Totals, cost_line
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _PLACES = 8

@@ -13,8 +13,8 @@ from typing import Any
 from dagengine.errors import InputError, did_you_mean
 from dagengine.record.changes.tree_changes import every_edge
 from dagengine.record.columns import Columns, outline_of
-from dagengine.record.places import RunFiles
 from dagengine.record.run import Run
+from dagengine.record.run_files import RunFiles
 from dagengine.record.values import Manifest, MetricRecord
 from dagengine.report.pictures.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind

@@ -10,10 +10,10 @@ from dagengine.prompts.evidence import as_text
 from dagengine.report.page.drafts import DraftRecord, kept_of
 from dagengine.report.tally import Tally
 from dagengine.results.outcomes import OutcomeKind, Step, calls_words
+from dagengine.results.passing import SIGNS
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary
-from dagengine.results.totals import Totals
-from dagengine.results.verdict import SIGNS
+from dagengine.results.totals import Totals, cost_line
 from dagengine.results.worst import EndCounts, worst_result
 from dagengine.terminal import counted, one_line, plain
 
@@ -193,36 +193,6 @@ def _place_lines(places: EndCounts, several: bool) -> list[str]:
     if kinds := {place.end.answer for place in ranked} & set(OutcomeKind):
         lines.append(more_on(kinds))
     return lines
-
-
-def cost_line(totals: Totals) -> str:
-    """What a run asked and used, in one line."""
-    calls = counted(totals.calls, "judge call")
-    if 0 < totals.requests < totals.calls:
-        calls += f" in {counted(totals.requests, 'request')}"
-    parts = [counted(totals.asked, "question"), calls]
-    if totals.speculated:
-        parts.append(f"{totals.speculated} asked ahead, {totals.unneeded} of them not needed")
-    if totals.cached:
-        parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
-    if totals.damaged:
-        parts.append(f"{totals.damaged} damaged in the store and asked again")
-    if totals.shared:
-        parts.append(f"{totals.shared} shared with an equal question")
-    if totals.retried:
-        parts.append(f"{totals.retried} retried")
-    if totals.failed:
-        parts.append(f"{totals.failed} failed")
-    tokens = totals.usage.input_tokens + totals.usage.output_tokens
-    if tokens:
-        parts.append(f"{tokens:,} tokens")
-    if totals.usage.cached_tokens:
-        kept = totals.usage.cached_tokens / totals.usage.input_tokens
-        saved = f", ${totals.saved:.2f} saved" if totals.saved >= 0.005 else ""
-        parts.append(f"{kept:.0%} of prompt tokens came from caches{saved}")
-    if totals.cost:
-        parts.append(f"about ${totals.cost:.4f}")
-    return ", ".join(parts)
 
 
 def print_steps(result: MetricResult, console: Any = None, *, times: bool = False) -> None:

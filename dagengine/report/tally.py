@@ -9,9 +9,9 @@ from typing import Any
 from dagengine.prompts.masses import MassCount
 from dagengine.report.pictures.graphs import item_verdicts, words
 from dagengine.results.outcomes import OutcomeKind
+from dagengine.results.passing import STATES, State
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summing
-from dagengine.results.verdict import STATES, State
 from dagengine.results.worst import EndCounts, Worst
 
 Place = str | tuple[str, Any]

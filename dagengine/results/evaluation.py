@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.results.html import cell, number, table
+from dagengine.results.passing import State
 from dagengine.results.rows import CaseResult, MetricResult, absent
 from dagengine.results.summary import Summary, Summing, unknown_metric
 from dagengine.results.totals import Totals
-from dagengine.results.verdict import State
 from dagengine.results.worst import Worst
 from dagengine.terminal import counted
 

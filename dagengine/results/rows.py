@@ -12,7 +12,7 @@ from dagengine.question import NO_USAGE, Usage
 from dagengine.results.html import cell, number, table, text
 from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
-from dagengine.results.verdict import SIGNS, End, State, case_state, state_of
+from dagengine.results.passing import SIGNS, End, State, case_state, state_of
 from dagengine.test_case import CASE_TYPES
 
 _REASON = 200  # characters of a failure in a `repr`

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dagengine.results.passing import End
 from dagengine.results.rows import CaseResult, MetricResult
-from dagengine.results.verdict import End
 
 WORST = 10
 # Different ends that are counted; a run that has more is not read end by end.

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dagengine.file_locks import available, lock, lock_whole, unlock
 from dagengine.regular_files import descriptor
-from dagengine.store.locks import available, lock, lock_whole, unlock
 
 # Seconds between looks for the answer to a question that another process asks.
 LOOKS = (0.01, 0.02, 0.05, 0.1, 0.2)

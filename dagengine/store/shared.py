@@ -23,9 +23,9 @@ from typing import NamedTuple, TypeVar
 import anyio
 from pydantic import BaseModel
 
+from dagengine.file_locks import lock, locked, unlock
 from dagengine.question import Answer, DurableNames, Judge, Question
 from dagengine.store.claims import LOOKS
-from dagengine.store.locks import lock, locked, unlock
 from dagengine.store.rows import entry_of, key_of, revive
 
 T = TypeVar("T", bound=BaseModel)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from dagengine.argument_names import check_names, names_of
-from dagengine.data.dataset_files import save_rows
+from dagengine.data.dataset_columns import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate

@@ -10,8 +10,8 @@ from statistics import NormalDist
 from typing import Any, TypeVar
 
 from dagengine.question import Usage
-from dagengine.report.tables import cost_line
 from dagengine.results import Attempt, Totals
+from dagengine.results.totals import cost_line
 from dagengine.terminal import counted, one_line
 from dagengine.testing.values import Verdict
 

@@ -13,7 +13,7 @@ from typing import Any
 from dagengine.data.cases import Cases
 from dagengine.data.converter import Converter
 from dagengine.data.json_lines import value_of
-from dagengine.data.records import CHECKED, Record, Table
+from dagengine.data.readers import CHECKED, Record, Table
 from dagengine.errors import InputError
 from dagengine.regular_files import is_there
 from dagengine.terminal import counted

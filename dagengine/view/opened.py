@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.record.places import RunFiles
 from dagengine.record.prompts import Prompt, keys_of, open_prompts
 from dagengine.record.run import load_run
+from dagengine.record.run_files import RunFiles
 from dagengine.record.values import Manifest, MetricRecord
 from dagengine.report.page.people import People
 from dagengine.report.page.writing import served_page

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dagengine.file_locks import one_writer
 from dagengine.regular_files import is_there, open_to_write, read_whole
-from dagengine.store.locks import one_writer
 
 # The journals of this process, by their paths: its judges may share one.
 _held: dict[str, ExitStack] = {}

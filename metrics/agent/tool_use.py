@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagengine.errors import InputError, NotApplicableError
+from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import numbered
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue

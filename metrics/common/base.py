@@ -29,7 +29,7 @@ from dagengine.report.pictures.drawing import Picture, draw
 from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
 from dagengine.results.html import cell
-from dagengine.results.verdict import passes
+from dagengine.results.passing import passes
 from dagengine.terminal import one_line, plain
 from dagengine.threads import in_daemon_thread
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dagengine.errors import InputError, NotApplicableError
+from dagengine.graph.blank import Judged, is_blank
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judged import Judged, is_blank
 from dagengine.graph.node import AskingNode
 from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.graph.values import Given, Judgement, NodeValue

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, NotApplicableError
-from dagengine.graph.judged import is_blank
+from dagengine.graph.blank import is_blank
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode, shorten
 from dagengine.graph.nodes import CodeNode, TaskNode

@@ -19,8 +19,8 @@ from dagengine.gateway.budget import Estimates
 from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.prices import Price, find_price
 from dagengine.question import Capabilities, Question, Usage
-from dagengine.report.tables import cost_line
 from dagengine.results import OutcomeKind
+from dagengine.results.totals import cost_line
 from dagengine.test_case import LLMTestCase
 
 

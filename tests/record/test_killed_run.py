@@ -14,8 +14,8 @@ from dagengine.compiler.lowering import compile_metrics
 from dagengine.execution.executor import OnRow
 from dagengine.execution.sources import RowsInOrder
 from dagengine.record.definition import judges_of, metrics_of
-from dagengine.record.places import RunFiles
 from dagengine.record.run import load_run
+from dagengine.record.run_files import RunFiles
 from dagengine.record.values import Manifest
 from dagengine.record.writer import RunWriter
 from dagengine.results import CaseResult, MetricResult, Totals

@@ -14,7 +14,7 @@ from dagengine.errors import InputError
 from dagengine.gateway import Limits
 from dagengine.record import load_run
 from dagengine.record.costs import Costs, Quantiles
-from dagengine.record.gate import Figures, conditions_of, failures
+from dagengine.record.run_conditions import Figures, conditions_of, failures
 from dagengine.report.github import step_summary
 from dagengine.report.junit import write_junit
 from dagengine.report.tally import Tally

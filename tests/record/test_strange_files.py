@@ -16,8 +16,8 @@ from dagengine.errors import InputError
 from dagengine.judges.batches.journal import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.record.places import RunFiles
 from dagengine.record.run import Run
+from dagengine.record.run_files import RunFiles
 from dagengine.store.file import connect, connect_to_read
 from dagengine.synthesis.documents import read_documents
 from dagengine.synthesis.values import Document, Unreadable

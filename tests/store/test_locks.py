@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from dagengine.errors import InputError
-from dagengine.store.locks import one_writer
+from dagengine.file_locks import one_writer
 
 HOLD = """
 import sys
 from pathlib import Path
-from dagengine.store.locks import one_writer
+from dagengine.file_locks import one_writer
 with one_writer(Path(sys.argv[1]), folder=sys.argv[2] == "folder"):
     print("held", flush=True)
     sys.stdin.read()

@@ -25,8 +25,8 @@ def index(
     same without them, and take longer.
     """
     from dagengine.record.columns import has_arrow
-    from dagengine.record.places import make_columns
     from dagengine.record.run import load_run
+    from dagengine.record.run_files import make_columns
     from dagengine.report.page.writing import ROWS
     from dagengine.view.index import open_index
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dagengine.results.verdict import SIGNS
+from dagengine.results.passing import SIGNS
 from dagengine.terminal import counted, one_line
 
 _NAME = 200  # characters of a cell

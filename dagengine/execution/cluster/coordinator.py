@@ -60,15 +60,15 @@ from dagengine.execution.cluster.worker import (
 from dagengine.execution.engine import Settings
 from dagengine.execution.executor import RunObserver, Source
 from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
+from dagengine.file_locks import available
 from dagengine.gateway.host import current_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
-from dagengine.gateway.waits import merged
+from dagengine.gateway.waiting import merged
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
-from dagengine.store.locks import available
 
 LOCAL = "local"
 

@@ -22,7 +22,7 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waits import Resting
+from dagengine.gateway.waiting import Resting
 from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
 from dagengine.question import Judge, Question, ServerFacts, schema_json
 

@@ -17,8 +17,8 @@ from dagengine.record.changes.alignment import Alignment, Place, Side, paired
 from dagengine.record.changes.comparison import CaseFields
 from dagengine.record.changes.run_comparison import RunComparison, start_comparison
 from dagengine.record.columns import outline_of
-from dagengine.record.places import RunFiles
 from dagengine.record.run import Run
+from dagengine.record.run_files import RunFiles
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult
 

@@ -20,7 +20,7 @@ from dagengine.record.changes.comparison import (
 from dagengine.record.changes.tree_changes import TreeChange, Trees
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult, MetricResult
-from dagengine.results.verdict import State
+from dagengine.results.passing import State
 
 LISTED = 10_000
 """Changes that flip nothing are counted all, and kept up to this number per metric."""

@@ -22,7 +22,7 @@ from dagengine.report.page.days import Group, group_of
 from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
 from dagengine.results import MetricResult
-from dagengine.results.verdict import LETTERS
+from dagengine.results.passing import LETTERS
 
 CHUNK = 131_072
 """Rows of a column that a server hands out at once."""

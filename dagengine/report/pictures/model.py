@@ -19,7 +19,7 @@ from dagengine.report.pictures.views import (
     cases_words,
     threshold_words,
 )
-from dagengine.results.verdict import SIGNS, State, passes, state_of
+from dagengine.results.passing import SIGNS, State, passes, state_of
 from dagengine.terminal import counted
 
 Shape = Literal["judgement", "rating", "items", "task", "code", "metric", "folded", "end"]

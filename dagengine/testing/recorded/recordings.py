@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
+from dagengine.file_locks import one_writer
 from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question
 from dagengine.regular_files import is_there, read_whole, write_whole
-from dagengine.store.locks import one_writer
 from dagengine.store.rows import key_of
 
 FORMAT = 1

@@ -21,7 +21,7 @@ from dagengine.gateway.packs.prompt_cache import (
     sticky_places,
 )
 from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waits import Resting
+from dagengine.gateway.waiting import Resting
 from dagengine.judges import OpenAIJudge
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.metrics import DAGMetric

@@ -15,6 +15,9 @@ SIGNS: dict[State, str] = {"failed": "✕", "no_score": "⊘", "passed": "✓", 
 LETTERS: dict[State, str] = {"failed": "f", "no_score": "n", "passed": "p", "scored": "-"}
 """States in the columns of a page, in the order of `STATES`."""
 
+Combine = Literal["last", "min", "max", "mean", "error"]
+"""How several scores of one metric become one; `error` is a failure of the case."""
+
 
 def passes(score: float | None, threshold: float | None) -> bool | None:
     """Whether a score is not below a threshold; None where one of the two is missing."""
@@ -46,8 +49,8 @@ def strict_score(score: float) -> float:
     return 1.0 if score >= 1.0 else 0.0
 
 
-def combined(scores: Sequence[float], how: str) -> float:
-    """One score of several, which are in topological order: `min`, `max`, `mean` or the last."""
+def combined(scores: Sequence[float], how: Combine) -> float:
+    """One score of several, which are in topological order."""
     if how == "min":
         return min(scores)
     if how == "max":

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from dagengine.data.cases import read_cases, strict
 from dagengine.data.golden import GOLDEN_TYPES
-from dagengine.data.records import table_of
+from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
 

@@ -359,6 +359,7 @@ _LLM_NODE = (
 )
 _CODED = "Function Python Lambda Rule Check Condition Compute Regex Deterministic Assert Formula"
 _ASKED = "LLM Judge Question Decision Switch Branch Classification Choice YesNo Boolean Multi"
+_DATA = "cases test_cases dataset data jsonl csv"
 _WORDS = {
     **dict.fromkeys(("Judge", "BaseJudge", "CustomJudge", "FunctionJudge", "LLM"), _OWN_JUDGE),
     **dict.fromkeys(("Checklist", "ChecklistMetric", "RubricMetric"), _CHECKLIST),
@@ -368,8 +369,16 @@ _WORDS = {
         "a judge without a model is ScriptedJudge(function) of dagengine.judges",
     ),
     **dict.fromkeys(
+        (f"{verb}_{what}" for verb in ("load", "read") for what in _DATA.split()),
+        "cases of a file are read by read_cases(path) of dagengine.data",
+    ),
+    **dict.fromkeys(
         ("CachedJudge", "CachingJudge", "Cache"),
         "answers are kept by evaluate(…, store='answers.db')",
+    ),
+    **dict.fromkeys(
+        ("ScoreNode", "ScaleNode", "LikertNode"),
+        "a score from a scale is RatingNode(…, scale=(1, 5))",
     ),
     **{f"{word}Node": _CODE for word in _CODED.split()},
     **{f"{word}Node": _LLM_NODE for word in _ASKED.split()},
@@ -378,7 +387,16 @@ _WORDS = {
         "a metric in a tree is the child of a verdict: VerdictNode(verdict, child=metric)",
     ),
     **dict.fromkeys(
-        ("AggregateNode", "CombineNode", "MeanNode", "WeightedNode"),
+        (
+            "AggregateNode",
+            "AggregationNode",
+            "CombineNode",
+            "MeanNode",
+            "AverageNode",
+            "SumNode",
+            "WeightedNode",
+            "WeightedSumNode",
+        ),
         "several roots are combined by DAGMetric(…, combine='mean'), other sums by CodeNode",
     ),
     "optimize": "use improve: it changes one node so that the metric agrees with human labels",

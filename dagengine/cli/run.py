@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dagengine.cli.common.access import Access, any_accepted
 from dagengine.cli.common.cluster_job import FileJob
 from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import named
+from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -26,7 +26,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.streams import outlive_reader, say, shown
-from dagengine.cli.traces import send_all
+from dagengine.cli.send import send_all
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:

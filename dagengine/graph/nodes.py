@@ -40,7 +40,7 @@ from dagengine.question import (
     Question,
 )
 from dagengine.results import Verdict
-from dagengine.test_case import LLMTestCaseParams, field_name
+from dagengine.test_case import LLMTestCaseParams, field_name, is_known_field
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -406,7 +406,17 @@ class CodeNode(DecisionNode):
         return float(answer)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        value = self.function(*given.values())
+        try:
+            value = self.function(*given.values())
+        except AttributeError as error:
+            fields = list(given.values())
+            if is_known_field(error.name or "") and any(error.obj is field for field in fields):
+                # It was written for the whole case; the place stays that in the function.
+                raise AttributeError(
+                    f"{error}; the function of a CodeNode takes the values of evaluation_params, "
+                    "in this order, and not the case"
+                ).with_traceback(error.__traceback__) from None
+            raise
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, NodeValue):

@@ -19,12 +19,20 @@ from dagengine.test_case import LLMTestCaseParams
 # What other tools call an argument of a node.
 _MEANT = {
     "scale": ("low", "high", "range", "min", "max", "minimum", "maximum", "levels", "labels"),
-    "criteria": ("question", "criterion", "rubric", "statement"),
+    "criteria": ("question", "criterion", "statement"),
     "instructions": ("task", "instruction", "question"),
     "evaluation_params": ("fields", "reads", "params", "input_fields"),
     "then": ("verdicts", "branches", "outcomes", "choices", "options"),
     "function": ("func", "fn", "code", "callable"),
     "name": ("title", "id", "node_name"),
+}
+_INSTEAD = {
+    "rubric": "write the levels into criteria, or scale={label: number}",
+    **dict.fromkeys(
+        ("weights", "aggregate", "aggregation", "combine"),
+        "scores of several roots: DAGMetric(…, combine='mean'); weighted: a CodeNode with inputs",
+    ),
+    "threshold": "it belongs in DAGMetric(…, threshold=…)",
 }
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -81,6 +89,8 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
                     names = [parameter for parameter in shown.parameters if parameter != "self"]
                     meant = [each for each in _MEANT if each in names and name in _MEANT[each]]
                     near = f"write {meant[0]}=…;" if meant else did_you_mean(name, names)
+                    if name in _INSTEAD:
+                        near = f"{_INSTEAD[name]};"
                     raise TypeError(
                         f"{type(self).__name__} has no argument {name!r}; "
                         f"{near and f'{near} '}it has {', '.join(names)}"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from dagengine.errors import InputError
 from dagengine.record.costs import Costs
 from dagengine.results.conditions import Condition, parse_condition
-from dagengine.results.summary import MetricSummary, Share, Summary, unknown_metric
+from dagengine.results.rows import unknown_metric
+from dagengine.results.summary import MetricSummary, Share, Summary
 from dagengine.results.totals import Totals
 
 EXAMPLE = "'Faithfulness.mean<0.8'"

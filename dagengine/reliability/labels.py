@@ -29,7 +29,7 @@ NodeAnswers = Mapping[str, Given]
 _SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".parquet"}
 _YES = "true yes y t pass passed correct accept accepted 1"
 _NO = "false no n f fail failed incorrect wrong reject rejected 0"
-_WORDS = {**dict.fromkeys(_YES.split(), True), **dict.fromkeys(_NO.split(), False)}
+YES_OR_NO = {**dict.fromkeys(_YES.split(), True), **dict.fromkeys(_NO.split(), False)}
 # The ends of usual scales: of labels that are one of two such numbers the higher one passes.
 _LOWEST, _HIGHEST = {-1.0, 0.0, 1.0}, {1.0, 3.0, 4.0, 5.0, 7.0, 10.0, 100.0}
 
@@ -69,9 +69,9 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     """The labels of a case field (a dotted path), of a file, or by the number of the case.
 
     A list is one label per person. A file (CSV, TSV, JSON, JSON lines, Parquet) has the columns
-    `case` (the name of a case, or its place counted from 0) and `label`. Several rows for a case
-    are labels of several people. Raises InputError if no case has a label, and for rows of an
-    unknown case.
+    `case` or `name` (the name of a case, or its place counted from 0) and `label`. Several rows
+    for a case are labels of several people. Raises InputError if no case has a label, and for rows
+    of an unknown case.
     """
     if isinstance(source, Mapping):
         cells: Mapping[int, Any] = source
@@ -106,11 +106,12 @@ def _votes(value: object) -> Iterator[Vote]:
 def _case_of(record: Record, places: Places) -> int:
     """The number of the case that a row is about."""
     row = record.value
-    if not isinstance(row, Mapping) or "case" not in row:
+    column = "case" if not isinstance(row, Mapping) or "case" in row else "name"
+    if not isinstance(row, Mapping) or column not in row:
         problem = record.problem or "a row of labels needs the columns `case` and `label`"
         raise InputError(f"{record.place}: {problem}")
     try:
-        return places.of(row["case"])
+        return places.of(row[column])
     except ValueError as error:
         raise InputError(f"{record.place}: {error}") from None
 
@@ -163,7 +164,7 @@ def _understood(
     """The kind that fits most labels: verdicts by name, then yes or no, then numbers."""
     numbers = {label: _number(label) for label in labels}
     values = {number for number in numbers.values() if number is not None}
-    answers: dict[Vote, Vote | None] = {label: _WORDS.get(_plain(label)) for label in labels}
+    answers: dict[Vote, Vote | None] = {label: YES_OR_NO.get(_plain(label)) for label in labels}
     # Two numbers and nothing else are no and yes, if they are what scales usually end with and
     # the metric passes or fails at all.
     if threshold is not None and len(values) == 2 == len({*numbers.values()}):
@@ -185,11 +186,11 @@ def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
     if not isinstance(label, str):
         return None
     named = {str(verdict).casefold(): verdict for verdict in verdicts}
-    words = {_WORDS[name]: verdict for name, verdict in named.items() if name in _WORDS}
+    words = {YES_OR_NO[name]: verdict for name, verdict in named.items() if name in YES_OR_NO}
     text = label.casefold()
     if text in named:
         return named[text]
-    word = _WORDS.get(_plain(label))
+    word = YES_OR_NO.get(_plain(label))
     return None if word is None else words.get(word)
 
 

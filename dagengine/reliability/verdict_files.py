@@ -23,6 +23,7 @@ from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.record.run import Run, run_at
+from dagengine.reliability.labels import YES_OR_NO
 from dagengine.reliability.observations import Observations
 from dagengine.test_case import LLMTestCase, TestCase
 
@@ -120,10 +121,7 @@ def _metric(
     return DAGMetric(name, DAG(node), threshold=level)
 
 
-_WORDS = {
-    **dict.fromkeys(("true", "pass", "passed", "yes", "c", "correct", "1"), True),
-    **dict.fromkeys(("false", "fail", "failed", "no", "i", "n", "incorrect", "0"), False),
-}
+_WORDS = {**YES_OR_NO, "c": True, "i": False}
 _PARTLY = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 """inspect's letters as scores: correct, partly correct, incorrect, no answer."""
 

@@ -18,8 +18,7 @@ from dagengine.record.run_files import RunFiles
 from dagengine.record.values import Manifest, MetricRecord
 from dagengine.report.pictures.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind
-from dagengine.results.rows import CaseResult, MetricResult
-from dagengine.results.summary import unknown_metric
+from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.results.worst import Worst
 
 _INSIDE = " > "  # between a metric under a verdict and its nodes

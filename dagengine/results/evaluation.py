@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.results.html import cell, number, table
 from dagengine.results.passing import State
-from dagengine.results.rows import CaseResult, MetricResult, absent
-from dagengine.results.summary import Summary, Summing, unknown_metric
+from dagengine.results.rows import CaseResult, MetricResult, absent, unknown_metric
+from dagengine.results.summary import Summary, Summing
 from dagengine.results.totals import Totals
 from dagengine.results.worst import Worst
 from dagengine.terminal import counted
@@ -20,7 +20,10 @@ from dagengine.terminal import counted
 # What a reader expects here, and where it is.
 _ELSEWHERE = {
     "total_cost": "what a run cost is result.cost",
-    **dict.fromkeys(("tokens", "usage"), "tokens are in result.totals.usage"),
+    **dict.fromkeys(
+        ("tokens", "usage", "input_tokens", "output_tokens"), "tokens are in result.totals.usage"
+    ),
+    "reasons": "write [(row.case, row[METRIC].reason) for row in result]",
     **dict.fromkeys(
         ("failures", "failed_cases"),
         "write result.failed(), or result.unscored() for those without a score",

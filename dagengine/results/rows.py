@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dagengine.errors import InputError, did_you_mean
 from dagengine.frozen import quick_init
 from dagengine.question import NO_USAGE, Usage
 from dagengine.results.html import cell, number, table, text
@@ -18,7 +19,7 @@ from dagengine.test_case import CASE_TYPES
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
 # What results of deepeval have, or a reader expects here, and where it is.
-_OF_METRIC = "a row has the results of all metrics: [(m.metric, m.{}) for m in row.metrics]"
+_OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
 _ELSEWHERE = {
     **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
     **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
@@ -220,6 +221,13 @@ class CaseResult:
         shown = "; ".join([*states[:_LISTED], *more]) or "no metric"
         return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {shown}>"
 
+    def __getitem__(self, metric: str) -> MetricResult:
+        """The result of one metric; raises InputError when there is none of this name."""
+        for result in self.metrics:
+            if result.metric == metric:
+                return result
+        raise unknown_metric(str(metric), (result.metric for result in self.metrics))
+
     @property
     def name(self) -> str:
         """What reports call the case."""
@@ -292,6 +300,13 @@ class CaseResult:
         metrics = [metric.as_dict() for metric in self.metrics]
         row = {"index": self.index, "case": self.case, "hash": self.hash, "metrics": metrics}
         return row if self.trace is None else {**row, "trace": self.trace}
+
+
+def unknown_metric(name: str, names: Iterable[str]) -> InputError:
+    """The error for the name of a metric that was not run."""
+    metrics = dict.fromkeys(names)
+    hint = did_you_mean(name, metrics) or f"it had {', '.join(map(repr, metrics)) or 'none'}"
+    return InputError(f"the run had no metric {name!r:.80}; {hint}")
 
 
 def _quoted(text: str, longest: int = 60) -> str:

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
 
-from dagengine.errors import InputError, did_you_mean
-from dagengine.results.rows import CaseResult
+from dagengine.results.rows import CaseResult, unknown_metric
 from dagengine.terminal import counted
 
 BINS = 11
@@ -127,13 +126,6 @@ def _figures(metric: MetricSummary) -> str:
         low, high = 100 * rate.low, 100 * rate.high
         parts.append(f"pass rate {100 * rate.value:.0f} % ({low:.0f} to {high:.0f})")
     return ", ".join(parts if metric.mean is None else [*parts, f"mean {metric.mean:.2f}"])
-
-
-def unknown_metric(name: str, names: Iterable[str]) -> InputError:
-    """The error for the name of a metric that was not run."""
-    metrics = dict.fromkeys(names)
-    hint = did_you_mean(name, metrics) or f"it had {', '.join(map(repr, metrics)) or 'none'}"
-    return InputError(f"the run had no metric {name!r:.80}; {hint}")
 
 
 class _Scores:

@@ -12,7 +12,7 @@ import pytest
 
 from dagengine.errors import DagengineError
 from dagengine.testing.gates import Gate
-from dagengine.testing.recorded.files import TestFiles
+from dagengine.testing.recorded.modes import TestFiles
 from dagengine.testing.summary import Summary
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.messages import message, raised_by
 from dagengine.testing.recorded.asking import Recorder
-from dagengine.testing.recorded.files import TestFiles
+from dagengine.testing.recorded.modes import TestFiles
 from dagengine.testing.shared import SharedRun
 from dagengine.testing.summary import Summary
 from dagengine.testing.values import Pending, Verdict, Votes

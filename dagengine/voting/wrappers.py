@@ -128,6 +128,8 @@ def judged_by(
     `dagengine.reliability.jury_report` reports how useful the jury was. Raises InputError if there
     is nothing to vote on.
     """
+    if not isinstance(judges, Sequence) or isinstance(judges, str):
+        raise InputError("judged_by takes the judges as one list: judged_by(metric, [judge, …])")
     jury = Jury(tuple(judges), tuple(weights))
     return _rewritten(
         target, partial(AssignPanels, lambda node: jury if node.vote else None), nodes

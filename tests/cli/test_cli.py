@@ -417,6 +417,21 @@ BAD: dict[str, Bad] = {
         ("no option '--repeat'", "benchmark METRICS.py --data FILE --times 5`"),
         arguments=(*RUN, "--repeat", "3"),
     ),
+    "the first cases": Bad(
+        (
+            "no option '--limit'",
+            "head -n 20 CASES.jsonl | dagengine run METRICS.py --data /dev/stdin`",
+        ),
+        arguments=(*RUN, "--limit", "3"),
+    ),
+    "prices apart": Bad(
+        ("no option '--input-price'", "write --price IN,OUT."),
+        arguments=(*RUN, "--input-price", "1"),
+    ),
+    "tests without their command": Bad(
+        ("no command 'test_a.py'", "write `dagengine test run test_a.py`"),
+        arguments=("test", "test_a.py"),
+    ),
     "data for a picture": Bad(
         ("no option '--data'", "write --results. A run, or its rows"),
         arguments=("render", "metrics.py", "--data", "cases.jsonl"),

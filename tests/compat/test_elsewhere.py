@@ -13,6 +13,7 @@ import pytest
 import dagengine
 from dagengine import a_evaluate, elsewhere, evaluate
 from dagengine.errors import InputError
+from dagengine.metrics import ExactMatchMetric
 from dagengine.metrics.criteria import CriteriaEvalChain, EvaluatorType, load_evaluator
 from dagengine.metrics.dag import RatingNode
 from dagengine.test_case import LLMTestCase
@@ -204,20 +205,31 @@ def test_words_for_several_judges_and_better_metrics_are_answered() -> None:
         ("metrics.dag", "MetricNode", "VerdictNode(verdict, child=metric)"),
         ("metrics", "HallucinationMetrics", "did you mean 'HallucinationMetric'?"),
         ("judges", "FakeJudge", "ScriptedJudge(function)"),
+        ("metrics.dag", "LikertNode", "RatingNode(…, scale=(1, 5))"),
         ("judges", "CachedJudge", "store='answers.db'"),
+        ("data", "load_cases", "read_cases(path)"),
     ],
 )
 def test_a_guess_is_answered_with_the_name(module: str, name: str, words: str) -> None:
     with pytest.raises(ImportError) as refusal:
         getattr(importlib.import_module(f"dagengine.{module}"), name)
     assert words in str(refusal.value)
-    assert not hasattr(importlib.import_module(f"dagengine.{module}"), name.lower())
+    assert not hasattr(importlib.import_module(f"dagengine.{module}"), "nonsense")
 
 
-@pytest.mark.parametrize("argument", ["low", "high", "range"])
-def test_arguments_of_nodes_are_answered_with_ours(argument: str) -> None:
-    with pytest.raises(TypeError, match=f"no argument '{argument}'; write scale=…; it has"):
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [("low", "write scale=…; it has"), ("rubric", "scale={label: number}; it has"),
+     ("threshold", r"DAGMetric\(…, threshold=…\); it has")],
+)  # fmt: skip
+def test_arguments_of_nodes_are_answered_with_ours(argument: str, words: str) -> None:
+    with pytest.raises(TypeError, match=f"no argument '{argument}'; .*{words}"):
         RatingNode("How good?", **cast("Any", {argument: 1}))
+
+
+def test_a_judge_is_no_argument_of_a_measurement() -> None:
+    with pytest.raises(TypeError, match="The judge is an argument of the metric"):
+        ExactMatchMetric().measure(LLMTestCase(input="a"), **cast("Any", {"model": "gpt-4o"}))
 
 
 def test_other_imports_are_as_they_were() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from servers.openai_server import Json, OpenAIServer, Reply
 
-from dagengine import PromptTemplate, a_evaluate, compile_metrics
+from dagengine import PromptTemplate, a_evaluate, compile_metrics, evaluate
 from dagengine.errors import GraphError, InputError
 from dagengine.graph.values import Given
 from dagengine.judges import OpenAIJudge, RecordedJudge, Recording, ScriptedJudge
@@ -293,3 +293,15 @@ async def test_a_list_may_come_without_an_object_around_it() -> None:
     count = CodeNode(lambda found: len(found) / 10, inputs=[facts])
     text = f"Sure [as asked]:\n```json\n{json.dumps(['a', 'b', 'c'])}\n```"
     assert (await result(count, recorded(choice(text)))).score == 0.3
+
+
+def test_code_that_was_written_for_the_whole_case_is_told_what_it_gets() -> None:
+    node = CodeNode(lambda case: len(case.actual_output) > 3, evaluation_params=["actual_output"])
+    metric = DAGMetric("Short", DAG(node))
+    cases = [LLMTestCase(input="a", actual_output="text")]
+    (row,) = evaluate(cases, [metric], show=False)
+    failure = row["Short"].failure
+    assert failure is not None
+    assert failure.kind == OutcomeKind.CODE_ERROR
+    assert "takes the values of evaluation_params, in this order, and not the case" in str(failure)
+    assert "(test_nodes.py line" in str(failure)

@@ -104,7 +104,8 @@ def test_a_run_of_ours_is_read_by_its_folder_or_the_file_of_its_rows(tmp_path: P
         texts = [getattr(case, "actual_output", None) for case in made.cases]
         assert texts == ["a", "b", "a", None]
     labels = labels_of(made.cases, tmp_path / "monday" / "labels.csv")
-    assert labels == {0: ("1",), 1: ("0",), 2: ("0",)}
+    named = written(tmp_path / "monday" / "named.csv", "name,label\nfirst,1\n1,0\n2,0\n")
+    assert labels == labels_of(made.cases, named) == {0: ("1",), 1: ("0",), 2: ("0",)}
     twice = [*seen, *((case, 1, verdict) for case, _, verdict in seen)]
     assert sorted(runs_of(collected(tmp_path))) == sorted(twice)
     with pytest.raises(InputError, match="read from runs, from results of"):

@@ -173,8 +173,15 @@ def test_a_result_has_the_cost_and_the_calls_of_its_run() -> None:
 
 @pytest.mark.parametrize("attribute", ["score", "reason", "path"])
 def test_a_row_says_that_its_metrics_have_scores_and_reasons(attribute: str) -> None:
-    with pytest.raises(AttributeError, match=rf"m.{attribute}\) for m in row.metrics"):
+    with pytest.raises(AttributeError, match=rf"row\[METRIC\].{attribute}, or row.metrics"):
         getattr(CaseResult(0, "a", (PASSED, SHORT)), attribute)
+
+
+def test_a_row_has_the_result_of_a_metric_by_its_name() -> None:
+    row = CaseResult(0, "a", (PASSED, SHORT))
+    assert (row[PASSED.metric], row[SHORT.metric]) == (PASSED, SHORT)
+    with pytest.raises(InputError, match=f"no metric 'Tone'; it had '{PASSED.metric}'"):
+        row["Tone"]
 
 
 def test_a_data_frame_says_how_often_a_result_was_asked_again() -> None:

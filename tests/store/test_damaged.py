@@ -20,8 +20,8 @@ from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
-from dagengine.report.tables import cost_line
 from dagengine.results import EvaluationResult
+from dagengine.results.totals import cost_line
 from dagengine.store.file import connect, connect_to_read
 from dagengine.store.rows import DamagedError, fields_of
 from dagengine.test_case import LLMTestCase

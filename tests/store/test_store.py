@@ -39,8 +39,8 @@ from dagengine.question import (
     Usage,
     durable_identity,
 )
-from dagengine.report.tables import cost_line
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
+from dagengine.results.totals import cost_line
 from dagengine.store.answers import Journal
 from dagengine.store.file import connect
 from dagengine.store.maintenance import Selection, count, reading

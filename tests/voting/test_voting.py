@@ -453,6 +453,7 @@ def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
         (lambda: voted("metric"), "neither a metric nor a graph"),  # type: ignore[type-var]
         (lambda: voted(metric(), 3, nodes="good"), r"nodes takes a list: \['good'\]"),
         (lambda: judged_by(metric(), ["gpt-4o"]), "at least two judges"),
+        (lambda: judged_by(metric(), "gpt-4o"), "as one list"),
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0]), "as many weights"),
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0, math.nan]), "must be positive"),
         (lambda: answered_by(metric(), None), "answered_by needs a judge"),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dagengine.cli.common.access import Access
 from dagengine.cli.common.collector import collector_at_work
+from dagengine.cli.common.judge_access import Access
 from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of

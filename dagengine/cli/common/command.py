@@ -43,7 +43,7 @@ _MEANT = {
     "watch": "monitor tail stream",
     "sql": "query",
     "migrate": "convert port",
-    "merge": "join",
+    "merge": "join combine concat",
 }
 # What other tools call options, where a command has the one that is meant.
 _MEANT_OPTIONS = {
@@ -57,19 +57,25 @@ _MEANT_OPTIONS = {
     "--max-in-flight": "concurrency max-concurrency max-concurrent max-connections parallel jobs j",
     "--call-timeout": "timeout",
     "--times": "repeat repeats repetitions runs epochs n",
-    "--fail-if": "threshold fail-under min-score fail-if-worse fail-on",
+    "--fail-if": "threshold fail-under min-score fail-if-worse fail-on "
+    "fail-on-regression fail-on-worse fail-on-failure exit-code max-drop",
     "--price": "input-price output-price price-in price-out prices",
-    "--results": "run rows record data",
+    "--results": "run rows record data out",
     "--worst": "limit top head n",
-    "--shard": "limit first head subset part",
+    "--shard": "subset part sample",
     "--count": "num number size n",
     "--plan": "dry-run",
 }
 EXIT_USAGE = 2
 # What other tools call an option of another command.
-_MEANT_COMMANDS = {
-    "benchmark METRICS.py --data FILE --times 5": ("run", "repeat repeats runs trials epochs"),
-}
+_MEANT_CALLS = {
+    "dagengine benchmark METRICS.py --data FILE --times 5": (
+        "run", "repeat repeats repetitions runs trials epochs",
+    ),
+    "head -n 20 CASES.jsonl | dagengine run METRICS.py --data /dev/stdin": (
+        "run", "limit first head max-cases num-cases n",
+    ),
+}  # fmt: skip
 # What Typer says of wrong options and values; it exports only one kind of it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -97,12 +103,14 @@ class _PlainCommand(TyperCommand):
                 word = usage.option_name.lstrip("-").lower()
                 meant = [name for name in options if word in _MEANT_OPTIONS.get(name, "").split()]
                 meant_calls = [
-                    f": write `{ctx.find_root().command_path} {call}`"
-                    for call, (command, words) in _MEANT_COMMANDS.items()
-                    if ctx.info_name == command and word in words.split()
+                    f": write `{call}`"
+                    for call, (command, names) in _MEANT_CALLS.items()
+                    if ctx.info_name == command and word in names.split()
                 ]
-                hint = f": write {meant[0]}. {options[meant[0]].help}" if meant else ""
-                hint = hint or "".join(meant_calls)
+                hint = "".join(meant_calls)
+                if not hint and meant:
+                    form = " ".join(filter(None, [meant[0], options[meant[0]].metavar]))
+                    hint = f": write {form}. {options[meant[0]].help}"
                 # Without the dashes, which make any two options alike.
                 long = [name.removeprefix("--") for name in options if name.startswith("--")]
                 if not hint and (near := nearest(word, long)):
@@ -145,6 +153,8 @@ class _PlainGroup(TyperGroup):
             ]
             listed = [name for name in names if not self.commands[name].hidden]
             near = did_you_mean(word, names) or f"there are {', '.join(listed)}"
+            if len(listed) == 1:  # of a group with one command, what is typed is its argument
+                meant = meant or [f"{listed[0]} {word}"]
             hint = f": write `{ctx.command_path} {meant[0]}`" if meant else f"; {near}"
             usage.message = f"there is no command {word!r:.80}{hint}"
             raise

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dagengine.cli.common.access import Access
 from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Reads, named, within
+from dagengine.cli.common.judge_access import Access
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,

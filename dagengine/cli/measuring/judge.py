@@ -151,7 +151,7 @@ def check(
     """
     from dagengine.checkup import check_judge
     from dagengine.checkup.reading import longest_text
-    from dagengine.cli.tables.check_table import as_dict, print_checkup
+    from dagengine.cli.tables.checkup_table import as_dict, print_checkup
     from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
     from dagengine.test_case import TestCase

@@ -21,7 +21,7 @@ from dagengine.reliability.statistics.consistency import (
     missing_rate,
     total_agreement,
 )
-from dagengine.reliability.statistics.exchange import departures
+from dagengine.reliability.statistics.exchangeability import departures
 from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
 from dagengine.reliability.statistics.measures import mean_score, measure_of
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread

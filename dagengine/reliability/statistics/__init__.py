@@ -54,7 +54,7 @@ from dagengine.reliability.statistics.correlations import (
     pearson,
     spearman,
 )
-from dagengine.reliability.statistics.exchange import departures
+from dagengine.reliability.statistics.exchangeability import departures
 from dagengine.reliability.statistics.inter_rater import (
     cohen_kappa,
     fleiss_kappa,

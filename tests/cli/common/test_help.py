@@ -95,7 +95,7 @@ def test_every_option_that_other_names_stand_for_is_one() -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (("run", "--model", "gpt-4o"), "'--model': write --judge. The judge: an OpenAI model"),
+        (("run", "--model", "gpt-4o"), "'--model': write --judge MODEL. The judge: an OpenAI model"),
         (("run", "--resume"), "'--resume': write --store. A file that keeps every answer."),
         (("run", "--max-cost", "2"), "'--max-cost': write --budget."),
         (("run", "-o", "out"), "'-o': write --out."),
@@ -115,7 +115,7 @@ def test_an_option_of_another_name_is_told_what_to_write(
 
 def test_what_is_not_listed_is_not_proposed() -> None:
     done = CliRunner().invoke(app, ["xyzzy"], env={"COLUMNS": "400"})
-    assert "there are run, " in done.output
+    assert "there are attack, " in done.output
     assert "unset-ollama" not in done.output
 
 

@@ -1,0 +1,115 @@
+"""`dagengine check`: what is wrong with metrics, and with cases for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import Format, print_csv, print_json
+from dagengine.cli.common.options import (
+    EXIT_FAILED,
+    Delimiters,
+    Mapped,
+    Metrics,
+    UnitOfTraces,
+    cases_of,
+)
+from dagengine.cli.common.streams import say
+from dagengine.errors import Problem, more_on
+from dagengine.terminal import counted
+
+if TYPE_CHECKING:
+    from dagengine.compiler.plan import Plan
+
+
+def check(
+    metrics: Metrics,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Also check that these test cases have the fields that the metrics read. Of "
+            "traces (`--map otel`) also shows how one of them becomes a case."
+        ),
+        Reads(),
+    ] = None,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    unit: UnitOfTraces = "trace",
+    strict: Annotated[bool, typer.Option(help="Also fail on warnings.")] = False,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE,
+) -> None:
+    """Find the problems of metrics and say how to fix them. Makes no judge calls.
+
+    Exit codes: 0 no errors; 1 errors (with --strict also warnings); 2 invalid input.
+    """
+    from dagengine.compiler.checks import check as find_problems
+    from dagengine.compiler.lowering import compile_metrics, name_problems
+    from dagengine.data.cases import strict as valid
+    from dagengine.estimate.example_cases import shown_as_examples
+    from dagengine.evaluation import missing_fields
+    from dagengine.execution.engine import check_cases
+    from dagengine.loading import load_metrics
+    from dagengine.traces.reading import TraceCases
+
+    loaded = load_metrics(metrics)
+    tree_problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
+    names = [metric.spec().name for metric in loaded]
+    problems = list(dict.fromkeys([*name_problems(names), *tree_problems]))
+    failing = any(strict or problem.severity == "error" for problem in problems)
+    # A tree with errors cannot be compiled: nothing can be said of the data.
+    if data and not failing:
+        compiled = compile_metrics(loaded)
+        cases = cases_of(data, mapped, delimiter, unit=unit)
+        if isinstance(cases, TraceCases) and format is Format.TABLE:
+            for line in cases.mapping():
+                say(line)
+        check_cases(compiled, cases.check())
+        missing = missing_fields(compiled, valid(cases))
+        problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]
+        solved = shown_as_examples(compiled, enumerate(valid(cases)))
+        problems += [Problem("example-in-data", cases.name, line, "", "warning") for line in solved]
+    if format is not Format.TABLE and not failing:
+        problems.append(_reading_order(compile_metrics(loaded)))
+    _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
+    if failing:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _reading_order(plan: Plan) -> Problem:
+    """In which order prompts show the fields of a case, and what questions share."""
+    from dagengine.prompts.evidence import canonical_place
+
+    asking = [unit for unit in plan.units if unit.node.asks]
+    fields = {path for unit in asking for path in unit.reads}
+    order = ", ".join(sorted(fields, key=canonical_place)) or "no field"
+    sharing = sum(bool(unit.shares) for unit in asking)
+    message = (
+        f"prompts show {order}, in this order; {sharing} of {len(asking)} nodes share a beginning"
+    )
+    return Problem("reading-order", "the plan", message, "", "note")
+
+
+def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> None:
+    if format is Format.TABLE:
+        for problem in problems:
+            line = problem.message if problem.code in _OF_DATA else problem
+            say(f"{problem.severity}: {line}")
+        if problems:
+            say(more_on(problem.code for problem in problems))
+        if last:
+            count = sum(problem.code not in _OF_DATA for problem in problems)
+            say(f"{last} ({counted(count, 'warning')})")
+        return
+    lines = [{name: getattr(problem, name) for name in _FINDING} for problem in problems]
+    if format is Format.JSON:
+        print_json(lines)
+    else:
+        print_csv(_FINDING, lines)
+
+
+_OF_DATA = ("missing-field", "example-in-data")
+_FINDING = ("severity", "code", "where", "message", "hint")

@@ -1,0 +1,36 @@
+"""`dagengine recommend`: which metrics suit an application."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dagengine.cli.common.files import Writes
+from dagengine.cli.common.streams import say
+
+
+def recommend(
+    what: Annotated[
+        Literal["metrics"], typer.Argument(help="What to recommend; the only choice is metrics.")
+    ] = "metrics",
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Write the metrics into this new Python file."),
+        Writes(),
+    ] = None,
+) -> None:
+    """Recommend metrics: ask you a few questions about your application."""
+    from dagengine.metrics.recommend import QUESTIONS, Needs, program
+    from dagengine.metrics.recommend import recommend as suggest
+
+    if write is not None and write.exists():
+        raise typer.BadParameter(f"{write} already exists; choose a new file")
+    needs = Needs(**{name: typer.confirm(text, default=False) for name, text in QUESTIONS})
+    say("\nfrom dagengine.metrics import …")
+    for suggestion in suggest(needs):
+        say(f"  {suggestion.metric:32} {suggestion.why}")
+    if write is not None:
+        write.write_text(program(needs), encoding="utf-8")
+        say(f"{write} has them; try: dagengine check {write}")

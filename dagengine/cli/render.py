@@ -1,0 +1,73 @@
+"""`dagengine render`: the tree of a metric as a picture."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagengine.cli.common.files import Reads, Writes
+from dagengine.cli.common.options import Metrics
+
+
+def render(
+    metrics: Metrics,
+    out: Annotated[
+        Path,
+        typer.Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md."),
+        Writes(
+            # Its file, or one for each metric beside it.
+            lambda out, given: [
+                out,
+                *out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(out.suffix)}"),
+            ]
+        ),
+    ] = Path("tree.svg"),
+    results: Annotated[
+        Path | None,
+        typer.Option(help="A run, or its rows; draw how often each edge was taken."),
+        Reads(),
+    ] = None,
+    case: Annotated[
+        str | None,
+        typer.Option(help="With --results: draw the path of this case (name or index)."),
+    ] = None,
+    questions: Annotated[
+        bool, typer.Option("--questions", help="Write the question of each node into it.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Draw all nodes of a large graph, however wide it gets.")
+    ] = False,
+) -> None:
+    """Draw the tree of a metric. Makes no judge calls.
+
+    A graph of more than 24 nodes is folded until it fits a screen; with --results the branches with
+    most failures stay open. An .svg shows the question of a node under the pointer, a .md file
+    lists them. With several metrics, the name of each metric is added to the name of its picture.
+    .svg, .png and .pdf need Graphviz: the extra `draw`, or the program `dot`.
+    """
+    from dagengine.cli.common.pictures import save, stems
+    from dagengine.loading import load_metrics
+    from dagengine.record.run import rows_at
+    from dagengine.report.pictures.drawing import draw
+    from dagengine.report.tally import Tally
+
+    tally = None if results is None else Tally(rows_at(results), case)
+    if case is not None and tally is None:
+        raise typer.BadParameter("--case needs --results")
+    specs = [metric.spec() for metric in load_metrics(metrics)]
+    for spec, stem in zip(specs, stems(specs), strict=True):
+        name = out if len(specs) == 1 else out.with_stem(f"{out.stem}-{stem}")
+        if case is None:
+            save(draw(spec, rows=tally, questions=questions, whole=whole), name)
+            continue
+        summary = tally.metrics.get(spec.name) if tally else None
+        if summary is None or summary.shown is None:
+            raise typer.BadParameter(
+                f"{results} has no result of {spec.name!r} for a case {case!r}"
+            )
+        label, result = summary.shown
+        picture = draw(spec, result=result, case=label, questions=questions, whole=whole)
+        save(picture, name)

@@ -1,0 +1,58 @@
+"""`dagengine send`: the scores of a run to where its traces are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.options import EXIT_FAILED, Destinations
+from dagengine.cli.common.streams import say
+
+
+def send(
+    run: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a run over traces."), Reads()
+    ],
+    to: Destinations,
+) -> None:
+    """Write the scores of a run to the spans that it judged. Makes no judge calls.
+
+    Each metric gives a score of the trace, each node that decided one of the span that it was
+    about. What was written is noted in RUN/sent.jsonl: a second call sends what is missing or new.
+    Keys are read from the environment (PHOENIX_API_KEY, LANGFUSE_PUBLIC_KEY and
+    LANGFUSE_SECRET_KEY, MLFLOW_TRACKING_TOKEN, OPIK_API_KEY, OTEL_EXPORTER_OTLP_HEADERS).
+
+    Exit codes: 0 all scores are there; 1 some are not, and are sent by the next call; 2 invalid
+    input, or a key that is refused.
+    """
+    from dagengine.record.writer import sole_writer
+
+    with sole_writer(run):
+        complete = send_all(run, to or ())
+    if not complete:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def send_all(folder: Path, destinations: Sequence[str]) -> bool:
+    """Send the scores of a run to every destination; whether all of them are there now."""
+    from dagengine.record.run import load_run
+    from dagengine.traces.backends import backend_of
+    from dagengine.traces.sending import send_run
+
+    # All of them are checked before anything is sent.
+    backends = [backend_of(to, os.environ) for to in destinations]
+    complete = True
+    for backend in backends:
+        sent = send_run(load_run(folder), backend)
+        say(str(sent))
+        for problem, count in sent.problems.most_common(3):
+            say(f"  {count} x {problem}", err=True)
+        if not sent.complete:
+            say("  run `dagengine send` again for what is missing", err=True)
+        complete = complete and sent.complete
+    return complete

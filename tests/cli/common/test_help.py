@@ -95,7 +95,7 @@ def test_every_option_that_other_names_stand_for_is_one() -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (("run", "--model", "gpt-4o"), "'--model': write --judge MODEL. The judge: an OpenAI model"),
+        (("run", "--model", "gpt-4o"), "'--model': write --judge MODEL. The judge: an OpenAI"),
         (("run", "--resume"), "'--resume': write --store. A file that keeps every answer."),
         (("run", "--max-cost", "2"), "'--max-cost': write --budget."),
         (("run", "-o", "out"), "'-o': write --out."),

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from folders.made_once import gallery_made_once, made_once
 from folders.places import ROOT
 from playwright.sync_api import Browser
 from programs.browser import Scheme, chromium, needs_chromium, visit
@@ -303,19 +304,22 @@ needs_mkdocs = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `python3 dev.py docs` builds it: a warning is an error."""
-    folder = tmp_path_factory.mktemp("site")
-    # Here and not in a process of its own, as the runs of the gallery are made already.
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        patch.setenv("NO_MKDOCS_2_WARNING", "1")
-        warnings.simplefilter("ignore")
-        build = importlib.import_module("mkdocs.commands.build").build
-        config = importlib.import_module("mkdocs.config").load_config(
-            str(ROOT / "mkdocs.yml"), site_dir=str(folder)
-        )
-        config.plugins.on_startup(command="build", dirty=False)
-        build(config)
-        config.plugins.on_shutdown()
-    return folder
+
+    def made(folder: Path) -> None:
+        # Here and not in a process of its own, as the runs of the gallery are made already.
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            patch.setenv("NO_MKDOCS_2_WARNING", "1")
+            warnings.simplefilter("ignore")
+            build = importlib.import_module("mkdocs.commands.build").build
+            config = importlib.import_module("mkdocs.config").load_config(
+                str(ROOT / "mkdocs.yml"), site_dir=str(folder)
+            )
+            config.plugins.on_startup(command="build", dirty=False)
+            build(config)
+            config.plugins.on_shutdown()
+
+    with gallery_made_once(tmp_path_factory):
+        return made_once(tmp_path_factory, "site", made)
 
 
 @pytest.fixture(scope="module")

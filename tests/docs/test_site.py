@@ -396,11 +396,12 @@ def test_pages_ask_nobody_fit_and_can_be_used_by_all(site: Path, browser: Browse
     readers: tuple[tuple[Scheme, int], ...] = (("light", 1280), ("dark", 400))
     for place, (scheme, width) in enumerate(readers):
         for name in PAGES[place::2]:
-            with visit(browser, site / f"{name}.html", width=width, scheme=scheme) as page:
+            wide = 1680 - width
+            with visit(browser, site / f"{name}.html", width=wide, scheme=scheme) as page:
                 page.until("!document.querySelector('.md-search:not([aria-label])')")
-                for wide in (1680 - width, width):
-                    page.page.set_viewport_size({"width": wide, "height": 900})
-                    page.until(f"document.documentElement.scrollWidth <= {wide}")  # bars slide
+                page.until(f"document.documentElement.scrollWidth <= {wide}")  # bars slide
+                page.page.set_viewport_size({"width": width, "height": 900})
+                page.until(f"document.documentElement.scrollWidth <= {width}")
                 assert [url for url in page.requests if not url.startswith("file:")] == []
                 assert page.errors == []
                 page.until("document.getAnimations().length === 0")

@@ -97,10 +97,17 @@ class Visit:
 
     def at(self, fragment: str) -> None:
         """Go to another address of the same page, and wait until it is shown."""
-        self.page.evaluate("fragment => { location.hash = fragment }", fragment)
-        self.settled()
-        self.page.wait_for_selector("h1")
-        self.settled()
+        shown = self.page.evaluate(
+            """async fragment => {
+                location.hash = fragment;
+                for (let frame = 0; frame < 4; frame++) await new Promise(requestAnimationFrame);
+                return document.querySelector('h1') !== null;
+            }""",
+            fragment,
+        )
+        if not shown:
+            self.page.wait_for_selector("h1")
+            self.settled()
 
     def settled(self) -> None:
         """Wait until what was drawn listens to keys, too: two frames."""

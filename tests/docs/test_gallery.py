@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from folders.made_once import gallery_made_once
 from make_gallery import FOLDERS, PAGES, better, counts, index, page, picture, rows
 
 from dagengine.compiler import check
@@ -14,6 +16,12 @@ from dagengine.loading import load_metrics
 
 REDRAW = "out of date: python docs/make_gallery.py"
 every_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def followed_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with gallery_made_once(tmp_path_factory):
+        yield
 
 
 def texts(svg: str) -> list[str]:

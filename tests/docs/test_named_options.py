@@ -15,6 +15,7 @@ from folders.places import ROOT
 import dagengine
 from dagengine.cli.commands import app
 
+SCRIPTS = [(file.name, file.read_text("utf-8")) for file in ROOT.glob("benchmarks/**/*.py")]
 COMMAND: Any = typer.main.get_command(app)
 PACKAGE = Path(dagengine.__file__).resolve().parent
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
@@ -62,8 +63,7 @@ def of_tests() -> set[str]:
 def of_scripts(text: str) -> set[str]:
     """The options of the scripts that a page tells to run."""
     named = set(_SCRIPT.findall(text))
-    scripts = [one for one in ROOT.glob("benchmarks/**/*.py") if one.name in named]
-    sources = "".join(one.read_text(encoding="utf-8") for one in scripts)
+    sources = "".join(text for name, text in SCRIPTS if name in named)
     declared = {f"--{name.replace('_', '-')}" for name in _DECLARED.findall(sources)}
     return declared | set(_OPTION.findall(sources))
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from graphs.hostile import TEXTS
 from graphs.support_tree import support_cases, support_judge, support_metric
 from playwright.sync_api import Browser
@@ -313,21 +312,16 @@ def test_hostile_texts_are_shown_literally_and_nothing_runs(
 
 
 def _violations(page: Visit, colours: bool) -> list[str]:
-    """What axe finds with all of its rules (or those about colours) but a contrast of 7 to 1."""
-    if not page.run("return 'axe' in window"):
-        page.page.evaluate(Axe().axe_script)
-    found: list[str] = page.page.evaluate(
-        """async colours => {
-            const rules = axe.getRules().filter(rule => !rule.tags.includes('wcag2aaa'))
-                .map(rule => rule.ruleId).filter(id => !colours || id.includes('color'));
-            const found = await axe.run({runOnly: {type: 'rule', values: rules},
-                resultTypes: ['violations']});
-            return found.violations.flatMap(({id, nodes}) =>
-                nodes.slice(0, 3).map(node => `${id}: ${node.html.slice(0, 120)}`));
-        }""",
-        colours,
+    """What axe finds with all of its rules (or that about colours) but a contrast of 7 to 1."""
+    if colours:
+        return page.violations("color-contrast")
+    page.load_axe()
+    return page.violations(
+        *page.run(
+            "return axe.getRules().filter(rule => !rule.tags.includes('wcag2aaa'))"
+            ".map(rule => rule.ruleId)"
+        )
     )
-    return found
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,10 +86,10 @@ def code(script: Script, name: str, decides: bool) -> Any:
 
 
 @st.composite
-def drawings(draw: st.DrawFn) -> dict[str, Any]:
+def drawings(draw: st.DrawFn, kinds_of_nodes: Sequence[str] = KINDS) -> dict[str, Any]:
     """A random graph as plain data: kinds, edges and verdict targets by node number."""
     size = draw(st.integers(1, 9))
-    kinds = [draw(st.sampled_from(KINDS)) for _ in range(size - 1)]
+    kinds = [draw(st.sampled_from(kinds_of_nodes)) for _ in range(size - 1)]
     kinds.append(draw(st.sampled_from(("binary", "multi", "deciding code"))))
     nodes: list[dict[str, Any]] = []
     for number, kind in enumerate(kinds):

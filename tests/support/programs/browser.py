@@ -27,7 +27,50 @@ _QUIET = (
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    # One process draws all pages, wherever they are from: a new one for each takes longer.
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
 )
+# What axe finds by some rules, or by those that it runs by itself. Of texts that look alike, up to
+# the root, the longest is examined for its contrast: with all of them that is most of the work.
+_VIOLATIONS = """async rules => {
+    const looks = new Map(), numbers = new Map();
+    const lookOf = element => {
+        if (!element) return 0;
+        if (looks.has(element)) return looks.get(element);
+        const style = getComputedStyle(element);
+        const look = [
+            style.color, style.backgroundColor, style.backgroundImage, style.opacity,
+            style.mixBlendMode, style.filter, style.textShadow, style.position,
+            style.fontSize, style.fontWeight, lookOf(element.parentElement),
+        ].join();
+        if (!numbers.has(look)) numbers.set(look, numbers.size + 1);
+        looks.set(element, numbers.get(look));
+        return numbers.get(look);
+    };
+    const longest = new Map();
+    for (const element of document.querySelectorAll('body, body *')) {
+        if (!element.checkVisibility({opacityProperty: true, visibilityProperty: true})) continue;
+        const texts = [...element.childNodes].filter(node => node.nodeType === Node.TEXT_NODE);
+        const text = texts.map(node => node.data).join('').trim();
+        if (!text && !element.matches('input, textarea, select')) continue;
+        const length = text.match(/[\\p{L}\\p{N}]/gu)?.length ?? 0;  // signs alone are not examined
+        const look = lookOf(element);
+        if (length > (longest.get(look)?.length ?? -1)) longest.set(look, {length, element});
+    }
+    const marked = [...longest.values()].map(({element}) => element);
+    for (const element of marked) element.setAttribute('data-look', '');
+    axe.configure({rules: [{id: 'color-contrast', selector: '[data-look]'}]});
+    const {violations} = await axe.run({
+        ...(rules.length ? {runOnly: rules} : {}),
+        resultTypes: ['violations'],
+        // Only this rule reads style sheets, and those of files cannot be loaded again.
+        preload: rules.includes('css-orientation-lock'),
+    });
+    for (const element of marked) element.removeAttribute('data-look');
+    return violations.map(({id, impact, nodes}) =>
+        `${id} (${impact}): ${nodes[0].html.slice(0, 200)}`);
+}"""
 Scheme = Literal["light", "dark"]
 
 
@@ -54,10 +97,17 @@ class Visit:
 
     def at(self, fragment: str) -> None:
         """Go to another address of the same page, and wait until it is shown."""
-        self.page.evaluate("fragment => { location.hash = fragment }", fragment)
-        self.settled()
-        self.page.wait_for_selector("h1")
-        self.settled()
+        shown = self.page.evaluate(
+            """async fragment => {
+                location.hash = fragment;
+                for (let frame = 0; frame < 4; frame++) await new Promise(requestAnimationFrame);
+                return document.querySelector('h1') !== null;
+            }""",
+            fragment,
+        )
+        if not shown:
+            self.page.wait_for_selector("h1")
+            self.settled()
 
     def settled(self) -> None:
         """Wait until what was drawn listens to keys, too: two frames."""
@@ -67,31 +117,33 @@ class Visit:
 
     def until(self, condition: str) -> None:
         """Wait until a JavaScript expression holds; fails after a minute."""
-        deadline = 60_000
-        while not self.page.evaluate(f"() => Boolean({condition})"):
-            self.page.wait_for_timeout(20)
-            deadline -= 20
-            assert deadline > 0, f"{self.page.url}: this did not come to hold: {condition}"
+        held = self.page.evaluate(
+            # Page.wait_for_function evaluates text in the page, which the pages forbid.
+            f"""async () => {{
+                const end = Date.now() + 60_000;
+                while (!({condition})) {{
+                    if (Date.now() > end) return false;
+                    await new Promise(done => setTimeout(done, 10));
+                }}
+                return true;
+            }}"""
+        )
+        assert held, f"{self.page.url}: this did not come to hold: {condition}"
 
     def run(self, script: str, value: Any = None) -> Any:
         """Run JavaScript with `value`, which travels as JSON: lone surrogates survive."""
         text = json.dumps(value)
         return self.page.evaluate(f"text => {{ const value = JSON.parse(text); {script} }}", text)
 
-    def violations(self, *rules: str) -> list[str]:
-        """What axe finds by these rules, or by those that it runs by itself."""
+    def load_axe(self) -> None:
+        """Have `axe` in the page."""
         if not self.run("return 'axe' in window"):
             self.page.evaluate(Axe().axe_script)
-        broken: list[str] = self.page.evaluate(
-            # Style sheets of files cannot be loaded again, and none of these rules reads them.
-            """async rules => {
-                const only = rules.length ? {runOnly: rules} : {};
-                const done = await axe.run({...only, resultTypes: ['violations'], preload: false});
-                return done.violations.map(({id, impact, nodes}) =>
-                    `${id} (${impact}): ${nodes[0].html.slice(0, 200)}`);
-            }""",
-            rules,
-        )
+
+    def violations(self, *rules: str) -> list[str]:
+        """What axe finds by these rules, or by those that it runs by itself."""
+        self.load_axe()
+        broken: list[str] = self.page.evaluate(_VIOLATIONS, rules)
         return broken
 
 

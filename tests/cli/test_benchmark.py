@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs.commands import run_command
 from typer.testing import CliRunner, Result
 
 from dagengine.cli import app
@@ -315,10 +314,7 @@ def test_a_longer_run_asks_only_what_the_store_lacks_and_needs_that_many_calls(
 
 def test_an_interrupted_benchmark_says_how_to_go_on(folder: Path) -> None:
     (folder / "judge.py").write_text(INTERRUPTS, encoding="utf-8")
-    command = [sys.executable, "-m", "dagengine", "benchmark", *MINE, "--times", "2"]
-    done = subprocess.run(
-        [*command, "--store", "answers.db"], capture_output=True, text=True, timeout=300
-    )
+    done = run_command(folder, "benchmark", *MINE, "--times", "2", "--store", "answers.db")
     assert done.returncode == 130, done.stderr
     assert "run the same command to continue: the answers so far are in answers.db" in done.stderr
     assert "of 8 cases" in done.stderr

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from programs.commands import run_command
+from programs.commands import run_command, start_command
 from servers.openai_server import OpenAIServer, Reply, valid_reply
 from typer.testing import CliRunner
 
@@ -867,13 +867,13 @@ def test_an_export_to_a_terminal_is_json_without_hidden_characters(tmp_path: Pat
     assert dagengine(folder, *RUN, "--store", "answers.db").returncode == 0
     piped = dagengine(folder, "store", "export", "answers.db").stdout
     master, terminal = os.openpty()
-    with open(master, "rb", buffering=0) as screen, open(terminal, "wb", buffering=0) as end:
-        command = [sys.executable, "-m", "dagengine", "store", "export", "answers.db"]
-        with subprocess.Popen(command, cwd=folder, stdout=end) as process:
-            shown = b""
-            while shown.count(b"\n") < piped.count("\n"):
-                shown += screen.read(1 << 16)
-        assert process.returncode == 0
+    with open(master, "rb", buffering=0) as screen, open(terminal, "wb", buffering=0):
+        command = ("store", "export", "answers.db")
+        process = start_command(folder, *command, streams={1: os.ttyname(terminal)})
+        shown = b""
+        while shown.count(b"\n") < piped.count("\n"):
+            shown += screen.read(1 << 16)
+        assert process.ended().returncode == 0
     rows = shown.decode().replace("\r\n", "\n").splitlines()
     assert not set("\x1b\x9b\u202e\U000e0041") & set(shown.decode())
     assert [json.loads(row) for row in rows] == [json.loads(row) for row in piped.splitlines()]

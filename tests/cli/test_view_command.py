@@ -7,12 +7,12 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from folders.runs import record
+from programs.commands import start_command
 from typer.testing import CliRunner
 
 from dagengine.cli import app
@@ -68,17 +68,13 @@ def test_the_token_is_in_no_argument_of_the_browser(tmp_path: Path) -> None:
     browser.write_text(BROWSER.format(python=sys.executable))
     browser.chmod(0o700)
     environment = {**os.environ, "BROWSER": str(browser), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dagengine", "view", str(folder), "--open"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-    )  # fmt: skip
-    assert process.stdout is not None
-    found = re.search(r"http://\S+", process.stdout.readline())
+    process = start_command(tmp_path, "view", str(folder), "--open", environment=environment)
+    found = re.search(r"http://\S+", process.line())
     assert found is not None
-    arguments, page, mode = json.loads(process.stdout.readline())
+    arguments, page, mode = json.loads(process.line(1))
     token = found[0].rstrip("/").rpartition("/")[2]
     assert (token in str(arguments), token in page, mode) == (False, True, 0o700)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert (process.returncode, errors) == (0, "")
+    done = process.ended()
+    assert (done.returncode, done.stderr) == (0, "")
     assert list((tmp_path / "cache" / "dagengine").iterdir()) == []

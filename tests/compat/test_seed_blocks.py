@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -22,6 +21,8 @@ import pytest
 from folders.documents import write_docx, write_pdf
 from folders.places import SEEDS
 from folders.seed_blocks import PYTHON, SHELL, Block, ours
+from programs.commands import run_command
+from programs.evaluations import dagengine_test_run
 from programs.snippets import Chat, any_reply, completed
 from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
@@ -32,6 +33,7 @@ from dagengine.errors import DagengineError
 from dagengine.metrics import BaseMetric
 from dagengine.test_case import LLMTestCase
 
+pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.skipif(
     not list(SEEDS.glob("*.txt")), reason=f"no seed documents in {SEEDS} (set DAGENGINE_SEEDS)"
 )
@@ -191,14 +193,27 @@ def command(block: Block) -> str:
 
 
 @pytest.mark.parametrize("block", SHELL, ids=named)
-def test_a_block_of_shell_does_what_the_table_says(block: Block, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_a_block_of_shell_does_what_the_table_says(
+    block: Block, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = command(block)
     if not line.startswith("dagengine "):
         not_ours(block, line)
         return
     words = shlex.split(line)[1:]
     if words[0] == "test":
-        run_tests(words, place)
+        pytester = request.getfixturevalue("pytester")
+        passing = "def test_it() -> None:\n    assert True\n"
+        Path(pytester.path, words[2]).write_text(passing, encoding="utf-8")
+        if "-n" in words:  # all of it, with the processes that it starts
+            process = run_command(pytester.path, *words)
+            assert process.returncode == 0, process.stdout + process.stderr
+            assert "1 passed" in process.stdout
+            return
+        code, session = dagengine_test_run(pytester, monkeypatch, *words[2:])
+        assert code == 0
+        session.assert_outcomes(passed=1)
         return
     done = CliRunner().invoke(app, words, input="n\n" * 20)
     said = re.sub(r"\s+", " ", done.output)
@@ -220,22 +235,6 @@ def not_ours(block: Block, line: str) -> None:
         return
     assert block.verdict == "refused"
     assert line.lstrip("# ").startswith(("%", "ollama run"))
-
-
-def run_tests(words: list[str], place: Path) -> None:
-    """A file of tests, as the pages name it."""
-    passing = "def test_it() -> None:\n    assert True\n"
-    Path(place, words[2]).write_text(passing, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "dagengine", *words],
-        cwd=place,
-        env={**os.environ, "HOME": str(place)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
 
 
 def test_the_table_has_every_block_of_the_documents() -> None:

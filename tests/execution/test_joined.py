@@ -39,6 +39,7 @@ CASES = [
     )
     for n in range(4)
 ]
+FEW = CASES[:2]  # for what is tried in every way
 CALLS = 4  # of a case, equal ones among both metrics counted once
 
 
@@ -197,16 +198,6 @@ def failures(done: EvaluationResult) -> list[OutcomeKind]:
 
 @every_way
 @pytest.mark.anyio
-async def test_inner_metrics_ask_the_judge_of_the_run(metric: BaseMetric) -> None:
-    ledger: list[Attempt] = []
-    done = await a_evaluate(CASES, [metric], model=judge(), on_attempt=ledger.append, show=False)
-    assert failures(done) == [OutcomeKind.OK] * len(CASES)
-    assert done.totals.calls == len(ledger) == CALLS * len(CASES)
-    assert {attempt.judge.partition(" ")[0] for attempt in ledger} == {"joined"}
-
-
-@every_way
-@pytest.mark.anyio
 async def test_inner_metrics_are_under_the_limit_of_calls(metric: BaseMetric) -> None:
     asked: list[str] = []
 
@@ -215,7 +206,7 @@ async def test_inner_metrics_are_under_the_limit_of_calls(metric: BaseMetric) ->
         return answered(question)
 
     limits = Limits(max_calls=0)
-    done = await a_evaluate(CASES, [metric], model=ScriptedJudge(answer), limits=limits, show=False)
+    done = await a_evaluate(FEW, [metric], model=ScriptedJudge(answer), limits=limits, show=False)
     assert asked == []
     kinds = {OutcomeKind.OVER_BUDGET, OutcomeKind.CODE_ERROR}
     assert set(failures(done)) <= kinds
@@ -224,9 +215,10 @@ async def test_inner_metrics_are_under_the_limit_of_calls(metric: BaseMetric) ->
 
 @every_way
 @pytest.mark.anyio
-@pytest.mark.parametrize("limit", [1, 2])
-async def test_inner_metrics_share_the_places_of_the_run(metric: BaseMetric, limit: int) -> None:
-    running, most = 0, 0
+async def test_inner_metrics_ask_the_judge_of_the_run_and_share_its_place(
+    metric: BaseMetric,
+) -> None:
+    running, most, ledger = 0, 0, list[Attempt]()
 
     async def answer(question: Question[Any]) -> Any:
         nonlocal running, most
@@ -237,10 +229,14 @@ async def test_inner_metrics_share_the_places_of_the_run(metric: BaseMetric, lim
         running -= 1
         return answered(question)
 
-    limits = Limits(max_in_flight=limit)
-    done = await a_evaluate(CASES, [metric], model=ScriptedJudge(answer), limits=limits, show=False)
-    assert failures(done) == [OutcomeKind.OK] * len(CASES)
-    assert most <= limit
+    done = await a_evaluate(
+        FEW, [metric], model=ScriptedJudge(answer, "joined"), limits=Limits(max_in_flight=1),
+        on_attempt=ledger.append, show=False,
+    )  # fmt: skip
+    assert failures(done) == [OutcomeKind.OK] * len(FEW)
+    assert done.totals.calls == len(ledger) == CALLS * len(FEW)
+    assert {attempt.judge.partition(" ")[0] for attempt in ledger} == {"joined"}
+    assert most == 1
 
 
 @every_way
@@ -249,21 +245,21 @@ async def test_inner_answers_are_stored_and_a_replay_asks_nobody(
     metric: BaseMetric, tmp_path: Path
 ) -> None:
     path = tmp_path / "answers.db"
-    first = await a_evaluate(CASES, [metric], model=judge(), store=path, show=False)
-    assert failures(first) == [OutcomeKind.OK] * len(CASES)
+    first = await a_evaluate(FEW, [metric], model=judge(), store=path, show=False)
+    assert failures(first) == [OutcomeKind.OK] * len(FEW)
 
     def refuse(question: Question[Any]) -> Any:
         raise AssertionError("a replay makes no judge calls")
 
     silent = ScriptedJudge(refuse, "joined")
     replayed = Store(path, replay=True)
-    again = await a_evaluate(CASES, [metric], model=silent, store=replayed, show=False)
+    again = await a_evaluate(FEW, [metric], model=silent, store=replayed, show=False)
     assert [row.as_dict() for row in again] == [row.as_dict() for row in first]
-    assert (again.totals.calls, again.totals.cached) == (0, CALLS * len(CASES))
+    assert (again.totals.calls, again.totals.cached) == (0, CALLS * len(FEW))
     empty = Store(tmp_path / "other.db", replay=True)
-    await a_evaluate(CASES[:1], [AnswerRelevancyMetric()], model=judge(),
+    await a_evaluate(FEW[:1], [AnswerRelevancyMetric()], model=judge(),
                      store=tmp_path / "other.db", show=False)  # fmt: skip
-    missed = await a_evaluate(CASES[1:], [metric], model=silent, store=empty, show=False)
+    missed = await a_evaluate(FEW[1:], [metric], model=silent, store=empty, show=False)
     assert OutcomeKind.OK not in failures(missed)
 
 

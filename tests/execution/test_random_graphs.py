@@ -106,7 +106,7 @@ def test_the_order_in_which_roots_are_declared_changes_no_prompt(
     assert prompts[0] == prompts[1]
 
 
-@SLOW
+@settings(SLOW, max_examples=30)  # of four runs each
 @given(
     drawings(),
     st.frozensets(st.integers(0, 8), min_size=1, max_size=3),

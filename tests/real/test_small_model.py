@@ -7,13 +7,13 @@ busy processors take less than a minute.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from anyio.from_thread import start_blocking_portal
+from programs.commands import start_command
 from servers import real_model
 from servers.model_servers import servers, wait_for_server, wait_until_gone
 
@@ -43,10 +43,7 @@ pytestmark = [
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux lists them")
 SHORT = Options(max_characters=30, max_items=4)
 WINDOW = 1536
-SUMMARIES = {
-    "good": "# Intro\nWe met.\n# Body\nWe planned the release.\n# Conclusion\nWe ship on Monday.",
-    "short": "# Intro\nWe met.\n# Body\nWe planned the release.",
-}
+SUMMARY = "# Intro\nWe met.\n# Body\nWe planned the release.\n# Conclusion\nWe ship on Monday."
 
 
 @pytest.fixture
@@ -129,8 +126,8 @@ def yes_or_no(**options: int) -> BinaryJudgementNode:
 
 
 async def test_the_tree_of_the_readme_ends_in_scores_or_typed_outcomes(judge: GGUFJudge) -> None:
-    done, attempts = await judged(judge, list(SUMMARIES.values()), headings())
-    assert len(results(done)) == len(SUMMARIES)
+    done, attempts = await judged(judge, [SUMMARY], headings())
+    assert len(results(done)) == 1
     for result in results(done):
         assert result.outcome in {OutcomeKind.OK, OutcomeKind.UNPARSEABLE}, result.failure
         assert (result.score is None) == (result.outcome is not OutcomeKind.OK)
@@ -148,15 +145,15 @@ async def test_a_decision_that_the_grammar_holds_to_its_form_has_a_score(judge: 
         evaluation_params=["actual_output"],
         options=SHORT,
     )
-    done, attempts = await judged(judge, list(SUMMARIES.values()), node)
-    assert [result.outcome for result in results(done)] == [OutcomeKind.OK, OutcomeKind.OK]
+    done, attempts = await judged(judge, [SUMMARY], node)
+    assert [result.outcome for result in results(done)] == [OutcomeKind.OK]
     assert {result.score for result in results(done)} <= {0.0, 1.0}
     assert {attempt.mode for attempt in attempts} == {"json_schema"}
     assert all(len(step.reason or "") <= 30 for row in results(done) for step in row.steps)
 
 
 async def test_a_question_at_temperature_0_is_answered_the_same_twice(judge: GGUFJudge) -> None:
-    texts = ["Bread and butter for everyone.", "The train leaves at nine."]
+    texts = ["Bread and butter for everyone."]
     answers = [
         [step.answers for result in results(done) for step in result.steps]
         for done, _ in [await judged(judge, texts, yes_or_no()) for _ in range(2)]
@@ -195,25 +192,25 @@ async def test_probabilities_of_a_word_are_those_of_a_token(judge: GGUFJudge) ->
 async def test_a_rating_is_weighted_where_one_digit_is_one_token(judge: GGUFJudge) -> None:
     options = Options(top_logprobs=20, max_characters=30)
     node = RatingNode("How polite is it?", ["actual_output"], options=options)
-    done, attempts = await judged(judge, ["Thank you!", "Go away."], node)
-    assert [attempt.outcome for attempt in attempts] == [OutcomeKind.OK] * 2
-    for result in results(done):
-        (step,) = result.steps
-        assert step.mass is not None
-        # Its digits have nearly all of the mass; without asking on, a `1` may begin a `10`.
-        assert result.mode == "weighted" or step.mass < 0.5
+    done, attempts = await judged(judge, ["Thank you!"], node)
+    assert [attempt.outcome for attempt in attempts] == [OutcomeKind.OK]
+    (result,) = results(done)
+    (step,) = result.steps
+    assert step.mass is not None
+    # Its digits have nearly all of the mass; without asking on, a `1` may begin a `10`.
+    assert result.mode == "weighted" or step.mass < 0.5
 
 
 async def test_a_prompt_beyond_the_window_has_an_outcome_and_no_score(judge: GGUFJudge) -> None:
     assert (await facts_of(judge)).window == WINDOW
     long = "The committee met again and again. " * WINDOW
-    done, _ = await judged(judge, ["Bread.", long, "Butter."], yes_or_no())
-    before, failed, after = results(done)
+    done, _ = await judged(judge, [long, "Bread."], yes_or_no())
+    failed, after = results(done)
     assert failed.score is None
     assert failed.outcome is OutcomeKind.TOO_LONG
     assert failed.failure is not None
     assert f"{WINDOW:,}" in failed.failure.message or str(WINDOW) in failed.failure.message
-    assert {before.outcome, after.outcome} == {OutcomeKind.OK}
+    assert after.outcome is OutcomeKind.OK
 
 
 @linux
@@ -236,14 +233,12 @@ async def test_a_file_as_the_judge_starts_answers_and_is_gone(
 def test_a_file_that_is_answering_is_gone_when_its_program_is_killed(tmp_path: Path) -> None:
     (tmp_path / "metrics.py").write_text(ENDLESS)
     (tmp_path / "cases.jsonl").write_text('{"input": "the sea"}\n')
-    command = [
-        *(sys.executable, "-m", "dagengine", "run", "metrics.py", "--data", "cases.jsonl"),
-        *("--judge", f"gguf:{MODEL}"),
-    ]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as program:
-        process = wait_for_server(program)
-        program.kill()
-        wait_until_gone(process)
+    command = ("run", "metrics.py", "--data", "cases.jsonl", "--judge", f"gguf:{MODEL}")
+    program = start_command(tmp_path, *command)
+    process = wait_for_server(program)
+    program.kill()
+    wait_until_gone(process)
+    program.ended()
 
 
 # Asks for a text that takes longer than the test.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from programs.commands import Started, start_program
 
 from dagengine import Store
 from dagengine.judges import ScriptedJudge
@@ -62,24 +61,16 @@ with Claims(Path(sys.argv[1])).of(bytes.fromhex(sys.argv[2])) as mine:
 """
 
 
-def started(code: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+def started(code: str, *arguments: object) -> Started:
+    return start_program(code, *map(str, arguments), asks=True)
 
 
 def test_runs_that_start_on_one_store_at_the_same_time_ask_everything_once(tmp_path: Path) -> None:
     runs = [started(EVALUATING, tmp_path / "answers.db") for _ in range(2)]
-    assert [line(run) for run in runs] == ["ready", "ready"]
+    assert [run.line() for run in runs] == ["ready", "ready"]
     for run in runs:
-        assert run.stdin is not None
-        run.stdin.write("go\n")
-        run.stdin.flush()
-    said = [run.communicate()[0].split() for run in runs]
+        run.type("go\n")
+    said = [run.ended().stdout.splitlines()[1].split() for run in runs]
     assert [rows for _, rows in said] == ["300", "300"]
     assert sum(int(calls) for calls, _ in said) == 300
     assert not (tmp_path / "answers.db-asking").exists()
@@ -99,14 +90,14 @@ async def test_a_question_whose_asker_is_killed_is_asked_by_those_who_waited(
         with Claims(path).of(KEY) as mine:
             assert mine
         other = started(HOLDING, path, key_of(JUDGE.durable_identity or "", QUESTION).hex())
-        assert await anyio.to_thread.run_sync(line, other) == "True"
+        assert await anyio.to_thread.run_sync(other.line) == "True"
         async with anyio.create_task_group() as group:
             group.start_soon(answers.get, JUDGE, QUESTION, ask)
             await anyio.wait_all_tasks_blocked()
             assert not asked.is_set()
             other.send_signal(signal.SIGKILL)
     assert asked.is_set()
-    other.communicate()
+    other.ended()
 
 
 @pytest.mark.anyio
@@ -119,11 +110,11 @@ async def test_a_question_whose_asker_says_nothing_is_asked_when_patience_ends(
         return Answer(SHAPE.model_validate(given), json.dumps(given))
 
     other = started(HOLDING, path, key_of(JUDGE.durable_identity or "", QUESTION).hex())
-    assert await anyio.to_thread.run_sync(line, other) == "True"
+    assert await anyio.to_thread.run_sync(other.line) == "True"
     async with Store(path, patience=0.05).open() as answers:
         found = await answers.get(JUDGE, QUESTION, ask)
     assert found.value.model_dump() == given
-    other.communicate("\n")
+    other.ended()
 
 
 def test_a_claim_is_given_back_and_holds_between_processes_only(tmp_path: Path) -> None:
@@ -133,11 +124,11 @@ def test_a_claim_is_given_back_and_holds_between_processes_only(tmp_path: Path) 
         assert mine
         assert again
         other = started(HOLDING, path, KEY.hex())
-        assert line(other) == "False"
-        other.communicate("\n")
+        assert other.line() == "False"
+        other.ended()
     other = started(HOLDING, path, KEY.hex())
-    assert line(other) == "True"
-    other.communicate("\n")
+    assert other.line() == "True"
+    other.ended()
     claims.close()
     assert list(tmp_path.iterdir()) == []
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
+from programs.commands import Started, start_program
 
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
@@ -24,14 +23,10 @@ with one_writer(Path(sys.argv[1]), folder=sys.argv[2] == "folder"):
 """
 
 
-def holding(target: Path, kind: str = "file") -> subprocess.Popen[str]:
+def holding(target: Path, kind: str = "file") -> Started:
     """A process that writes something, until its input ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(target), kind],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+    process = start_program(HOLD, str(target), kind, asks=True)
+    assert process.line() == "held"
     return process
 
 
@@ -47,7 +42,7 @@ def test_the_second_writer_is_told_which_process_is_the_first(tmp_path: Path, ki
     first = holding(target, kind)
     assert f"(process {first.pid})" in refused(target, folder=kind == "folder")
     first.send_signal(signal.SIGKILL)
-    first.communicate()
+    first.ended()
     with one_writer(target, folder=kind == "folder"):
         assert str(os.getpid()) in refused(target, folder=kind == "folder")
     assert list(target.parent.iterdir()) == ([target] if kind == "folder" else [])
@@ -63,7 +58,7 @@ def test_a_writer_that_waits_comes_after_the_other(tmp_path: Path) -> None:
     thread = threading.Thread(target=second)
     thread.start()
     order.append("first")
-    first.communicate("")
+    first.ended()
     thread.join()
     assert order == ["first", "second"]
 

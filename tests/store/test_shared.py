@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from programs.commands import Started, start_program
 
 from dagengine.judges import ScriptedJudge
 from dagengine.prompts import Evidence, messages_for
@@ -24,10 +23,11 @@ QUESTION: Question[Any] = Question(messages_for("ok?", [Evidence("text", "a")]),
 JUDGE = ScriptedJudge({}, name="x")
 
 # Asks the same question, says so, and answers when it is told to.
-ASKING = """
+ASKING = f"""
 import sys
 from pathlib import Path
 import anyio
+sys.path.insert(0, {os.path.dirname(__file__)!r})
 import test_shared
 
 async def main():
@@ -54,26 +54,16 @@ async def mine() -> Answer[Any]:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> subprocess.Popen[str]:
+def other(tmp_path: Path) -> Started:
     """Another process that asks already."""
-    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    process = subprocess.Popen(
-        [sys.executable, "-c", ASKING, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert said(process) == "asking"
+    process = start_program(ASKING, str(tmp_path), asks=True)
+    assert process.line() == "asking"
     return process
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 @pytest.mark.anyio
 async def test_an_answer_comes_from_the_process_that_asks_already(
-    tmp_path: Path, other: subprocess.Popen[str]
+    tmp_path: Path, other: Started
 ) -> None:
     found: list[Answer[Any]] = []
     shared = SharedAnswers(tmp_path)
@@ -85,23 +75,19 @@ async def test_an_answer_comes_from_the_process_that_asks_already(
         group.start_soon(get)
         await anyio.wait_all_tasks_blocked()
         assert found == []
-        assert other.stdin is not None
-        other.stdin.write("\n")
-        other.stdin.flush()
+        other.type("\n")
     assert found == [answer("theirs")]
-    assert said(other) == "answered"
-    other.communicate("\n")
+    assert other.line(1) == "answered"
+    other.ended()
     # What a process answered is there when it has ended.
     assert await shared.get(JUDGE, QUESTION, mine) == answer("theirs")
 
 
 @pytest.mark.anyio
-async def test_a_question_of_a_killed_process_is_asked_here(
-    tmp_path: Path, other: subprocess.Popen[str]
-) -> None:
+async def test_a_question_of_a_killed_process_is_asked_here(tmp_path: Path, other: Started) -> None:
     shared = SharedAnswers(tmp_path)
     other.kill()
-    other.communicate()
+    other.ended()
     assert await shared.get(JUDGE, QUESTION, mine) == answer("mine")
 
 

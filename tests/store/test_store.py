@@ -624,11 +624,6 @@ evaluate(
 """
 
 
-def child(path: Path, first: int, last: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", CHILD, str(path), str(first), str(last)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
 def replayed(path: Path, total: int) -> list[str]:
     """The first rows of a child, from the store alone."""
     words = TaskNode("List the words", "words", evaluation_params=["input"], name="words")
@@ -645,13 +640,12 @@ def replayed(path: Path, total: int) -> list[str]:
 def test_nothing_that_was_in_a_row_is_lost_when_the_process_is_killed(
     path: Path, rows: int
 ) -> None:
-    process = child(path, 0, 100_000_000)
-    assert process.stdout is not None
-    seen = [process.stdout.readline().strip() for _ in range(rows)]
-    process.send_signal(signal.SIGKILL)
-    seen += [line.strip() for line in process.stdout if line.endswith("\n")]
-    assert process.wait() == -signal.SIGKILL
-    process.stdout.close()
+    process = start_program(CHILD, str(path), "0", "100_000_000")
+    process.line(rows - 1)
+    process.kill()
+    killed = process.ended()
+    assert killed.returncode == -signal.SIGKILL
+    seen = [line.strip() for line in killed.stdout.splitlines(keepends=True) if line.endswith("\n")]
     assert replayed(path, len(seen)) == seen
 
 

@@ -9,13 +9,11 @@ import sys
 import pytest
 from folders.places import ROOT, SEEDS
 from pages import blocks
-from programs.evaluations import JUDGED, UNUSED, run, without
+from programs.evaluations import JUDGED, UNUSED, dagengine_test_run, run, without
 from programs.snippets import any_reply
 from servers.openai_server import OpenAIServer
-from typer.testing import CliRunner
 
 import dagengine.cli.test as command
-from dagengine.cli import app
 
 pytest_plugins = ["pytester"]
 PAGE = ROOT / "docs" / "testing.md"
@@ -86,22 +84,6 @@ def test_the_published_bulk_test_runs_in_parallel_as_printed(
     assert exit_code == 0
     done.assert_outcomes(passed=6)
     assert (pytester.path / "said.txt").read_text() == "Test finished!"
-
-
-def dagengine_test_run(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *arguments: str
-) -> tuple[int, pytest.RunResult]:
-    """`dagengine test run`, whose pytest runs in this process, and the exit codes of both."""
-    done: list[pytest.RunResult] = []
-
-    def code(command: list[str]) -> int:
-        assert command[:3] == [sys.executable, "-m", "pytest"]
-        options = without(*UNUSED, but=["xdist"])
-        done.append(pytester.runpytest_inprocess(*command[3:], *options))
-        return int(done[-1].ret)
-
-    monkeypatch.setattr("dagengine.cli.test._code", code)
-    return CliRunner().invoke(app, ["test", "run", *arguments]).exit_code, done[0]
 
 
 def test_flags_that_people_know_do_what_they_did(

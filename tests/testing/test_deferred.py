@@ -15,9 +15,9 @@ pytest_plugins = ["pytester"]
 @pytest.mark.parametrize(
     "options",
     [
-        (), ("-s",), ("-x",), ("--maxfail=3",), ("-k", "each or class"), ("--tb=short",), ("-v",),
-        ("--runxfail",), ("-p", "no:terminal"), ("-W", "error"), ("--setup-show",),
-        ("-o", "log_cli=true"),
+        (), ("-s", "-W", "error"), ("-x",), ("--maxfail=3",), ("-k", "each or class"),
+        ("--tb=short", "-v", "--setup-show", "-o", "log_cli=true"), ("--runxfail",),
+        ("-p", "no:terminal"),
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -31,7 +31,7 @@ def test_a_suite_ends_as_with_immediate_verdicts(
     assert deferred.code == 1
 
 
-@pytest.mark.parametrize("options", [("-x",), ("--maxfail=3",), ()], ids=" ".join)
+@pytest.mark.parametrize("options", [("-x",), ()], ids=" ".join)
 def test_what_failed_last_runs_again_as_with_immediate_verdicts(
     pytester: pytest.Pytester, options: Sequence[str]
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from programs.commands import run_command
+from programs.commands import CLOSED, LEFT, run_command
 from typer.testing import CliRunner
 
 from dagengine.cli import app
@@ -239,15 +239,12 @@ def test_looking_whether_a_file_can_be_written_leaves_everything_as_it_is(tmp_pa
     assert (tmp_path / "old").read_text() == "kept"
 
 
-def process(
-    folder: Path, *arguments: str, shell: str = "", **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, with the redirections of `shell`."""
+def process(folder: Path, *arguments: str, shell: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process that was started, with the redirections of `shell`."""
     command = f'unset PYTHONUNBUFFERED; exec "{sys.executable}" -m dagengine "$@" {shell}'
     return subprocess.run(
         ["bash", "-c", command, "bash", *arguments],
         cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, **environment},
     )  # fmt: skip
 
 
@@ -263,8 +260,8 @@ def process(
 def test_a_full_disk_is_named_with_its_file(
     folder: Path, arguments: tuple[str, ...], link: str
 ) -> None:
-    filled = run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
-    assert filled.returncode == 0, filled.stderr
+    if "answers.db" in arguments:
+        run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
     (folder / link).unlink(missing_ok=True)
     (folder / link).symlink_to("/dev/full")
     done = run_command(folder, *arguments)
@@ -293,9 +290,12 @@ def test_a_page_without_room_is_named(folder: Path, monkeypatch: pytest.MonkeyPa
     assert "out/report.html cannot be written: No space left on device" in says
 
 
-def test_a_reader_who_leaves_costs_no_page_and_no_picture(folder: Path) -> None:
-    done = process(folder, "run", "m.py", "--data", "cases.jsonl", shell="| true")
+def test_a_reader_who_leaves_costs_no_row_no_page_and_no_picture(folder: Path) -> None:
+    """And standard input is data."""
+    pipes = "< <(cat cases.jsonl) | true"
+    done = process(folder, "run", "m.py", "--data", "/dev/stdin", shell=pipes)
     assert "Traceback" not in done.stderr
+    assert len((folder / "out" / "results.jsonl").read_text().splitlines()) == 3
     names = {path.name for path in (folder / "out").iterdir()}
     assert {"report.html", "good-manners-tree.svg", "good-manners-counts.svg"} <= names
 
@@ -308,7 +308,7 @@ def test_a_reader_who_leaves_costs_no_card_and_no_goldens(folder: Path) -> None:
         "benchmark m.py --data cases.jsonl --times 2 --out card",
         "synthesize ships.md --count 1 --evolutions 0 --judge maker.py:judge --out goldens.jsonl",
     ):
-        done = process(folder, *command.split(), shell="| true")
+        done = run_command(folder, *command.split(), streams={1: LEFT})
         assert "Traceback" not in done.stderr
         assert "Broken pipe" not in done.stderr
     assert (folder / "card" / "card.json").stat().st_size > 0
@@ -317,31 +317,36 @@ def test_a_reader_who_leaves_costs_no_card_and_no_goldens(folder: Path) -> None:
 
 def test_an_output_that_has_not_every_character_gets_escapes(folder: Path) -> None:
     (folder / "m.py").write_text(METRICS.replace("Good manners", "Good \u2192 manners"), "utf-8")
-    done = process(folder, "run", "m.py", "--data", "cases.jsonl", PYTHONIOENCODING="cp1252")
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    done = run_command(folder, "run", "m.py", "--data", "cases.jsonl", environment=environment)
     assert (done.returncode, "\\u2192" in done.stdout) == (0, True), done.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_closed_streams_do_not_end_a_run(folder: Path, closed: str) -> None:
-    done = process(folder, "run", "m.py", "--data", "cases.jsonl", shell=closed)
+def kept_its_rows(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, (done.stdout, done.stderr)
     rows = (folder / "out" / "results.jsonl").read_text().splitlines()
     assert [json.loads(row)["index"] for row in rows] == [0, 1, 2]
 
 
+def test_closed_streams_do_not_end_a_run(folder: Path) -> None:
+    command = ("run", "m.py", "--data", "cases.jsonl")
+    kept_its_rows(folder, process(folder, *command, shell="<&- >&- 2>&-"))
+    kept_its_rows(folder, run_command(folder, *command, streams={1: CLOSED}))
+
+
 def test_an_error_is_said_on_the_stream_that_is_open(folder: Path) -> None:
-    done = process(folder, "run", "nope.py", "--data", "cases.jsonl", shell="2>&-")
+    done = run_command(folder, "run", "nope.py", "--data", "cases.jsonl", streams={2: CLOSED})
     assert done.returncode == 2
     assert "error: there is no file nope.py" in done.stdout
 
 
 def test_output_that_is_closed_is_said(folder: Path) -> None:
-    done = process(folder, "check", "m.py", shell=">&-")
+    done = run_command(folder, "check", "m.py", streams={1: CLOSED})
     assert "standard output is closed" in done.stderr
 
 
 def test_output_that_cannot_be_written_is_an_error(folder: Path) -> None:
-    done = process(folder, "check", "m.py", shell="> /dev/full")
+    done = run_command(folder, "check", "m.py", streams={1: "/dev/full"})
     assert done.returncode == 2
     assert "error: standard output: No space left on device" in done.stderr
 
@@ -371,9 +376,3 @@ def feed(target: str | int) -> None:
     """Write the cases into a pipe, and end it."""
     with open(target, "wb") as pipe:
         pipe.write(Path("cases.jsonl").read_bytes())
-
-
-def test_standard_input_is_data(folder: Path) -> None:
-    done = process(folder, "run", "m.py", "--data", "/dev/stdin", shell="< <(cat cases.jsonl)")
-    assert done.returncode == 0, done.stderr
-    assert len((folder / "out" / "results.jsonl").read_text().splitlines()) == 3

@@ -181,9 +181,10 @@ def asked(folder: Path) -> Counter[str]:
 
 
 def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
-    folder: Path, either: str
+    folder: Path, either: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_cases(folder, 1001)
+    monkeypatch.setattr("dagengine.data.records.CHECKED", 201)  # beforehand
+    write_cases(folder, 201)
     with (folder / "cases.jsonl").open("a") as cases:
         cases.write('{"input": "nothing said"}\n[]\n')
     local = run(folder, out="local", code=3)
@@ -192,7 +193,7 @@ def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
     spread = run(folder, "--cluster", either, "--workers", "2", "--max-in-flight", "4", code=3)
     assert results(folder) == results(folder, "local")
     rows = results(folder).splitlines()
-    assert [json.loads(row)["index"] for row in rows] == list(range(1003))
+    assert [json.loads(row)["index"] for row in rows] == list(range(203))
     assert b"missing_field" in rows[-2]
     assert b"invalid_case" in rows[-1]
     assert asked(folder) == questions
@@ -342,9 +343,11 @@ def test_workers_make_no_more_calls_than_the_run_may(folder: Path, either: str) 
     assert b"the run has used its 17 calls" in results(folder)
 
 
-@pytest.mark.parametrize(("at_once", "places"), [(1, 1), (7, 7)])
+@pytest.mark.parametrize(
+    ("either", "at_once"), [("processes", 1), ("processes", 7), ("Dask", 7)], indirect=["either"]
+)
 def test_workers_spend_one_budget_and_share_the_calls_at_once(
-    folder: Path, either: str, at_once: int, places: int
+    folder: Path, either: str, at_once: int
 ) -> None:
     """As the server counts them, at one dollar for each token of a prompt."""
     write_cases(folder, 60)
@@ -356,7 +359,7 @@ def test_workers_spend_one_budget_and_share_the_calls_at_once(
         len(message["content"].split()) for body in server.requests for message in body["messages"]
     ]
     assert 2000 < sum(words) <= 4000
-    assert server.in_flight_max <= places
+    assert server.in_flight_max <= at_once
     assert b"of the budget of $4000 are spent" in results(folder)
 
 

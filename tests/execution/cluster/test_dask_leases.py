@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from graphs.trees import yes_no_metric
+from programs.commands import start_program
 from servers.dask_cluster import dask_cluster
 
 from dagengine.evaluation import evaluate
@@ -126,22 +125,20 @@ async def answer(question):
         (folder / "ended").touch()
 
 
-if __name__ == "__main__":
-    node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
-    evaluate(
-        [LLMTestCase(input="a")], [DAGMetric("good", DAG(node))], show=False,
-        model=ScriptedJudge(answer, name="waits"), cluster=Workers(address, 3),
-    )
+node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
+evaluate(
+    [LLMTestCase(input="a")], [DAGMetric("good", DAG(node))], show=False,
+    model=ScriptedJudge(answer, name="waits"), cluster=Workers(address, 3),
+)
 """
 
 
 def test_when_the_client_is_killed_its_workers_stop_asking(scheduler: str, tmp_path: Path) -> None:
-    (tmp_path / "client.py").write_text(CLIENT)
-    command = [sys.executable, str(tmp_path / "client.py"), scheduler, str(tmp_path)]
-    with subprocess.Popen(command) as client:
-        wait_for(tmp_path / "asked")
-        client.kill()
+    client = start_program(CLIENT, scheduler, str(tmp_path))
+    wait_for(tmp_path / "asked")
+    client.kill()
     wait_for(tmp_path / "ended")
+    client.ended()
 
 
 def wait_for(path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from openai import AuthenticationError
-from programs.commands import run_command
+from programs.commands import run_command, start_program
 from servers import llama_server
 from servers.model_servers import servers, wait_until_gone
 
@@ -211,18 +211,19 @@ def test_a_judge_that_was_sent_to_another_process_is_the_same_without_the_key(mo
 def test_the_server_ends_when_its_program_is_ended(
     model: Path, ending: signal.Signals, forks: bool
 ) -> None:
-    command = [sys.executable, "-c", HOLDING, str(model), *(["fork"] * forks)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
-        assert program.stdout is not None
-        (forked,) = program.stdout.readline().decode().split()
-        try:
-            (server,) = servers(program.pid)
-            program.send_signal(ending)
-            wait_until_gone(server)
-        finally:
-            program.kill()
-            if forks:
-                os.kill(int(forked), signal.SIGKILL)
+    program = start_program(HOLDING, str(model), *(["fork"] * forks))
+    try:
+        while not program.printed.endswith("\n"):
+            assert program.poll() is None, program.ended().stderr
+            time.sleep(0.01)
+        (server,) = servers(program.pid)
+        program.send_signal(ending)
+        wait_until_gone(server)
+    finally:
+        program.kill()
+        if forks:
+            os.kill(int(program.printed), signal.SIGKILL)
+        program.ended()
 
 
 @pytest.mark.anyio

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
 # pytester forgets every module that a suite is the first to import: two copies of one class.
 import dagengine.judges
@@ -17,6 +19,7 @@ import dagengine.testing.runs
 import dagengine.testing.session
 import dagengine.voting  # noqa: F401
 from dagengine import assert_test, evaluate, read_cases  # noqa: F401
+from dagengine.cli import app
 
 # Plugins that a test names if it needs them; some take long to load, which every worker does.
 UNUSED = (
@@ -264,3 +267,19 @@ def both(
     return run(pytester, *options, needs=needs), run(
         pytester, *options, "--evals-immediate", needs=needs
     )
+
+
+def dagengine_test_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> tuple[int, pytest.RunResult]:
+    """`dagengine test run`, whose pytest runs in this process, and the exit codes of both."""
+    done: list[pytest.RunResult] = []
+
+    def code(command: list[str]) -> int:
+        assert command[:3] == [sys.executable, "-m", "pytest"]
+        options = without(*UNUSED, but=["xdist"])
+        done.append(pytester.runpytest_inprocess(*command[3:], *options))
+        return int(done[-1].ret)
+
+    monkeypatch.setattr("dagengine.cli.test._code", code)
+    return CliRunner().invoke(app, ["test", "run", *arguments]).exit_code, done[0]

@@ -17,9 +17,10 @@ from pathlib import Path
 
 SEEDS = ("0", "1", "4242")
 _SERVER = """
-import importlib, json, os, sys
+import gc, importlib, json, os, sys
 for name in ("judges", "metrics.dag", "reliability", "report"):
     importlib.import_module(f"dagengine.{name}")
+gc.freeze()
 for line in sys.stdin:
     code, folder, out = json.loads(line)
     if not (child := os.fork()):

@@ -51,7 +51,8 @@ class _Forked:
         return self.returncode
 
 
-async def _forked(*words: str, env: Mapping[str, str], **settings: Any) -> _Forked:
+async def forked_worker(*words: str, env: Mapping[str, str], **settings: Any) -> _Forked:
+    """In the place of `asyncio.create_subprocess_exec`, which only starts workers."""
     requests, stdin = FORKS.Pipe(duplex=False)
     stdout, replies = FORKS.Pipe(duplex=False)
     process = FORKS.Process(target=_serve, args=(requests, replies, dict(env)))
@@ -70,4 +71,4 @@ async def _forked(*words: str, env: Mapping[str, str], **settings: Any) -> _Fork
 
 def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have runs of this process fork their workers."""
-    monkeypatch.setattr("asyncio.create_subprocess_exec", _forked)
+    monkeypatch.setattr("asyncio.create_subprocess_exec", forked_worker)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from pathlib import Path
+
+from programs.commands import Started
 
 _SECONDS = 60.0
 
@@ -25,10 +26,10 @@ def servers(parent: int | None = None) -> list[int]:
     return numbers
 
 
-def wait_for_server(program: subprocess.Popen[bytes]) -> int:
+def wait_for_server(program: Started) -> int:
     """Wait until a program has started one."""
     while not (found := servers(program.pid)):
-        assert program.poll() is None, f"it ended with status {program.returncode}"
+        assert program.poll() is None, program.ended().stderr
         time.sleep(0.02)
     return found[0]
 

@@ -279,14 +279,17 @@ def _may_fork(scope: Scope, roots: Iterable[Slot]) -> bool:
     for place in flow:
         if place is not start and not isinstance(place, Slot):
             continue
+        if meet.get(place) is not end:
+            continue
         after = {target for target in flow.successors(place) if target in meet}
         ways = len(after)
-        if isinstance(place, Slot):
+        if ways > 1 and isinstance(place, Slot):
             verdicts = {target for _, target in place.branches} - set(place.activates)
+            pulled = after.intersection(place.pulls()) - verdicts
             # What is read only because it chose this place continues here and nowhere else.
-            chosen = set(place.pulls()) & _above(place, first)
+            chosen = pulled & _above(place, first) if pulled else pulled
             ways = len(after - verdicts - chosen) + bool(after & verdicts)
-        if ways > 1 and meet.get(place) is end:
+        if ways > 1:
             return True
     return False
 

@@ -252,7 +252,7 @@ def _coverage(
     possible: tuple[Any, ...] | None = None  # all verdicts that the node can give, if known
     if isinstance(node, BinaryJudgementNode):
         possible = (True, False)
-    elif isinstance(node, CodeNode):
+    elif isinstance(node, CodeNode) and branches and not bare:
         with suppress(NameError, TypeError):  # annotations may name what is not there, or nothing
             returned = typing.get_type_hints(node.function).get("return")
             if returned is bool:

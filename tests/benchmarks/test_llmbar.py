@@ -119,7 +119,10 @@ def test_totals() -> None:
 
 
 @needs_data
-def test_the_script_prints_one_table_and_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_prints_one_table_and_succeeds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(replay_llmbar, "replay", lambda recording, protocol: replayed(protocol))
     assert replay_llmbar.main() == 0
     printed = capsys.readouterr().out
     assert "figures equal to the published ones: 56 of 56" in printed

@@ -208,14 +208,22 @@ _FIRST = {"relevance": "direct_score_imperative_1-5", "rankings": "alpaca_eval_c
 
 
 def edited(tmp_path: Path, folder: str, edit: Edit, protocol: str) -> Folder:
-    """A folder in which the first judgement of a protocol was changed."""
-    source, copy = data_directory() / folder, tmp_path / folder
+    """A folder of some hundred items in which the first judgement of a protocol was changed."""
+    copy = tmp_path / folder
     copy.mkdir()
-    (copy / "items.jsonl").symlink_to(source / "items.jsonl")
     rows = recorded(folder).rows("judgements")
-    edit(next(row for row in rows if row["protocol"].startswith(protocol) and row["calls"]))
-    lines = (json.dumps(row) for row in rows)
-    (copy / "judgements.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    edited_row = next(row for row in rows if row["protocol"].startswith(protocol) and row["calls"])
+    edit(edited_row)
+    items = {row["id"]: row for row in recorded(folder).rows("items")}
+    judged_items = list(dict.fromkeys(row["item"] for row in rows))
+    kept = {edited_row["item"], *judged_items[:: max(len(judged_items) // 100, 1)]}
+    parents = {items[name].get("parent") for name in kept}
+    for kind, part in (
+        ("judgements", [row for row in rows if row["item"] in kept]),
+        ("items", [row for name, row in items.items() if name in kept | parents]),
+    ):
+        lines = (json.dumps(row) for row in part)
+        (copy / f"{kind}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return Folder(copy)
 
 

@@ -95,7 +95,7 @@ def test_a_run_of_a_random_graph_lies_within_the_bounds(drawing: dict[str, Any])
     assert (alone.least, alone.most) == (found.asked.least, found.asked.most)
 
 
-@PROPERTY
+@settings(PROPERTY, max_examples=15)
 @given(drawings(), drawings())
 def test_a_run_of_random_metrics_that_share_nodes_lies_within_the_bounds(
     drawing: dict[str, Any], other: dict[str, Any]

@@ -178,7 +178,9 @@ def test_added_text_takes_no_verdict_from_anything_else(
     make_one: Callable[[], PrebuiltMetric],
 ) -> None:
     before, _ = judged(make_one(), CASE)
-    for text in (*TEXTS.values(), *ORDERS, FALSE):
+    hostile = list(TEXTS.values())
+    parts = ("\n".join(hostile[start::5]) for start in range(5))
+    for text in (*parts, *ORDERS, FALSE):
         for field, after, result in judged_with(make_one, text):
             assert result.failure is None
             for (name, item_text), verdict in before.items():
@@ -217,12 +219,19 @@ def test_words_that_decide_do_decide() -> None:
     assert set(said.values()) == {"no"}
 
 
-@pytest.mark.parametrize("long", LONG.values(), ids=LONG)
-@pytest.mark.parametrize("kind", [RagasMetric, ContextualRelevancyMetric, SummarizationMetric])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((RagasMetric, name) for name in LONG),
+        *((ContextualRelevancyMetric, name) for name in [*LONG][::2]),
+        *((SummarizationMetric, name) for name in [*LONG][1::2]),
+    ],
+)
 def test_a_long_text_is_no_longer_work_than_its_length(
-    kind: type[PrebuiltMetric], long: str
+    kind: type[PrebuiltMetric], name: str
 ) -> None:
     """These ask all the questions that words can answer."""
+    long = LONG[name]
     lines = [(field, line(field, long)) for field in ("input", "actual_output", "expected_output")]
     cases = [*lines, ("retrieval_context", item("retrieval_context", long))]
     for case in (case for field, case in cases if field in fields_read(kind())):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 from graphs.trees import result_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine import evaluate
@@ -61,6 +61,7 @@ def test_each_mode_is_its_formula(
     assert result.score == pytest.approx(score)
 
 
+@settings(max_examples=40)
 @given(answer=SIDES, reference=SIDES)
 def test_f1_lies_between_its_parts_and_is_none_without_a_reference(
     answer: list[bool], reference: list[bool]

@@ -165,7 +165,7 @@ def test_the_schema_in_an_echoed_prompt_is_no_answer(schema_sent: Any) -> None:
     refusal(f"Follow this:\n{schema}")
 
 
-N = 200_000
+N = 50_000  # a dozen windows
 PIECES = [
     "{", "[", '"', "\\", "```", "<think>", '{"', '{"a":', '{"a":[', '{"a":"x" ', ":[", "\n[",
     '{"a":1}', '{"a":"{\\"', "{}", '{"verdict": true,', "\ud800", "}", '{"a":"b', "[[1],",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.metrics import DAGMetric
@@ -243,6 +243,7 @@ def test_too_many_combinations_fix_the_steadiest_nodes_and_say_which() -> None:
 draws = st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda row: sum(row) > 1)
 
 
+@settings(max_examples=40)
 @given(st.lists(draws, min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_effects_are_those_of_pairs_of_draws(
     counts: list[list[int]], random: random.Random

@@ -30,7 +30,7 @@ def replayed(metric: Metric, result: MetricResult, case: TestCase) -> float | No
     return replay.score(said, case)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=30, deadline=None, suppress_health_check=SLOW)
 @given(drawings())
 def test_random_graphs_give_back_their_scores(drawing: dict[str, Any]) -> None:
     script = Script()

@@ -132,7 +132,7 @@ def test_a_chain_of_thousands_of_nodes_is_copied_without_recursion() -> None:
     assert len(Rewriting().graph(Graph(node)).nodes()) == 3001
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(drawings())
 def test_a_copy_of_any_graph_asks_and_gives_what_the_graph_does(drawing: dict[str, Any]) -> None:
     script = Script()

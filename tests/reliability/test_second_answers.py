@@ -323,7 +323,7 @@ def test_observations_tell_which_cases_share_a_question() -> None:
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -490,7 +490,7 @@ def run_any(target: Any) -> EvaluationResult:
     return evaluate([case_for(source)], [target], model=judge(0), show=False)
 
 
-@PROPERTY
+@settings(PROPERTY, max_examples=30)
 @given(drawings())
 def test_steady_votes_change_no_result_of_any_graph_and_stay_within_the_estimate(
     drawing: dict[str, Any],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,12 @@ from dagengine.reliability.statistics.consistency import (
 from dagengine.reliability.statistics.exchangeability import departures
 from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
 from dagengine.reliability.statistics.measures import mean_score, measure_of
-from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
+from dagengine.reliability.statistics.spread import (
+    deviation_of,
+    drift,
+    icc_interval,
+    score_spread,
+)
 from dagengine.reliability.statistics.sums import Sums, mean
 from dagengine.results import OutcomeKind
 from dagengine.terminal import counted
@@ -318,6 +322,6 @@ def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
     for number, settings in runs.cases.items():
         scores = [run.score for row in settings.values() for run in row if run.score is not None]
         counts = tuple((score, scores.count(score)) for score in sorted(set(scores)))
-        deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
+        deviation = deviation_of(tuple(scores)) if len(scores) > 1 else 0.0
         spreads.append(CaseSpread(case_label(cases[number], number), counts, deviation))
     yield from sorted(spreads, key=lambda case: -case.deviation)

@@ -148,37 +148,40 @@ def _numbers(row: Sequence[Any]) -> list[float]:
 
 def _statistics(coded: Any, numbers: Any) -> dict[Way, Any]:
     """The statistics of many tables together; the first axis counts tables."""
-    numpy = needs("numpy")
+    numpy, off = needs("numpy"), _off(numbers)
+    moved = off.sum(-2)
     return {
         "copied from the run before": (coded[..., 1:] == coded[..., :-1]).sum((-1, -2)),
         "copied from the first run": (coded[..., 1:] == coded[..., :1]).sum((-1, -2)),
-        "moved": numpy.abs(_steps(numbers)).max(-1),
-        "stands apart": numpy.maximum(*_apart(coded, numbers)),
-        "differs from run to run": ((numbers - numbers.mean(-1, keepdims=True)).sum(-2) ** 2).sum(
-            -1
-        ),
+        "moved": numpy.abs(_steps(moved)).max(-1),
+        "stands apart": numpy.maximum(*_apart(coded, off)),
+        "differs from run to run": (moved**2).sum(-1),
     }
 
 
-def _steps(numbers: Any) -> Any:
+def _off(numbers: Any) -> Any:
+    """How far each result is from the mean of its case."""
+    return numbers - numbers.mean(-1, keepdims=True)
+
+
+def _steps(moved: Any) -> Any:
     """How far later runs are above earlier ones at each place, in standard errors of a shuffle."""
     numpy = needs("numpy")
-    runs = numbers.shape[-1]
-    sums = (numbers - numbers.mean(-1, keepdims=True)).sum(-2).cumsum(-1)[..., :-1]
+    runs = moved.shape[-1]
     before = numpy.arange(1, runs)
-    return sums / numpy.sqrt(before * (runs - before))
+    return moved.cumsum(-1)[..., :-1] / numpy.sqrt(before * (runs - before))
 
 
-def _apart(coded: Any, numbers: Any) -> tuple[Any, Any]:
+def _apart(coded: Any, off: Any) -> tuple[Any, Any]:
     """How far the run that differs most is from the others: by its results, by its agreement."""
     numpy = needs("numpy")
-    runs = numbers.shape[-1]
-    level = numpy.abs((numbers - numbers.mean(-1, keepdims=True)).sum(-2)).max(-1)
-    spread = numpy.sqrt(((numbers - numbers.mean(-1, keepdims=True)) ** 2).sum((-1, -2)) / runs)
-    agreeing = _agreeing(coded)
+    level = numpy.abs(off.sum(-2)).max(-1)
+    spread = numpy.sqrt((off**2).sum((-1, -2)) / off.shape[-1])
+    rows = _agreeing_rows(coded)
+    agreeing = rows.sum(-2)
     centred = agreeing - agreeing.mean(-1, keepdims=True)
     # Only a run that agrees less stands apart. Both in units that shuffling leaves alone.
-    own = numpy.sqrt((_agreeing_rows(coded).var(-1)).sum(-1))
+    own = numpy.sqrt(rows.var(-1).sum(-1))
     return level / numpy.maximum(spread, 1e-12), -centred.min(-1) / numpy.maximum(own, 1e-12)
 
 
@@ -186,21 +189,18 @@ def _agreeing_rows(coded: Any) -> Any:
     """With how many other runs of its case each run agrees."""
     numpy = needs("numpy")
     kinds = int(coded.max()) + 1
-    return sum(numpy.where(coded == kind, (coded == kind).sum(-1, keepdims=True) - 1, 0)
-               for kind in range(kinds))  # fmt: skip
-
-
-def _agreeing(coded: Any) -> Any:
-    return _agreeing_rows(coded).sum(-2)
+    same_kinds = (coded == kind for kind in range(kinds))
+    return sum(numpy.where(same, same.sum(-1, keepdims=True) - 1, 0) for same in same_kinds)
 
 
 def _details(way: Way, coded: Any, numbers: Any) -> dict[str, Any]:
-    numpy = needs("numpy")
+    numpy, off = needs("numpy"), _off(numbers)
+    moved = off.sum(-2)
     if way == "moved":
-        return {"run": int(numpy.abs(_steps(numbers)).argmax()) + 1}
+        return {"run": int(numpy.abs(_steps(moved)).argmax()) + 1}
     if way == "stands apart":
-        moved = numpy.abs((numbers - numbers.mean(-1, keepdims=True)).sum(-2))
-        level, agreement = _apart(coded[None], numbers[None])
+        level, agreement = _apart(coded[None], off[None])
         by_level = float(level[0]) >= float(agreement[0])
-        return {"run": int(moved.argmax() if by_level else _agreeing(coded).argmin())}
+        least = _agreeing_rows(coded).sum(-2).argmin()
+        return {"run": int(numpy.abs(moved).argmax() if by_level else least)}
     return {}

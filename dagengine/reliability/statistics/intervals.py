@@ -270,7 +270,10 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
         members[name].append(place)
     whole = statistic(items)
     if isinstance(whole, Sums):
-        sums = [total(whole.items[k] for k in group) for group in members.values()]
+        sums = [
+            whole.items[group[0]] if len(group) == 1 else total(whole.items[k] for k in group)
+            for group in members.values()
+        ]
         sizes = [sum(bool(whole.items[k]) for k in group) for group in members.values()]
         return _of_sums(whole, [totals for totals in sums if totals], independent(sizes))
     clusters = [[items[k] for k in group] for group in members.values()]
@@ -308,7 +311,8 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals], worth: float) -> _Sample:
 
     def each(totals: Any) -> Iterator[float | None]:
         if sums.arrays is not None:
-            values = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
+            with numpy.errstate(invalid="ignore"):  # what is undefined is not a number
+                values = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
             yield from (None if math.isnan(value) else value for value in values)
             return
         for row in totals.tolist():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
@@ -38,6 +39,10 @@ __all__ = [
 # The items that an interval of reliability takes: with one left out, two still have to differ.
 _LEAST = 3
 
+# These are exact, so they take long, and the runs of many cases have the same scores.
+deviation_of = lru_cache(10_000)(statistics.stdev)
+_variance_of = lru_cache(10_000)(statistics.variance)
+
 
 @measure
 def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None) -> Sums:
@@ -54,7 +59,7 @@ def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None)
         sizes = [len(row) for row in rows if len(row) > 1]
         variances = [size // 2 * (size - size // 2) / (size * (size - 1)) for size in sizes]
         most = (scale[1] - scale[0]) * math.sqrt(max(variances, default=0.0))
-    return mean((statistics.stdev(row) if len(row) > 1 else None for row in rows), most=most)
+    return mean((deviation_of(tuple(row)) if len(row) > 1 else None for row in rows), most=most)
 
 
 @measure
@@ -192,7 +197,7 @@ def _by_item(table: ScoreTable) -> list[Totals]:
             centre = statistics.fmean(moved)
             totals = {"items": 1.0, "mean": centre, "mean²": centre * centre, "1/size": 1 / size}
         if size > 1:
-            variance = statistics.variance(moved)
+            variance = _variance_of(tuple(moved))
             totals |= {"repeated": 1.0, "within": variance, "noise": variance / size}
             totals["1/often"] = 1 / size
         items.append(totals)

@@ -100,7 +100,11 @@ def mean(
     its expectation cannot exceed; `unseen` is that of `Sums`.
     """
     items = [{} if value is None else {"items": 1.0, "value": value} for value in values]
-    return Sums(items, lambda all_: all_["value"] / all_["items"], most, limit, unseen)
+
+    def quotient(all_: Totals) -> Any:
+        return all_["value"] / all_["items"]
+
+    return Sums(items, quotient, most, limit, unseen, arrays=quotient)
 
 
 def difference(one: Sums, other: Sums) -> Sums:

@@ -149,7 +149,7 @@ TRIED = [
     for row, place in enumerate(PLACES)
     for column, reply in enumerate(REPLIES)
     if not place.startswith("parameter") or place == "parameter token at depth 3"
-    or reply in ("an answer", "a refusal that names it")
+    or reply == ("an answer", "a refusal that names it")[row % 2]
 ]  # fmt: skip
 
 

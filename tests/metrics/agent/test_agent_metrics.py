@@ -281,7 +281,7 @@ def scores(called: list[ToolCall], expected: list[ToolCall], *metrics: Any) -> l
     return [result.score for result in row.metrics]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(TOOLS, TOOLS, st.randoms(use_true_random=False))
 def test_without_order_no_permutation_of_either_list_changes_the_score(
     called: list[ToolCall], expected: list[ToolCall], random: Any

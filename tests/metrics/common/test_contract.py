@@ -444,9 +444,10 @@ def emptied(case: Any, field: str, white: str) -> Any:
 
 @every_metric
 @pytest.mark.parametrize(
-    "white", ["", " \n\t", "\u200b\ufeff "], ids=["empty", "white space", "zero width"]
+    ("white", "nested"),
+    [("", False), (" \n\t", False), ("\u200b\ufeff ", False), (" \n\t", True)],
+    ids=["empty", "white space", "zero width", "white space under a verdict"],
 )
-@pytest.mark.parametrize("nested", [False, True], ids=["alone", "under a verdict"])
 def test_blank_text_is_skipped_before_any_call_and_never_passes(
     kind: type[PrebuiltMetric], white: str, nested: bool
 ) -> None:

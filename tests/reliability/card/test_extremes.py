@@ -252,7 +252,7 @@ def differences(card: JudgeCard) -> Iterator[Figure]:
     yield from (one.difference for one in card.metrics[0].between)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(populations())
 def test_any_card_holds_together_and_says_only_what_it_shows(drawn: Drawn) -> None:
     cases = [

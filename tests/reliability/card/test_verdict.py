@@ -125,11 +125,12 @@ def test_forty_cases_are_enough_for_a_good_judge_that_never_flips() -> None:
 
 def test_nobody_pays_for_votes_while_fewer_may_be_enough() -> None:
     """Forty cases show that three votes are steady, and leave open whether one is."""
-    advice = []
-    for seed in range(6):
-        table, truth = judged(40, 8, lambda random: 0.99 if random.random() < 0.05 else 0.01, seed)
-        advice.append(said_of(card_of(table, truth, price=0.001)))
-    (made, *_) = [made for made in advice if made.row == "10"]
+    drawn = (
+        judged(40, 8, lambda random: 0.99 if random.random() < 0.05 else 0.01, seed)
+        for seed in range(6)
+    )
+    advice = (said_of(card_of(table, truth, price=0.001)) for table, truth in drawn)
+    made = next(made for made in advice if made.row == "10")
     assert str(made) == "○ Not known yet whether 1 vote is enough; 3 are"
     assert made.votes == 1
     assert "or add as many cases: 320 questions, $0.32" in made.step

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
@@ -41,6 +41,7 @@ from dagengine.reliability.statistics import (
 )
 from dagengine.reliability.statistics.bias import Compared, Measured
 
+PROPERTY = settings(max_examples=40)
 Rows = list[list[Any]]
 
 
@@ -106,6 +107,7 @@ def sklearn_calibration() -> Any:
 # Within items.
 
 
+@PROPERTY
 @given(tables(verdicts))
 def test_flips_are_pairs_of_answers_that_differ(table: Rows) -> None:
     rows = [[vote for vote in row if vote is not None] for row in table]
@@ -153,6 +155,7 @@ def quiet(function: Callable[[], Any]) -> float:
             return math.nan
 
 
+@PROPERTY
 @given(table=st.lists(st.tuples(ratings, ratings), min_size=1, max_size=20))
 def test_cohens_kappa_is_that_of_scikit_learn(
     sklearn_metrics: Any, table: list[tuple[int, int]]
@@ -169,6 +172,7 @@ def test_cohens_kappa_is_of_two_raters() -> None:
         cohen_kappa([("a", "b", "c")])
 
 
+@PROPERTY
 @given(tables(verdicts, columns=2, missing=False))
 def test_fleiss_kappa_is_that_of_statsmodels(statsmodels_raters: Any, table: Rows) -> None:
     names = ["yes", "no", "unsure"]
@@ -180,6 +184,7 @@ def test_fleiss_kappa_is_that_of_statsmodels(statsmodels_raters: Any, table: Row
         assert same(found, quiet(lambda: statsmodels_raters.fleiss_kappa(counts)))
 
 
+@PROPERTY
 @given(tables(verdicts, columns=2, missing=False))
 def test_alpha_is_fleiss_kappa_corrected_for_the_number_of_answers(table: Rows) -> None:
     kappa, alpha = fleiss_kappa(table), krippendorff_alpha(table)
@@ -196,6 +201,7 @@ def test_fleiss_kappa_with_unequal_numbers_of_raters() -> None:
 
 
 @pytest.mark.parametrize("level", ["nominal", "interval"])
+@PROPERTY
 @given(table=tables(ratings, rows=2, columns=2))
 def test_alpha_is_that_of_krippendorff(
     krippendorff_package: Any, level: Literal["nominal", "interval"], table: Rows
@@ -246,6 +252,7 @@ def test_a_constant_judge_has_no_agreement_beyond_chance(vote: Any) -> None:
 # Scores.
 
 
+@PROPERTY
 @given(tables(scores, rows=2, columns=2, missing=False))
 def test_icc_is_that_of_the_analysis_of_variance(scipy_stats: Any, table: Rows) -> None:
     repeats = len(table[0])
@@ -271,6 +278,7 @@ def test_spread_and_icc_with_missing_scores() -> None:
 # Against people.
 
 
+@PROPERTY
 @given(st.lists(st.tuples(verdicts, verdicts), min_size=1, max_size=25))
 def test_agreement_with_labels_is_that_of_scikit_learn(
     sklearn_metrics: Any, pairs: list[tuple[str, str]]
@@ -302,6 +310,7 @@ def test_position() -> None:
     assert position_preference([("x", "y")], first="x", second="y") == 1
 
 
+@PROPERTY
 @given(st.lists(st.tuples(verdicts, verdicts)))
 def test_exchanging_positions_mirrors_the_preference(pairs: list[tuple[str, str]]) -> None:
     swapped = [(b, a) for a, b in pairs]
@@ -333,6 +342,7 @@ def test_longer_answers() -> None:
     assert longer_wins([]) is None
 
 
+@PROPERTY
 @given(st.lists(st.tuples(scores, scores, scores), min_size=4, max_size=20))
 def test_length_bias_is_the_correlation_of_what_labels_leave(
     numpy: Any,
@@ -364,6 +374,7 @@ stated_answers = st.lists(
 )
 
 
+@PROPERTY
 @given(stated_answers)
 def test_probability_scores_are_those_of_scikit_learn(
     sklearn_metrics: Any, stated: list[tuple[float, bool]]
@@ -372,6 +383,7 @@ def test_probability_scores_are_those_of_scikit_learn(
     assert same(brier_score(stated), sklearn_metrics.brier_score_loss(happened, p, pos_label=True))
 
 
+@PROPERTY
 @given(st.lists(st.tuples(st.integers(0, 64).map(lambda n: n / 64), st.booleans()), min_size=1))
 def test_the_reliability_table_is_that_of_scikit_learn(
     sklearn_calibration: Any, stated: list[tuple[float, bool]]

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
@@ -19,6 +19,7 @@ from dagengine.reliability.statistics import (
     spearman,
 )
 
+PROPERTY = settings(max_examples=40)
 Measure = Callable[[Sequence[float], Sequence[float]], float | None]
 Pairs = list[tuple[float, float]]
 
@@ -68,6 +69,7 @@ def scipy_stats() -> Any:
     return pytest.importorskip("scipy.stats")
 
 
+@PROPERTY
 @given(pairs=some_pairs)
 def test_correlations_are_those_of_scipy(scipy_stats: Any, pairs: Pairs) -> None:
     x, y = sides(pairs)
@@ -80,12 +82,14 @@ def test_correlations_are_those_of_scipy(scipy_stats: Any, pairs: Pairs) -> None
             assert found == pytest.approx(float(wanted), abs=1e-9)
 
 
+@PROPERTY
 @given(some_pairs)
 def test_tau_is_what_its_definition_says(pairs: Pairs) -> None:
     x, y = sides(pairs)
     assert kendall(x, y) == pytest.approx(tau_by_definition(x, y), abs=1e-12)
 
 
+@PROPERTY
 @given(some_pairs)
 def test_rho_is_the_correlation_of_ranks(pairs: Pairs) -> None:
     x, y = sides(pairs)
@@ -94,6 +98,7 @@ def test_rho_is_the_correlation_of_ranks(pairs: Pairs) -> None:
 
 
 @per_correlation
+@PROPERTY
 @given(pairs=any_pairs)
 def test_a_correlation_lies_in_its_range_or_is_none(measure: Measure, pairs: Pairs) -> None:
     found = measure(*sides(pairs))
@@ -101,6 +106,7 @@ def test_a_correlation_lies_in_its_range_or_is_none(measure: Measure, pairs: Pai
 
 
 @per_correlation
+@PROPERTY
 @given(pairs=some_pairs)
 def test_the_sides_may_be_exchanged(measure: Measure, pairs: Pairs) -> None:
     x, y = sides(pairs)

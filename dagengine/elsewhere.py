@@ -363,7 +363,10 @@ _DATA = "cases test_cases dataset data jsonl csv"
 _WORDS = {
     **dict.fromkeys(("Judge", "BaseJudge", "CustomJudge", "FunctionJudge", "LLM"), _OWN_JUDGE),
     **dict.fromkeys(("Checklist", "ChecklistMetric", "RubricMetric"), _CHECKLIST),
-    **dict.fromkeys(("Jury", "JuryJudge", "Panel", "Ensemble", "EnsembleJudge"), _JURY),
+    **dict.fromkeys(
+        ("Jury", "JuryJudge", "Panel", "Ensemble", "EnsembleJudge", "MultiJudge", "majority_vote"),
+        _JURY,
+    ),
     **dict.fromkeys(
         ("FakeJudge", "MockJudge", "StubJudge", "DummyJudge", "FakeLLM", "MockLLM"),
         "a judge without a model is ScriptedJudge(function) of dagengine.judges",

@@ -10,8 +10,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from dagengine.cli.check import check
-from dagengine.cli.common.collector import collector_at_rest
 from dagengine.cli.common.command import Commands
+from dagengine.cli.common.garbage import collector_at_rest
 from dagengine.cli.common.options import EXIT_INPUT
 from dagengine.cli.common.streams import flushed, open_streams, say
 from dagengine.cli.explain import explain

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dagengine.cli.common.cluster_job import FileJob
-from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import named
+from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.options import (
     EXIT_FAILED,

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Reads, Writes, named, within
+from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,

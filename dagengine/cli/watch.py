@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Reads, within
+from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.options import (
     EXIT_FAILED,

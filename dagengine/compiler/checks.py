@@ -18,6 +18,7 @@ from dagengine.compiler.slots import Scope, Slot, label_of
 from dagengine.compiler.syntax import (
     UNWIRABLE,
     Reporter,
+    decides,
     name_hint,
     reads_nothing,
     roots_below,
@@ -88,7 +89,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
 def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
     node = slot.node
     assert node is not None
-    if not slot.fields and not slot.sources and node.branches():
+    if not slot.fields and not slot.sources and decides(node):
         yield reads_nothing(node, report)
     for label, count in Counter(source.label for source in slot.sources).items():
         # Uncertain ones may be alternatives: one of them arrives.

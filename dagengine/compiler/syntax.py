@@ -120,13 +120,18 @@ def hopeless(graph: Graph, name: str) -> list[Problem]:
         problems += [
             reads_nothing(root, report)
             for root in graph.root_nodes
-            if root.branches() and not root.evaluation_params and not root.inputs
+            if decides(root) and not root.evaluation_params and not root.inputs
         ]
     return [problem for problem in problems if problem.code in _HOPELESS]
 
 
 def _no_root(report: Reporter) -> Problem:
     return report("no-root", None, "the graph has no root node", "pass root_node= to DAG")
+
+
+def decides(node: BaseNode) -> bool:
+    """Whether a node gives a verdict or a rating; that of nothing says nothing of a case."""
+    return bool(node.branches()) or node.vote == "rating"
 
 
 def reads_nothing(node: BaseNode, report: Reporter) -> Problem:

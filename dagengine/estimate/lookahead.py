@@ -20,7 +20,7 @@ from dagengine.compiler.plan import ALWAYS, Plan, Unit
 from dagengine.errors import UnsupportedError
 from dagengine.estimate.paths import UnitForecast
 from dagengine.execution.node_run import addressed
-from dagengine.gateway.host import asking_nobody
+from dagengine.gateway.inner_metrics import asking_nobody
 from dagengine.graph.first_step import first_step
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode

@@ -33,13 +33,13 @@ from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import Runner
 from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks, Gateway, LeasedLimits
-from dagengine.gateway.host import current_host, joined_threads
+from dagengine.gateway.inner_metrics import current_host, joined_threads
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.pipeline import Sink
 from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
-from dagengine.graph.example import example_question
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
+from dagengine.graph.trial_question import example_question
 from dagengine.judges import as_judge, open_judges
 from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text

@@ -16,7 +16,7 @@ import sniffio
 from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
 
-from dagengine.gateway.host import current_host
+from dagengine.gateway.inner_metrics import current_host
 
 R = TypeVar("R")
 

@@ -22,7 +22,7 @@ from dagengine.errors import (
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.answering import is_cancelled
 from dagengine.gateway.gateway import Asks
-from dagengine.gateway.host import Host
+from dagengine.gateway.inner_metrics import Host
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
 from dagengine.graph.first_step import first_step

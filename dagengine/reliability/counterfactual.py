@@ -15,7 +15,7 @@ from typing import Any
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import ALWAYS, NONE, Unit
 from dagengine.execution.scheduler import CaseState
-from dagengine.gateway.host import asking_nobody
+from dagengine.gateway.inner_metrics import asking_nobody
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.nodes import (
     BinaryJudgementNode,

@@ -76,10 +76,13 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     if isinstance(source, Mapping):
         cells: Mapping[int, Any] = source
     elif Path(source).suffix.lower() in _SUFFIXES:
-        places, rows = Places(cases), dict[int, list[Any]]()
+        places, rows, columns = Places(cases), dict[int, list[Any]](), dict[str, None]()
         for record in table_of(Path(source)).read():
             # Several rows for a case are labels of several people.
             rows.setdefault(_case_of(record, places), []).append(record.value.get("label"))
+            columns |= dict.fromkeys(record.value)
+        if columns and "label" not in columns:
+            raise InputError(f"{source} has no column `label`; it has {', '.join(columns)}")
         cells = rows
     else:
         cells = {number: read_field(case, str(source)) for number, case in enumerate(cases)}

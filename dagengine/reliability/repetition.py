@@ -33,9 +33,9 @@ from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
 from dagengine.prompts.quotes.answers import has_support
 from dagengine.question import REPETITIONS
+from dagengine.reliability.conditioned_nodes import Resampling
 from dagengine.reliability.observations import Condition, Observation, Observations
 from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
-from dagengine.reliability.resampling import Resampling
 from dagengine.reliability.second_answers import Lack, SecondAnswer, SecondAnswers, chosen_cases
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step

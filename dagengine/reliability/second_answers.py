@@ -24,8 +24,8 @@ from dagengine.execution.node_run import given_of, together
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.values import NodeValue
+from dagengine.reliability.conditioned_nodes import later
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.resampling import later
 from dagengine.results import Failure, Step
 
 _ANSWERS = 2

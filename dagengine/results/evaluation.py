@@ -103,7 +103,10 @@ class EvaluationResult(Sequence[CaseResult]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, str):
-            raise TypeError(f"rows are numbered; the scores of a metric are .scores({index!r})")
+            raise TypeError(
+                f"rows are numbered: next(row for row in result if row.case == {index!r}) is one "
+                f"by name, result.scores(METRIC) are the scores of a metric"
+            )
         return self.rows[index]
 
     def __iter__(self) -> Iterator[CaseResult]:

@@ -21,7 +21,10 @@ _LISTED = 5  # metrics in the `repr` of a row
 # What results of deepeval have, or a reader expects here, and where it is.
 _OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
 _ELSEWHERE = {
-    **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
+    **{
+        name: _OF_METRIC.format(name)
+        for name in ("metric", "score", "reason", "path", "failure", "steps")
+    },
     **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
     **dict.fromkeys(("cost", "evaluation_cost"), "what a run cost is result.cost"),
     "evaluation_model": "the judges are in the record of a run (out=FOLDER, run.json)",
@@ -46,8 +49,10 @@ def absent(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
     """A `__getattr__` that refuses attributes, and says of these where they are."""
 
     def refuse(self: object, name: str) -> Any:
-        hint = f"; {hints[name]}" if name in hints else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+        missing = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in hints:  # with another object, so that Python adds no guess of its own
+            raise AttributeError(f"{missing}; {hints[name]}", name=name, obj=object())
+        raise AttributeError(missing)
 
     return refuse
 

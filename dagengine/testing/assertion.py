@@ -16,7 +16,7 @@ from dagengine.evaluation import names_first, print_verbose
 from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.executor import OnRow
 from dagengine.execution.interrupts import sync
-from dagengine.gateway.host import current_host
+from dagengine.gateway.inner_metrics import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult

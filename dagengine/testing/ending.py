@@ -68,7 +68,7 @@ def check_options(config: pytest.Config) -> None:
         Gate.read(text)
     baseline: str | None = config.getoption("evals_baseline")
     if baseline is not None:
-        from dagengine.testing.runs import require_run
+        from dagengine.testing.gates import require_run
 
         require_run(Path(baseline))
     card: str | None = config.getoption("evals_card")
@@ -109,7 +109,7 @@ def end(
         ending.take([(True, f"recorded: {shown} ({count} new or changed answers)")])
     out, baseline = config.getoption("evals_out"), config.getoption("evals_baseline")
     if baseline is not None:  # which may be the folder that is written next
-        from dagengine.testing.runs import against
+        from dagengine.testing.gates import against
 
         ending.take(against(Path(baseline), summary.all))
     if out is not None and run is not None:

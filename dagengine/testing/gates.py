@@ -1,12 +1,17 @@
-"""What a session must have reached: the least share of cases that pass, per metric and tag."""
+"""What a session must have reached: shares of cases that pass, and no worse than an earlier run."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dagengine.errors import InputError, did_you_mean
+from dagengine.record.run import load_run
+from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
+from dagengine.reliability.statistics.intervals import Interval
+from dagengine.testing.runs import label_of
 from dagengine.testing.summary import Outcome, pass_rate
 
 _FORM = re.compile(
@@ -61,3 +66,45 @@ class Gate:
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
         return holds, f"--evals-min {self.text}: {word}, {share}"
+
+
+def require_run(folder: Path) -> None:
+    """Raise what keeps `against` from comparing: no run folder, or no statistics installed."""
+    load_run(folder)
+    compare_shares([(True, False)])
+
+
+def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, str]]:
+    """Each metric against an earlier run, pair by pair: whether it holds, and what to say.
+
+    A metric does not hold if its pass rate is worse on the same cases by more than chance. The
+    whole 95 % interval of the difference is then below 0. Cases are paired by their tests, or by
+    their names; where none of them was judged before, nothing holds. Raises InputError for what is
+    not a run folder.
+    """
+    before: dict[tuple[str, str], bool | None] = {}
+    for row in load_run(folder).rows():
+        before |= {(row.case, result.metric): result.success for result in row.metrics}
+    common = [outcome for outcome in outcomes if _earlier(before, outcome) is not None]
+    if not common:
+        yield False, f"against {folder}: none of its cases was judged"
+    for metric in dict.fromkeys(outcome.metric for outcome in outcomes if common):
+        mine = [outcome for outcome in outcomes if outcome.metric == metric]
+        pairs = [(_earlier(before, outcome), outcome.success) for outcome in mine]
+        label, result = f"against {folder}: {metric}", compare_shares(pairs)
+        if not isinstance(result, Comparison) or not isinstance(result.interval, Interval):
+            yield True, f"{label}: no case was judged in both"
+            continue
+        low, high = result.interval.low, result.interval.high
+        holds = high >= 0
+        word = "" if holds else ": worse by more than chance"
+        yield (
+            holds,
+            f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "
+            f"{low:+.0%} to {high:+.0%}, {result.differing} differ, p = {result.p:.2g}){word}",
+        )
+
+
+def _earlier(before: Mapping[tuple[str, str], bool | None], outcome: Outcome) -> bool | None:
+    label = (label_of(outcome.test, outcome.number), outcome.metric)
+    return before.get(label, before.get((outcome.case, outcome.metric)))

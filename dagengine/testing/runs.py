@@ -10,7 +10,7 @@ import importlib.metadata
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +21,10 @@ from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.run import load_run
 from dagengine.record.values import JudgeRecord, Manifest, MetricRecord
 from dagengine.record.writer import RunWriter
-from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
-from dagengine.reliability.statistics.intervals import Interval
 from dagengine.report.page.writing import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.test_case import CASE_TYPES
-from dagengine.testing.summary import Outcome, in_order
+from dagengine.testing.summary import in_order
 
 _PARTS = ".workers"
 _NUMBER = re.compile(r" #\d+$")  # of a case, behind the name of its test
@@ -155,45 +153,3 @@ def _renumbered(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:
         for node in metric.nodes
     )
     return metric.model_copy(update={"nodes": nodes})
-
-
-def require_run(folder: Path) -> None:
-    """Raise what keeps `against` from comparing: no run folder, or no statistics installed."""
-    load_run(folder)
-    compare_shares([(True, False)])
-
-
-def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, str]]:
-    """Each metric against an earlier run, pair by pair: whether it holds, and what to say.
-
-    A metric does not hold if its pass rate is worse on the same cases by more than chance. The
-    whole 95 % interval of the difference is then below 0. Cases are paired by their tests, or by
-    their names; where none of them was judged before, nothing holds. Raises InputError for what is
-    not a run folder.
-    """
-    before: dict[tuple[str, str], bool | None] = {}
-    for row in load_run(folder).rows():
-        before |= {(row.case, result.metric): result.success for result in row.metrics}
-    common = [outcome for outcome in outcomes if _earlier(before, outcome) is not None]
-    if not common:
-        yield False, f"against {folder}: none of its cases was judged"
-    for metric in dict.fromkeys(outcome.metric for outcome in outcomes if common):
-        mine = [outcome for outcome in outcomes if outcome.metric == metric]
-        pairs = [(_earlier(before, outcome), outcome.success) for outcome in mine]
-        label, result = f"against {folder}: {metric}", compare_shares(pairs)
-        if not isinstance(result, Comparison) or not isinstance(result.interval, Interval):
-            yield True, f"{label}: no case was judged in both"
-            continue
-        low, high = result.interval.low, result.interval.high
-        holds = high >= 0
-        word = "" if holds else ": worse by more than chance"
-        yield (
-            holds,
-            f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "
-            f"{low:+.0%} to {high:+.0%}, {result.differing} differ, p = {result.p:.2g}){word}",
-        )
-
-
-def _earlier(before: Mapping[tuple[str, str], bool | None], outcome: Outcome) -> bool | None:
-    label = (label_of(outcome.test, outcome.number), outcome.metric)
-    return before.get(label, before.get((outcome.case, outcome.metric)))

@@ -21,7 +21,7 @@ from dagengine.errors import (
 )
 from dagengine.evaluation import judged_case
 from dagengine.execution.interrupts import sync
-from dagengine.gateway.host import current_host
+from dagengine.gateway.inner_metrics import current_host
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount

@@ -82,6 +82,12 @@ def a_decision_about_nothing(broken: bool) -> DAGMetric:
     return metric(yes_no("good", reads=() if broken else ACTUAL))
 
 
+@EXAMPLES("reads-nothing", "node 'how good'")
+def a_rating_of_nothing(broken: bool) -> DAGMetric:
+    reads = None if broken else ACTUAL
+    return metric(RatingNode("How good?", reads, scale=(1, 5), name="how good"))
+
+
 @EXAMPLES("root-reachable", "node 'good'")
 def a_root_that_follows_another_root(broken: bool) -> DAGMetric:
     good = yes_no("good", reads=())

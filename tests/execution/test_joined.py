@@ -23,7 +23,7 @@ from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.errors import InputError
 from dagengine.estimate import estimate
-from dagengine.gateway import host
+from dagengine.gateway import inner_metrics
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, BaseMetric, DAGMetric, FaithfulnessMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
@@ -534,7 +534,7 @@ async def test_a_thread_that_asks_in_the_moment_in_which_its_run_ends_is_told_so
             return 1.0
 
     async def run() -> None:
-        monkeypatch.setattr(host, "LoopCall", Held)
+        monkeypatch.setattr(inner_metrics, "LoopCall", Held)
         await a_evaluate(CASES[:1], [Leaving()], model=judge(), show=False)
 
     await anyio.to_thread.run_sync(partial(anyio.run, run, backend=anyio_backend_name))

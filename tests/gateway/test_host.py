@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dagengine.gateway.host import joined_threads
+from dagengine.gateway.inner_metrics import joined_threads
 
 
 def test_threads_and_pools_are_as_they_were_when_the_last_run_is_over() -> None:

@@ -167,7 +167,7 @@ def test_a_result_has_the_cost_and_the_calls_of_its_run() -> None:
     totals = Totals(calls=3, cost=0.5)
     result = EvaluationResult((), totals)
     assert (result.cost, result.calls) == (0.5, 3)
-    with pytest.raises(TypeError, match=r"the scores of a metric are \.scores\('Tone'\)"):
+    with pytest.raises(TypeError, match=r"row.case == 'Tone'\) is one by name"):
         result["Tone"]
 
 

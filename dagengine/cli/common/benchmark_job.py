@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dagengine.cli.common.collector import collector_at_work
+from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access
 from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say

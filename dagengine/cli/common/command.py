@@ -58,7 +58,7 @@ _MEANT_OPTIONS = {
     "--call-timeout": "timeout",
     "--times": "repeat repeats repetitions runs epochs n",
     "--fail-if": "threshold fail-under min-score fail-if-worse fail-on "
-    "fail-on-regression fail-on-worse fail-on-failure exit-code max-drop",
+    "fail-on-regression fail-on-worse fail-on-failure exit-code max-drop tolerance",
     "--price": "input-price output-price price-in price-out prices",
     "--results": "run rows record data out",
     "--worst": "limit top head n",

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Reads
+from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
 from dagengine.regular_files import private_folders, write_whole

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Reads, named, within
+from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access
 from dagengine.cli.common.options import (
     EXIT_FAILED,

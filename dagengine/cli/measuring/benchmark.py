@@ -181,9 +181,12 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
 
 def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
     """The observations in the file of --verdicts, and their judges."""
+    from dagengine.record.run import run_at
     from dagengine.reliability.observations import Observations
 
     assert options.verdicts is not None
+    if run_at(options.verdicts) is not None:
+        raise typer.BadParameter("a run names metrics and cases: leave out METRICS.py and --data")
     _check_before(job, options)
     seen = Observations.load(options.verdicts, job.cases, scale=_ends(options.scale))
     named = dict.fromkeys(at.judge for at in seen.conditions if at.judge)

@@ -61,7 +61,7 @@ from dagengine.execution.engine import Settings
 from dagengine.execution.executor import RunObserver, Source
 from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
 from dagengine.file_locks import available
-from dagengine.gateway.host import current_host
+from dagengine.gateway.inner_metrics import current_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.waiting import merged

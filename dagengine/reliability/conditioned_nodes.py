@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.gateway.host import asking_with
+from dagengine.gateway.inner_metrics import asking_with
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.question import REPETITIONS, Answer, Options, Question

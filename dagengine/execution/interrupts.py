@@ -86,7 +86,7 @@ def sync(make: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
 
     A running loop is left as it is: the work gets a thread and its own loop. Inside a
-    node's own code the work joins the node's run (see `gateway.host`).
+    node's own code the work joins the node's run (see `gateway.inner_metrics`).
 
     An interrupt (Ctrl-C) cancels the work, lets it clean up, and is raised as KeyboardInterrupt.
     Another one a second later ends the process immediately.

@@ -183,7 +183,7 @@ def asked(folder: Path) -> Counter[str]:
 def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
     folder: Path, either: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dagengine.data.records.CHECKED", 201)  # beforehand
+    monkeypatch.setattr("dagengine.data.readers.CHECKED", 201)  # beforehand
     write_cases(folder, 201)
     with (folder / "cases.jsonl").open("a") as cases:
         cases.write('{"input": "nothing said"}\n[]\n')

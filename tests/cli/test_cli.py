@@ -429,7 +429,7 @@ BAD: dict[str, Bad] = {
         arguments=(*RUN, "--input-price", "1"),
     ),
     "tests without their command": Bad(
-        ("no command 'test_a.py'", "write `dagengine test run test_a.py`"),
+        ("no command 'test_a.py'", "test run test_a.py`"),
         arguments=("test", "test_a.py"),
     ),
     "data for a picture": Bad(

@@ -77,8 +77,6 @@ def _meant(name: str, names: list[str]) -> str:
     place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
     if place is not None and place[0] in names:
         return f"`{name}` belongs in `{place[0]}={place[1]}`. "
-    if name in ("model", "judge") and name not in names:
-        return "The judge is an argument of the metric, or of evaluate: model=…. "
     instead = ARGUMENTS.get(name) or ("store" in names and _INSTEAD.get(name))
     if instead:
         return f"{instead}. "

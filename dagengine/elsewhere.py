@@ -359,6 +359,7 @@ _LLM_NODE = (
 )
 _CODED = "Function Python Lambda Rule Check Condition Compute Regex Deterministic Assert Formula"
 _ASKED = "LLM Judge Question Decision Switch Branch Classification Choice YesNo Boolean Multi"
+_SUMMED = "Aggregate Aggregation Combine Mean Average Sum Weighted WeightedSum"
 _DATA = "cases test_cases dataset data jsonl csv"
 _WORDS = {
     **dict.fromkeys(("Judge", "BaseJudge", "CustomJudge", "FunctionJudge", "LLM"), _OWN_JUDGE),
@@ -390,16 +391,7 @@ _WORDS = {
         "a metric in a tree is the child of a verdict: VerdictNode(verdict, child=metric)",
     ),
     **dict.fromkeys(
-        (
-            "AggregateNode",
-            "AggregationNode",
-            "CombineNode",
-            "MeanNode",
-            "AverageNode",
-            "SumNode",
-            "WeightedNode",
-            "WeightedSumNode",
-        ),
+        (f"{word}Node" for word in _SUMMED.split()),
         "several roots are combined by DAGMetric(…, combine='mean'), other sums by CodeNode",
     ),
     "optimize": "use improve: it changes one node so that the metric agrees with human labels",

@@ -30,10 +30,12 @@ def send(
     Exit codes: 0 all scores are there; 1 some are not, and are sent by the next call; 2 invalid
     input, or a key that is refused.
     """
+    from dagengine.record.run import load_run
     from dagengine.record.writer import sole_writer
 
-    with sole_writer(run):
-        complete = send_all(run, to or ())
+    folder = load_run(run).folder
+    with sole_writer(folder):
+        complete = send_all(folder, to or ())
     if not complete:
         raise typer.Exit(EXIT_FAILED)
 

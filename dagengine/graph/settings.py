@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
@@ -26,6 +26,7 @@ _MEANT = {
     "function": ("func", "fn", "code", "callable"),
     "name": ("title", "id", "node_name"),
 }
+# What is done in the place of an argument that no node has.
 _INSTEAD = {
     "rubric": "write the levels into criteria, or scale={label: number}",
     **dict.fromkeys(
@@ -87,13 +88,10 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
             for name in named:
                 if name not in shown.parameters:
                     names = [parameter for parameter in shown.parameters if parameter != "self"]
-                    meant = [each for each in _MEANT if each in names and name in _MEANT[each]]
-                    near = f"write {meant[0]}=…;" if meant else did_you_mean(name, names)
-                    if name in _INSTEAD:
-                        near = f"{_INSTEAD[name]};"
+                    hint = _hint(name, names)
                     raise TypeError(
                         f"{type(self).__name__} has no argument {name!r}; "
-                        f"{near and f'{near} '}it has {', '.join(names)}"
+                        f"{hint and f'{hint} '}it has {', '.join(names)}"
                     )
             try:
                 shown.bind(self, *arguments, **named)
@@ -106,6 +104,16 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
         return cast("F", made)
 
     return decorated
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    """What to write in the place of an argument that a node does not have; empty if unknown."""
+    if name in _INSTEAD:
+        return f"{_INSTEAD[name]};"
+    for argument, words in _MEANT.items():
+        if argument in names and name in words:
+            return f"write {argument}=…;"
+    return did_you_mean(name, names)
 
 
 def _signature(constructor: Callable[..., None], settings: type[Any] | None) -> inspect.Signature:

@@ -109,8 +109,9 @@ def _votes(value: object) -> Iterator[Vote]:
 def _case_of(record: Record, places: Places) -> int:
     """The number of the case that a row is about."""
     row = record.value
-    column = "case" if not isinstance(row, Mapping) or "case" in row else "name"
-    if not isinstance(row, Mapping) or column not in row:
+    columns = row if isinstance(row, Mapping) else ()
+    column = next((name for name in ("case", "name") if name in columns), None)
+    if column is None:
         problem = record.problem or "a row of labels needs the columns `case` and `label`"
         raise InputError(f"{record.place}: {problem}")
     try:

@@ -182,7 +182,7 @@ def _of_run(run: Run) -> Iterator[Row]:
     # Two cases of one run are two cases, also where they have the same name.
     names = Counter(row.case for row in run.rows())
     for row, case in run.with_cases():
-        name = row.case if names[row.case] == 1 else str(row.index)
+        name = row.case if names[row.case] == 1 else f"case {row.index}"
         for result in row.metrics:
             score = result.score if result.success is None else None
             text = str((case or {}).get("actual_output") or "")

@@ -105,7 +105,7 @@ class EvaluationResult(Sequence[CaseResult]):
         if isinstance(index, str):
             raise TypeError(
                 f"rows are numbered: next(row for row in result if row.case == {index!r}) is one "
-                f"by name, result.scores(METRIC) are the scores of a metric"
+                "by name, result.scores(METRIC) are the scores of a metric"
             )
         return self.rows[index]
 

@@ -21,10 +21,8 @@ _LISTED = 5  # metrics in the `repr` of a row
 # What results of deepeval have, or a reader expects here, and where it is.
 _OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
 _ELSEWHERE = {
-    **{
-        name: _OF_METRIC.format(name)
-        for name in ("metric", "score", "reason", "path", "failure", "steps")
-    },
+    **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
+    "metric": "row.metrics has one result per metric",
     **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
     **dict.fromkeys(("cost", "evaluation_cost"), "what a run cost is result.cost"),
     "evaluation_model": "the judges are in the record of a run (out=FOLDER, run.json)",

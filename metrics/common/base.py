@@ -179,7 +179,9 @@ def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
     """Raise TypeError for anything but names that begin with an underscore."""
     if args:
         raise TypeError(f"measure() takes one test case, got {1 + len(args)} arguments")
-    names = (name for name in given if not name.startswith("_"))
+    names = [name for name in given if not name.startswith("_")]
+    if {"model", "judge"}.intersection(names):
+        raise TypeError("measure() takes no judge: it is an argument of the metric, model=…")
     check_names("measure() has no argument", names, ["test_case"])
 
 

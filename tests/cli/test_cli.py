@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from dagengine.cli import app
 from dagengine.cli.commands import main
 from dagengine.data import read_rows
-from dagengine.errors import MissingExtraError
+from dagengine.errors import InputError, MissingExtraError
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -286,6 +286,28 @@ def test_columns_are_mapped_split_and_left_out_and_results_are_parquet(tmp_path:
     assert dagengine(folder, "check", *data).stdout.startswith("ok: Exact Match")
     drawn = dagengine(folder, "render", "metrics.py", "--results", "rows.parquet")
     assert drawn.returncode == 0, drawn.stderr
+
+
+def test_every_command_takes_a_run_by_its_folder_or_its_rows(tmp_path: Path) -> None:
+    cases = '{"input": "a", "actual_output": "b", "expected_output": "b"}\n'
+    folder = write(tmp_path, {"metrics.py": EXACT, "cases.jsonl": cases})
+    data, rows = str(folder / "cases.jsonl"), str(folder / "run" / "results.jsonl")
+    metrics, run = str(folder / "metrics.py"), str(folder / "run")
+    assert invoke("run", metrics, "--data", data, "--out", run)[0] == 0
+    picture = ("--out", str(folder / "tree.svg"))
+    for named in (run, rows):
+        for words in (
+            ("show", named), ("diff", named, run), ("index", named), ("labels", "plan", named),
+            ("render", metrics, "--results", named, *picture),
+            ("plan", metrics, "--data", data, "--results", named),
+        ):  # fmt: skip
+            assert invoke(*words)[0] == 0, words
+        with pytest.raises(InputError, match="have no ids of traces"):
+            invoke("send", named, "--to", "otlp=http://127.0.0.1:9")
+        with pytest.raises(InputError, match="its run had no --shard"):
+            invoke("merge", named, "--out", str(folder / "all"))
+        code, said = invoke("benchmark", metrics, "--data", data, "--verdicts", named)
+        assert (code, "leave out METRICS.py and --data" in said) == (2, True)
 
 
 def test_goldens_are_completed_by_an_app_whose_failure_is_an_outcome(tmp_path: Path) -> None:

@@ -513,6 +513,21 @@ async def test_a_script_answers_every_kind_of_question() -> None:
     listed = Question(question().messages, output_type(list[str]), name="q")
     made: Any = await ScriptedJudge({"q": ["a", "b"]}).answer(listed)
     assert made.value.output == ["a", "b"]
+
+
+class Facts(BaseModel):
+    """An answer with one field of its own."""
+
+    facts: list[str]
+
+
+@pytest.mark.anyio
+async def test_a_script_answers_with_the_only_field_of_an_answer() -> None:
+    asked = Question(question().messages, Facts, name="q")
+    for script in (["a"], {"facts": ["a"]}):
+        assert (await ScriptedJudge({"q": script}).answer(asked)).value.facts == ["a"]
+    with pytest.raises(UnparseableError, match="facts: "):
+        await ScriptedJudge({"q": True}).answer(asked)
     text = question(parser=FirstMatch(((r"(\w+)\.$", None),)))
     parsed: Any = await ScriptedJudge({"q": "It is No."}).answer(text)
     assert parsed.value.verdict == "No"

@@ -108,6 +108,7 @@ def test_a_file_of_labels_is_joined_by_name_or_place(tmp_path: Path) -> None:
             r"line 2: no case has the name or the place 'tow' \(did you mean 'two'\?\)",
         ),
         ("case,label\n,yes\n", "line 2: `case` is empty"),
+        ("case,score\ntwo,1\n", "has no column `label`; it has case, score"),
         ("id,label\ntwo,yes\n", "needs the columns `case` and `label`"),
         ("case,label\n", "no case has a label"),
     ],

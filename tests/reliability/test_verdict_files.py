@@ -100,7 +100,7 @@ def test_a_run_of_ours_is_read_by_its_folder_or_the_file_of_its_rows(tmp_path: P
     for place in ("monday", "monday/results.jsonl"):
         made = collected(tmp_path / place)
         assert sorted(runs_of(made)) == seen
-        assert [case.name for case in made.cases] == ["first", "1", "2", "lost"]
+        assert [case.name for case in made.cases] == ["first", "case 1", "case 2", "lost"]
         texts = [getattr(case, "actual_output", None) for case in made.cases]
         assert texts == ["a", "b", "a", None]
     labels = labels_of(made.cases, tmp_path / "monday" / "labels.csv")

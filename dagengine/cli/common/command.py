@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_type_hints
 
@@ -60,14 +60,14 @@ _MEANT_OPTIONS = {
     "--fail-if": "threshold fail-under min-score fail-if-worse fail-on "
     "fail-on-regression fail-on-worse fail-on-failure exit-code max-drop tolerance",
     "--price": "input-price output-price price-in price-out prices",
-    "--results": "run rows record data out",
+    "--results": "run rows record data",
     "--worst": "limit top head n",
     "--shard": "subset part sample",
     "--count": "num number size n",
     "--plan": "dry-run",
 }
 EXIT_USAGE = 2
-# What other tools call an option of another command.
+# What is done by another command, where an option is typed that a command does not have.
 _MEANT_CALLS = {
     "dagengine benchmark METRICS.py --data FILE --times 5": (
         "run", "repeat repeats repetitions runs trials epochs",
@@ -78,6 +78,21 @@ _MEANT_CALLS = {
 }  # fmt: skip
 # What Typer says of wrong options and values; it exports only one kind of it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def _hint(command: str, word: str, options: Mapping[str, Any]) -> str:
+    """What to write in the place of an option that a command does not have; empty if unknown."""
+    for call, (own, words) in _MEANT_CALLS.items():
+        if command == own and word in words.split():
+            return f": write `{call}`"
+    for name, words in _MEANT_OPTIONS.items():
+        if name in options and word in words.split():
+            form = " ".join(filter(None, [name, options[name].metavar]))
+            return f": write {form}. {options[name].help}"
+    # Without the dashes, which make any two options alike.
+    long = [name.removeprefix("--") for name in options if name.startswith("--")]
+    near = nearest(word, long)
+    return f"; did you mean '--{near}'?" if near else ""
 
 
 class _PlainCommand(TyperCommand):
@@ -100,21 +115,7 @@ class _PlainCommand(TyperCommand):
                 name: param for param in self.get_params(ctx) for name in param.opts
             }
             if hasattr(usage, "possibilities"):  # there is no such option
-                word = usage.option_name.lstrip("-").lower()
-                meant = [name for name in options if word in _MEANT_OPTIONS.get(name, "").split()]
-                meant_calls = [
-                    f": write `{call}`"
-                    for call, (command, names) in _MEANT_CALLS.items()
-                    if ctx.info_name == command and word in names.split()
-                ]
-                hint = "".join(meant_calls)
-                if not hint and meant:
-                    form = " ".join(filter(None, [meant[0], options[meant[0]].metavar]))
-                    hint = f": write {form}. {options[meant[0]].help}"
-                # Without the dashes, which make any two options alike.
-                long = [name.removeprefix("--") for name in options if name.startswith("--")]
-                if not hint and (near := nearest(word, long)):
-                    hint = f"; did you mean '--{near}'?"
+                hint = _hint(ctx.info_name, usage.option_name.lstrip("-").lower(), options)
                 usage.message = f"there is no option {usage.option_name!r:.80}{hint}"
                 usage.possibilities = None
             elif hasattr(usage, "param_type") or type(error) is _UsageError:  # missing, or extra

@@ -110,7 +110,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
 
     if options.verdicts is not None and options.data is None:
         raise typer.BadParameter(
-            "--verdicts with METRICS.py needs --data; without METRICS.py it names metric and cases"
+            "--verdicts with METRICS.py needs --data; without METRICS.py, its file names the cases"
         )
     if options.metrics is None or options.data is None:
         raise typer.BadParameter(

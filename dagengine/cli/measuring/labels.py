@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.files import Reads, within
+from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 from dagengine.terminal import counted
@@ -39,7 +39,9 @@ def plan(
     folder: Annotated[
         Path,
         typer.Argument(metavar="DIR", help="The folder of a run."),
-        within("label-plan.json"),
+        Writes(  # the file of its rows names a run, too
+            lambda run, given: [(run.parent if run.is_file() else run) / "label-plan.json"]
+        ),
     ],
     labels: Annotated[
         Path | None,

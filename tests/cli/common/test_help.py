@@ -113,6 +113,14 @@ def test_an_option_of_another_name_is_told_what_to_write(
     assert meant in done.output
 
 
+def test_what_other_words_stand_for_is_a_command_with_these_options() -> None:
+    calls = [call.partition("dagengine ")[2] for call in command._MEANT_CALLS]
+    for call in [*command._MEANT, *calls]:
+        name, *words = call.split()
+        options = {option for param in ROOT.commands[name].params for option in param.opts}
+        assert {word for word in words if word.startswith("--")} <= options, call
+
+
 def test_what_is_not_listed_is_not_proposed() -> None:
     done = CliRunner().invoke(app, ["xyzzy"], env={"COLUMNS": "400"})
     assert "there are attack, " in done.output

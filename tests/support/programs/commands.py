@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import fcntl
 import multiprocessing
 import os
 import signal
@@ -28,6 +27,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
+from dagengine.file_locks import one_writer
 
 PROGRAM = [
     "dagengine.cli.commands",
@@ -77,10 +77,9 @@ def _join_server() -> None:
     resource_tracker.ensure_running()
     if os.path.exists(_SERVER._forkserver_address or ""):
         return
-    with Path(tempfile.gettempdir(), f"dagengine-forks-{_RUN}").open("a+") as note:
-        fcntl.flock(note, fcntl.LOCK_EX)
-        note.seek(0)
-        address, _, pipe = note.read().partition("\n")
+    note = Path(tempfile.gettempdir(), f"dagengine-forks-{_RUN}")
+    with one_writer(note, wait=True):
+        address, _, pipe = (note.read_text() if note.exists() else "").partition("\n")
         with suppress(OSError):  # nobody has started one, or who did is just ending
             os.stat(address)
             _SERVER._forkserver_alive_fd = os.open(pipe, os.O_WRONLY)
@@ -88,10 +87,9 @@ def _join_server() -> None:
             return
         _SERVER._forkserver_pid = None  # that of another process is not waited for
         _start_server()
-        note.truncate(0)
-        note.write(f"{_SERVER._forkserver_address}\n/proc/{os.getpid()}/fd/")
-        note.write(str(_SERVER._forkserver_alive_fd))
-    atexit.register(Path(note.name).unlink, missing_ok=True)
+        end = f"/proc/{os.getpid()}/fd/{_SERVER._forkserver_alive_fd}"
+        note.write_text(f"{_SERVER._forkserver_address}\n{end}")
+    atexit.register(note.unlink, missing_ok=True)
 
 
 _SHARED = _RUN is not None and sys.platform == "linux"

@@ -231,6 +231,9 @@ class TooLongError(JudgeError):
         super().__init__(message)
 
 
+_LASTING = frozenset({401, 402, 403, 404})
+
+
 class ProviderError(JudgeError):
     """Raised when the endpoint failed.
 
@@ -245,8 +248,10 @@ class ProviderError(JudgeError):
         transient: bool,
         status: int | None = None,
         retry_after: float | None = None,
+        lasting: bool | None = None,
     ) -> None:
         self.transient, self.status, self.retry_after = transient, status, retry_after
+        self.lasting = status in _LASTING if lasting is None else lasting
         super().__init__(message)
 
 

@@ -16,7 +16,8 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from dagengine.errors import InputError, UnparseableError
+from dagengine.errors import InputError, RefusedError, UnparseableError
+from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.echo import without_echo
 from dagengine.prompts.parsing import read_aside, require_readable, validated
@@ -177,7 +178,12 @@ class CustomJudge:
     async def _read(self, question: Question[T], prompt: str, output: Any) -> Answer[T]:
         if isinstance(output, str):
             text = without_echo(prompt, output)
-            return Answer(await read_aside(question, text), text, mode="text")
+            try:
+                return Answer(await read_aside(question, text), text, mode="text")
+            except UnparseableError:
+                if refusal_in(text):
+                    raise RefusedError(f"the model refused: {text.strip()}") from None
+                raise
         if isinstance(output, BaseModel):
             output = output.model_dump()
         if isinstance(output, dict):

@@ -6,11 +6,11 @@ environment before the first question.
 
 from __future__ import annotations
 
-import math
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,33 +23,35 @@ from dagengine.errors import (
 )
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import (
-    TOKEN_LIMITS,
     Completion,
-    answer_text,
-    error_message,
     is_hosted,
     make_strict,
     usage_of,
-    whole_body,
     wire_type,
 )
-from dagengine.judges.wire.connection import (
-    CHAT,
+from dagengine.judges.wire.connection import CHAT, ChatConnection, libraries, poster, sender
+from dagengine.judges.wire.dialects.demands import (
+    CACHE_KEY,
     MODES,
-    ChatConnection,
-    libraries,
-    poster,
-    sender,
+    ROOM,
+    TOKEN_LIMITS,
+    Demands,
+    Hypotheses,
+    Lowering,
+    ladder,
+    named_in,
 )
+from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.failures import DiscardedError, RejectedError
+from dagengine.judges.wire.dialects.messages import only_json, refusal_in, with_system_in_front
 from dagengine.judges.wire.ollama import OllamaPost
 from dagengine.judges.wire.probabilities import alternatives, tokens_of
 from dagengine.judges.wire.read_on import CONTINUING, open_start
 from dagengine.judges.wire.requests import Body, RequestForm
-from dagengine.judges.wire.runaways import is_complete, runaway
+from dagengine.judges.wire.runaways import elsewhere, is_complete, runaway
 from dagengine.judges.wire.servers import OLLAMA, loaded_window, root_of
 from dagengine.prompts.bounds import Bounds, backstop, bounds_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
-from dagengine.prompts.lengths.window import overflow_in
 from dagengine.prompts.loops import loop_in
 from dagengine.prompts.parsing import LONGEST, is_long, read_aside
 from dagengine.question import (
@@ -69,59 +71,7 @@ if TYPE_CHECKING:
     from dagengine.judges.wire.connection import Post
     from dagengine.judges.wire.transport import AiohttpTransport
 
-_CACHE_KEY = "prompt_cache_key"
 T = TypeVar("T", bound=BaseModel)
-
-_REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
-_BROKEN_OFF = frozenset({"error", "abort"})  # what came so far may look like a whole answer
-_ROOM = 16_384  # tokens for thoughts, beside those of the answer
-# How servers call a limit of tokens that does not fit into their window, or their own limit.
-_TOO_MANY = (*TOKEN_LIMITS, "max_new_tokens", "in the completion")
-# How they call what makes answers structured.
-_STRUCTURED = ("response_format", "json_schema", "tool_choice", "tools", "json_object")
-
-
-class _Demands(NamedTuple):
-    """What a judge asks a server for; what turns out to be too much is not asked again.
-
-    `limit_name` is what requests call the most tokens of an answer. From `too_many` of them on none
-    are named. `thoughts` are tokens beside those of the answer. `cache_key`: whether requests name
-    the beginning of their prompt.
-    """
-
-    mode: int = 0
-    logprobs: bool = True
-    temperature: bool = True
-    cache_key: bool = True
-    limit_name: str = TOKEN_LIMITS[0]
-    too_many: float = math.inf
-    thoughts: int = 0
-
-    def with_fitting_limit(
-        self, text: str, rejected: _Demands, limit: int | None, own: int | None
-    ) -> _Demands | None:
-        """The demands after a message on the limit of tokens; None if it is about anything else.
-
-        `limit` is that of the `rejected` request, and `own` what somebody set, which stays.
-        """
-        unknown = "instead" in text or "unsupported" in text or "not supported" in text
-        if unknown and TOKEN_LIMITS[1] in text and rejected.limit_name != TOKEN_LIMITS[1]:
-            return self._replace(limit_name=TOKEN_LIMITS[1])
-        if limit is not None and limit != own and any(name in text for name in _TOO_MANY):
-            return self._replace(too_many=min(self.too_many, limit))
-        return None
-
-    def without_what(self, text: str) -> _Demands | None:
-        """The demands without the one that a message names; None if it names none."""
-        if self.cache_key and _CACHE_KEY in text:
-            return self._replace(cache_key=False)
-        if self.temperature and "temperature" in text:
-            return self._replace(temperature=False)
-        if self.logprobs and "logprobs" in text:
-            return self._replace(logprobs=False)
-        if self.mode + 1 < len(MODES) and any(name in text for name in _STRUCTURED):
-            return self._replace(mode=self.mode + 1)
-        return None
 
 
 class OpenAIJudge(EndpointJudge[ChatConnection]):
@@ -163,7 +113,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             parameters=parameters,
             max_bytes=max_bytes,
         )
-        self._demands = _Demands()
+        self._hypotheses = Hypotheses()
         self._limited = not self._parameters.keys().isdisjoint(TOKEN_LIMITS)
 
     def _connection(
@@ -187,32 +137,120 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         return DirectPost(api, direct, CHAT)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
-        """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""
-        openai, _ = libraries()
-        spent = NO_USAGE  # on thoughts that left no room for an answer
+        """One attempt; raises JudgeError. What a server lacks is asked for no more."""
         async with self.session() as client:
             # OpenAI's strict schemas know no lengths, and its models end by themselves.
             bounds = None if is_hosted(client.base_url) else bounds_of(question)
-            # Every rejection lowers a demand, so that this ends.
-            while True:
-                demands = self._demands
-                limit = self._token_limit(question, bounds)
-                try:
-                    answer = await self._ask(client, question, bounds, limit)
-                    if spent is NO_USAGE:
-                        return answer
-                    return replace(answer, usage=answer.usage + spent)
-                except (JudgeError, openai.OpenAIError) as error:
-                    failure = self._explained(openai, error, demands, question, limit)
-                    if failure is None and isinstance(error, RunawayError):
-                        spent += Usage(*error.tokens)
-                # Outside of the handler: what is raised inside keeps the other error with it.
-                if failure is not None:
-                    used = Usage(*failure.tokens) + spent
-                    failure.tokens = (used.input_tokens, used.output_tokens)
-                    raise self._hidden(failure)
+            law = self._hypotheses
+            form = self._form_of(client, question, bounds, law.standing)
+            failure = await self._try(client, question, form)
+            if isinstance(failure, Answer):
+                if not form.asked <= law.proven:
+                    law.worked(form.asked)
+                return failure
+            if self._lowerings(failure, question, form) is not None:
+                failure = await self._ask_for_less(client, question, bounds, form, failure)
+                if isinstance(failure, Answer):
+                    return failure
+        # Outside of all handlers: what is raised inside keeps the other error with it.
+        raise self._hidden(failure)
 
-    def _token_limit(self, question: Question[Any], bounds: Bounds | None) -> int | None:
+    async def _try(
+        self, client: ChatConnection, question: Question[T], form: RequestForm
+    ) -> Answer[T] | JudgeError:
+        """The answer to one request, or why there is none."""
+        openai, _ = libraries()
+        try:
+            return await self._ask(client, question, form)
+        except (JudgeError, openai.OpenAIError) as error:
+            failure = self._failure(openai, error, question)
+        if isinstance(failure, DiscardedError) and failure.raw:
+            with suppress(UnparseableError):
+                value = await read_aside(question, failure.raw)
+                return Answer(value, failure.raw, mode=(form.mode or "text").lower())
+        return failure
+
+    async def _ask_for_less(
+        self,
+        client: ChatConnection,
+        question: Question[T],
+        bounds: Bounds | None,
+        form: RequestForm,
+        first: JudgeError,
+    ) -> Answer[T] | JudgeError:
+        """The answer to a question whose request was rejected, else the `first` error."""
+        law, failure, spent = self._hypotheses, first, NO_USAGE
+        trial = law.trial(question.key)
+        async with AsyncExitStack() as stack:
+            explores = False
+            while (named := self._lowerings(failure, question, form)) is not None:
+                spent += Usage(*failure.tokens)
+                rungs = ladder(form.demands, form.asked, _free_limit(form, question))
+                if not trial.lower(_shape(failure), named, rungs):
+                    break
+                if trial.explores and not explores:
+                    # One question at a time finds out what the others need not.
+                    await stack.enter_async_context(client.exploring)
+                    explores = True
+                    if not trial.reconsider(rungs):
+                        break
+                form = self._form_of(client, question, bounds, trial.demands)
+                outcome = await self._try(client, question, form)
+                if isinstance(outcome, Answer):
+                    trial.work()
+                    law.worked(form.asked)
+                    return replace(outcome, usage=outcome.usage + spent)
+                failure = outcome
+            else:
+                # The model was reached, or the server failed in a way that is not about demands.
+                if isinstance(failure, UnparseableError):
+                    trial.work()
+                used = Usage(*failure.tokens) + spent
+                failure.tokens = (used.input_tokens, used.output_tokens)
+                return failure
+        if isinstance(failure, RunawayError):
+            first = failure
+        first.tokens = (spent.input_tokens, spent.output_tokens)
+        return first
+
+    def _lowerings(
+        self, failure: JudgeError, question: Question[Any], form: RequestForm
+    ) -> list[Lowering] | None:
+        """The lower demands that a failure names; None if it is about nothing that was demanded."""
+        if isinstance(failure, RunawayError):
+            # One token is asked for where nobody reads the answer.
+            thinks = failure.cause == "thinking" and question.token_limit != 1
+            raised = form.limit is not None and not form.demands.thoughts
+            return [Lowering("thoughts", ROOM)] if thinks and raised else None
+        complaint = failure.complaint if isinstance(failure, RejectedError) else None
+        if complaint is None:
+            return None
+        named = named_in(
+            complaint,
+            form.demands,
+            form.asked,
+            _free_limit(form, question),
+            question.options.top_logprobs or 0,
+        )
+        if complaint.status in (400, 402, 403, 404, 422, 500) and named:
+            return named
+        return [] if self._hypotheses.is_rejection(complaint) else None
+
+    def _form_of(
+        self,
+        client: ChatConnection,
+        question: Question[Any],
+        bounds: Bounds | None,
+        demands: Demands,
+    ) -> RequestForm:
+        """How a question is asked with such demands."""
+        mode = MODES[demands.mode] if question.parser is None else None
+        limit = self._token_limit(question, bounds, demands)
+        return self._form(client, mode, question, bounds, limit, demands)
+
+    def _token_limit(
+        self, question: Question[Any], bounds: Bounds | None, demands: Demands
+    ) -> int | None:
         """The most tokens of an answer that a request names; None: it names none.
 
         What somebody set is always sent. Nothing else is without `bounds`.
@@ -224,18 +262,12 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             most = backstop(question, bounds)
         if most is None:
             return None
-        most += self._demands.thoughts
-        return most if most < self._demands.too_many else own
+        most += demands.thoughts
+        return most if most < demands.too_many else own
 
     async def _ask(
-        self,
-        client: ChatConnection,
-        question: Question[T],
-        bounds: Bounds | None,
-        limit: int | None,
+        self, client: ChatConnection, question: Question[T], form: RequestForm
     ) -> Answer[T]:
-        mode = MODES[self._demands.mode] if question.parser is None else None
-        form = self._form(client, mode, question, bounds, limit)
         post = client.post
         if self._facts is not None and self._facts.server == OLLAMA:
             # Ollama's interface in the form of OpenAI's takes no window, and cuts what is longer.
@@ -247,10 +279,11 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
                 client.own_door = OllamaPost(send, self._facts.window, loaded)
             post = client.own_door
         completion = await post(form, question)
+        mode = form.mode
         if mode is None:
-            return await self._read(question, completion, "text", None, limit)
+            return await self._read(question, completion, "text", None, form.limit)
         value = _parsed(client.handlers[mode], form.shape, completion)
-        answer = await self._read(question, completion, mode.lower(), value, limit)
+        answer = await self._read(question, completion, mode.lower(), value, form.limit)
         return await self._read_on(client, question, answer) if mode == MODES[0] else answer
 
     async def _read_on(
@@ -263,7 +296,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             return answer
         import openai
 
-        own = self._body(question.options, None)
+        own = self._body(question.options, None, self._hypotheses.standing)
         form = RequestForm(lambda messages: start.body(own, messages), route=self._route)
         try:
             completion = await client.post(form, question)
@@ -279,41 +312,60 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         self,
         client: ChatConnection,
         mode: str | None,
-        question: Question[T],
+        question: Question[Any],
         bounds: Bounds | None,
         limit: int | None,
+        demands: Demands,
     ) -> RequestForm:
         """How questions of this kind are asked in a mode of instructor's, or for plain text."""
         options, shape = question.options, question.answer_type
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
-        asked = (options.temperature, type(options.temperature), options.seed, limit)
-        key = (shape, bounds, mode, asked, options.top_logprobs, self._demands)
+        settings = (options.temperature, type(options.temperature), options.seed, limit)
+        key = (shape, bounds, mode, settings, options.top_logprobs, demands)
 
         def form() -> RequestForm:
-            own = self._body(options, limit)
+            own = self._body(options, limit, demands)
+            asked = self._asked(own, mode, demands)
             if mode is None:
-                return RequestForm(
-                    lambda messages: {**own, "messages": messages}, route=self._route
-                )
-            wire, prepare = wire_type(shape, bounds), client.handlers[mode].request_handler
+                write, read_by = lambda messages: {**own, "messages": messages}, None
+            else:
+                wire = wire_type(shape, bounds, keywords=demands.keywords)
+                prepare = client.handlers[mode].request_handler
 
-            def write(messages: list[Message]) -> Body:
-                _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
-                make_strict(body, client.base_url)
-                return cast("Body", body)
+                def write(messages: list[Message]) -> Body:
+                    _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
+                    make_strict(body, client.base_url)
+                    return cast("Body", body)
 
-            read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
-            return RequestForm(write, read_by, self._route)
+                read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
+            if not demands.system:
+                write = partial(with_system_in_front, write)
+            route = partial(self._route, demands)
+            return RequestForm(write, read_by, route, mode, limit, demands, asked)
 
         # It is made once for all questions of a kind, and not with every call.
         return client.form(key, form)
 
-    def _route(self, warmth: Warmth) -> Body:
+    def _asked(self, own: Body, mode: str | None, demands: Demands) -> frozenset[str]:
+        """The demands of a request, by their fields; none that the caller set, which stays."""
+        asked = {"system"} if demands.system else set[str]()
+        if mode is not None:
+            asked |= {"mode", "keywords"} if demands.keywords else {"mode"}
+        if own.get("top_logprobs") and "top_logprobs" not in self._parameters:
+            asked |= {"logprobs", "alternatives"}
+        asked |= {"temperature", "seed", *TOKEN_LIMITS} & own.keys() - self._parameters.keys()
+        if demands.cache_key and self.hosted:
+            asked.add("cache_key")
+        if not asked.isdisjoint(TOKEN_LIMITS):
+            asked.add("limit")
+        return frozenset(asked.difference(TOKEN_LIMITS))
+
+    def _route(self, demands: Demands, warmth: Warmth) -> Body:
         """What sends a question to where its beginning is warm; what the caller set stays."""
         if warmth.place is not None:
             return {} if "id_slot" in self._parameters else {"id_slot": warmth.place}
-        keyed = self._demands.cache_key and self.hosted and _CACHE_KEY not in self._parameters
-        return {_CACHE_KEY: warmth.key} if keyed else {}
+        keyed = demands.cache_key and self.hosted and CACHE_KEY not in self._parameters
+        return {CACHE_KEY: warmth.key} if keyed else {}
 
     @property
     def hosted(self) -> bool:
@@ -321,18 +373,19 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         own_client = str(self._given.base_url) if self._given else None
         return is_hosted(self._address or own_client or self._of_environment() or self.provider.url)
 
-    def _body(self, options: Options, limit: int | None) -> dict[str, Any]:
+    def _body(self, options: Options, limit: int | None, demands: Demands) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
-        if options.temperature is not None and self._demands.temperature:
+        if options.temperature is not None and demands.temperature:
             body["temperature"] = options.temperature
-        if options.seed is not None:
+        if options.seed is not None and demands.seed:
             body["seed"] = options.seed
         if limit is not None:
             body["max_tokens"] = limit
-        if options.top_logprobs and self._demands.logprobs:
-            body |= {"logprobs": True, "top_logprobs": options.top_logprobs}
+        if options.top_logprobs and demands.logprobs:
+            most = int(min(options.top_logprobs, demands.alternatives))
+            body |= {"logprobs": True, "top_logprobs": most}
         body |= self._parameters
-        name = self._demands.limit_name
+        name = demands.limit_name
         if name not in body and TOKEN_LIMITS[0] in body:
             body[name] = body.pop(TOKEN_LIMITS[0])
         return body
@@ -349,24 +402,30 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
 
         `limit` is what was asked for as the most tokens of the answer.
         """
-        choice = completion.choices[0]
-        raw, usage = answer_text(choice.message), usage_of(completion)
+        choice, message = completion.choices[0], completion.choices[0].message
+        raw, usage = message.text, usage_of(completion)
         tokens = (usage.input_tokens, usage.output_tokens)
-        if choice.message.refusal:
-            raise RefusedError(f"the model refused: {choice.message.refusal}", tokens)
-        if choice.finish_reason in _BROKEN_OFF:
+        if message.refusal:
+            raise RefusedError(f"the model refused: {message.refusal}", tokens)
+        end = end_of(choice.finish_reason)
+        if end is End.BROKEN:
             raise ProviderError(
                 f"the server broke off the answer (finish_reason {choice.finish_reason!r})",
                 transient=True,
             )
-        if choice.finish_reason == "content_filter":
-            raise RefusedError("the provider's content filter stopped the answer", tokens)
+        if end is End.FILTERED:
+            reason = f"finish_reason {choice.finish_reason!r}"
+            raise RefusedError(f"the provider's content filter stopped the answer: {reason}", tokens)
         asked_for = question.parser is not None and question.options.max_tokens is not None
-        thoughts = choice.message.thoughts if choice.finish_reason == "length" else ""
-        cut = choice.finish_reason == "length" and not asked_for
-        if thoughts or (cut and not is_complete(question, raw)):
+        cut = end is End.CUT
+        thoughts = message.thoughts if cut else ""
+        if thoughts or (cut and not asked_for and not is_complete(question, raw)):
             limit = next(filter(None, map(self._parameters.get, TOKEN_LIMITS)), limit)
             raise runaway(raw, thoughts, tokens, limit)
+        if not raw.strip() and message.thoughts:
+            raw = only_json(message.thoughts)
+            if not raw:
+                raise elsewhere(message.thoughts, tokens)
         try:
             if value is None:
                 value = await read_aside(question, raw)
@@ -375,53 +434,30 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         except UnparseableError as error:
             if len(raw) <= LONGEST and loop_in(raw) is not None:
                 raise runaway(raw, "", tokens, limit, cut=False) from None
-            raise UnparseableError(str(error), error.raw, tokens) from None
+            if refusal_in(raw):
+                raise RefusedError(f"the model refused: {raw.strip()}", tokens) from None
+            error.tokens = tokens
+            raise
         except DoubledKeyError as error:
             raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
 
-    def _explained(
-        self,
-        openai: ModuleType,
-        error: Any,
-        demands: _Demands,
-        question: Question[Any],
-        limit: int | None,
-    ) -> JudgeError | None:
-        """A provider's error as a JudgeError; None if the judge asks otherwise from now on.
 
-        `demands` are those of the rejected request: others may have lowered them meanwhile.
-        `limit` is what it named as the most tokens of its answer.
-        """
-        # One token is asked for where nobody reads the answer.
-        wanted = question.token_limit != 1
-        if isinstance(error, RunawayError):
-            thinking = wanted and error.cause == "thinking"
-            if not thinking or limit is None or demands.thoughts:
-                return self._failure(openai, error)
-            self._demands = self._demands._replace(thoughts=_ROOM)
-            return None
-        if not isinstance(error, openai.APIStatusError) or error.status_code not in _REJECTED:
-            return self._failure(openai, error)
-        text = error_message(error).lower()
-        overflow = overflow_in(text, whole_body(error))
-        if overflow is not None and overflow.is_of_prompt:
-            return self._failure(openai, error)  # asking for less makes no prompt shorter
-        now = self._demands
-        lowered = now.with_fitting_limit(text, demands, limit, question.token_limit)
-        if lowered is None and overflow is None:  # such messages count the tokens of the schema
-            lowered = now if demands != now else now.without_what(text)
-        if lowered is None:
-            return self._failure(openai, error)
-        self._demands = lowered
-        return None
+def _shape(failure: JudgeError) -> str:
+    """What a failure says, without the numbers in it: a step that changes nothing is taken back."""
+    return failure.complaint.shape if isinstance(failure, RejectedError) else str(failure)
+
+
+def _free_limit(form: RequestForm, question: Question[Any]) -> int | None:
+    """The limit of tokens of a request, if nobody set it, so that it may be left out."""
+    return form.limit if form.limit != question.token_limit else None
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:
     """The answer in a completion; None if it does not parse as it is, or is read aside."""
     from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
 
-    if is_long(answer_text(completion.choices[0].message)):
+    if is_long(completion.choices[0].message.text):
         return None  # read in a thread, which stops no other call
     try:
         value = handlers.response_parser(

@@ -17,16 +17,16 @@ from dagengine.errors import (
     JudgeSetupError,
     ProviderError,
     RunawayError,
-    TooLongError,
     UnparseableError,
     UnsupportedError,
 )
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
-from dagengine.judges.wire.completions import ACCESS, message_usage
+from dagengine.judges.wire.completions import message_usage, prompt_of
+from dagengine.judges.wire.dialects.failures import RejectedError, complaint_in, error_of
+from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import MORE_TOKENS
-from dagengine.prompts.lengths.window import overflow_in
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
@@ -180,7 +180,7 @@ class ProviderJudge(SharedJudge):
             if error.last_completion is not None:
                 raw = shortened(self._public(error.last_completion), _RAW)
                 raise UnparseableError(shortened(self._public(error)), raw) from None
-            failure = self._failure(error.__cause__ or error)
+            failure = self._failure(error.__cause__ or error, prompt_of(question.messages))
         else:
             # Answers are remembered for the whole run; the completion must not be kept with them.
             completion = vars(value).pop("_raw_response", None)
@@ -189,7 +189,7 @@ class ProviderJudge(SharedJudge):
             return Answer(value, value.model_dump_json(), usage=usage, mode="provider")
         raise failure  # outside of the handler: what is raised inside keeps the other error with it
 
-    def _failure(self, error: BaseException) -> JudgeError:
+    def _failure(self, error: BaseException, prompt: str) -> JudgeError:
         """Providers' error classes differ; the HTTP status, if there is one, does not."""
         # The way that bodies are read raises errors of its own, in whatever a client makes of them.
         cause: BaseException | None = error
@@ -201,13 +201,17 @@ class ProviderJudge(SharedJudge):
         status = getattr(error, "status_code", None)
         if status is None and _lacks_credentials(error):
             return self._setup_error(error)
-        overflow = None if status is None else overflow_in(str(error), getattr(error, "body", None))
-        if overflow is not None:
-            return TooLongError(shortened(self._public(error)), **overflow._asdict())
-        transient = status is None or status in (408, 409, 425, 429) or status >= 500
-        text = shortened(f"{type(error).__name__}: {self._public(error)}")
-        text += ACCESS.get(status or 0, "")
-        return ProviderError(text, transient=transient, status=status)
+        if status is None:
+            text = shortened(f"{type(error).__name__}: {self._public(error)}")
+            return ProviderError(text, transient=True)
+        # Providers' clients keep the body under this name, and its words in their own.
+        complaint = complaint_in(status, getattr(error, "body", None) or str(error), prompt=prompt)
+        assert complaint is not None
+        failure = error_of(complaint)
+        if isinstance(failure, RejectedError):
+            failure = failure.plain()
+        failure.args = (shortened(f"{type(error).__name__}: {self._public(failure)}"),)
+        return failure
 
 
 def _lacks_credentials(error: BaseException) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -22,6 +22,7 @@ from dagengine.prompts.json_values import (
     objects_in,
     require_single_keys,
 )
+from dagengine.prompts.thoughts import without_thoughts
 from dagengine.question import Question, schema_of
 from dagengine.threads import in_daemon_thread
 
@@ -32,13 +33,7 @@ LONGEST: Final = 1_000_000
 # What takes longer to read than an event loop may stand still for.
 _LONG: Final = 4_000
 _SHOWN, _COMPLAINTS = 80, 10
-# Thoughts that never end hold drafts and no answer. The tag that opens them may be in the chat
-# template; the one that closes them then begins a line.
-_THINKING = re.compile(
-    r"\A\s*<(think|thinking|reasoning)>(?:.*?</\1>|.*)"
-    r"|\A.*?^[ \t]*+</(?:think|thinking|reasoning)>",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
-)
+_DEEPEST: Final = 4  # levels that an answer may lie below the object around it
 
 
 def is_long(text: str) -> bool:
@@ -58,12 +53,13 @@ def read_answer(question: Question[T], text: str) -> T:
     """The answer that `text` holds; raises UnparseableError with the text when it holds none.
 
     A question with a parser is read by it. Otherwise the text is JSON, possibly after a
-    think-block, in a code fence, or with prose around it. If a list is asked for, it may also come
-    without the object around it. A text of more than `LONGEST` characters is not read.
+    thoughts, in a code fence, with prose around it, or inside of another object. If a list is asked
+    for, it may also come without the object around it. A text of more than `LONGEST` characters is
+    not read.
     """
     require_readable(text)
     if question.parser is not None:
-        return validated(question, dict(question.parser(text)), text)
+        return validated(question, dict(question.parser(without_thoughts(text))), text)
     try:
         value = question.answer_type.model_validate_json(text)
         # It takes the last of two equal keys. So the verdict of a judge that corrects itself within
@@ -75,7 +71,7 @@ def read_answer(question: Question[T], text: str) -> T:
         if len(values) != 1:
             several = f"the answer holds {len(values)} different JSON values; " if values else ""
             raise UnparseableError(several + complaint(error), raw=text) from None
-        return validated(question, without_surrogates(values[0]), text)
+        return _fitting(question, without_surrogates(values[0]), text)
     except DoubledKeyError as error:
         raise UnparseableError(str(error), raw=text) from None
     return value
@@ -95,7 +91,7 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
 
     Raises UnparseableError for a text with a value that nothing can read.
     """
-    answer = _THINKING.sub("", text)
+    answer = without_thoughts(text)
     try:
         # An echoed prompt repeats the schema, and then its examples, too: neither is an answer.
         values, schema = objects_in(answer), schema_of(answer_type)
@@ -145,7 +141,7 @@ def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
     """
     try:
         require_readable(text)
-        items = _item_values(_THINKING.sub("", text), _candidates(text, shape))
+        items = _item_values(without_thoughts(text), _candidates(text, shape))
     except (UnparseableError, ValueError, RecursionError):
         return {}
     valid: list[Any] = []
@@ -167,6 +163,41 @@ def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
     if isinstance(verdicts, list):
         return verdicts
     return items_by_key(verdicts.items() if isinstance(verdicts, dict) else numbered_in(text))
+
+
+def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:
+    """A JSON object as an answer, or the one object inside of it that fits.
+
+    Models repeat the schema around their answer, or call a tool that is not there.
+    """
+    try:
+        return validated(question, value, raw)
+    except UnparseableError:
+        fitting = list[T]()
+        for inner in _objects_below(value):
+            with suppress(ValidationError):
+                answer = question.answer_type.model_validate(inner)
+                fitting += [answer] if answer not in fitting else []
+        if len(fitting) != 1:
+            raise
+        return fitting[0]
+
+
+def _objects_below(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The objects inside of an object, also those written as text, as far as answers may lie."""
+    level: list[Any] = list(value.values())
+    for _ in range(_DEEPEST):
+        below = list[Any]()
+        for item in level[:_COMPLAINTS]:
+            if isinstance(item, str) and item.lstrip().startswith("{"):
+                with suppress(ValueError, RecursionError):
+                    item = json.loads(item)
+            if isinstance(item, dict):
+                yield item
+                below += item.values()
+            elif isinstance(item, list):
+                below += item
+        level = below
 
 
 def validated(question: Question[T], fields: Any, raw: str) -> T:

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from dagengine.question import Span, TokenChoice, schema_of
 
+_AFTER = 8  # tokens after an answer that servers cut off: fences, ends of turns
+
 
 def token_over(place: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
     """The token that the character at a place of `raw` belongs to."""
@@ -89,12 +91,33 @@ def _spans_of(texts: Sequence[str], raw: str) -> list[Span]:
     # The last such place: thinking that the server cut out may hold a draft of the answer.
     before = "".join(texts).rfind(raw)
     if before < 0:
-        return []
+        return _spans_from_the_end(texts, raw)
     start, spans = -before, list[Span]()
     for text in texts:
         spans.append((start, start + len(text)))
         start += len(text)
     return spans
+
+
+def _spans_from_the_end(texts: Sequence[str], raw: str) -> list[Span]:
+    """The spans of the last tokens, as far as they spell the end of the answer; nothing for none.
+
+    A character in the reason that two tokens share is shown as a sign in its place. The verdict
+    comes after it. Before the first token that does not fit, tokens get the span of nothing.
+    """
+    last = len(texts)
+    while last > max(0, len(texts) - _AFTER) and not (
+        texts[last - 1] and raw.endswith(texts[last - 1])
+    ):
+        last -= 1
+    end, spans = len(raw), [(0, 0)] * len(texts)
+    for index in range(last - 1, -1, -1):
+        text = texts[index]
+        if not raw.endswith(text, 0, end):
+            break
+        spans[index] = (end - len(text), end)
+        end -= len(text)
+    return spans if end < len(raw) else []
 
 
 def _after_blanks(text: str, place: int) -> int:

@@ -28,8 +28,16 @@ from dagengine.judges.batches.collecting import Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader
-from dagengine.judges.wire.completions import TRANSIENT, message_usage, wire_type
+from dagengine.judges.wire.completions import message_usage, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
+from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.failures import (
+    RejectedError,
+    complaint_in,
+    error_of,
+    parsed,
+)
+from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import runaway
 from dagengine.prompts.bounds import bounds_of
@@ -55,7 +63,6 @@ _CONNECT_TIMEOUT = 30.0
 _RESULTS = 2_000_000_000  # bytes of one batch's results that are read
 # Looks at a batch that may fail in a row: it is paid for, and continues without us.
 _LOOKS = 8
-_PASSING = ("rate_limit_error", "api_error", "overloaded_error", "timeout_error")
 
 
 class AnthropicBatchJudge(SharedJudge):
@@ -188,10 +195,12 @@ def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     result = line.get("result") or {}
     kind = str(result.get("type"))
     if kind == "errored":
-        error = result.get("error") or {}
-        error = error.get("error") or error
-        name, text = str(error.get("type")), error.get("message") or "no message"
-        raise ProviderError(f"in the batch: {name}: {text}", transient=name in _PASSING)
+        complaint = complaint_in(200, {"error": result.get("error") or "no reason given"},
+                                 prompt=prompt_of(question.messages))
+        assert complaint is not None
+        failure = error_of(complaint)
+        failure.args = (f"in the batch: {failure}",)
+        raise failure.plain() if isinstance(failure, RejectedError) else failure
     if kind != "succeeded":
         # Expired and cancelled questions were never put to the model: they are asked again.
         raise ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
@@ -199,7 +208,7 @@ def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     message = result.get("message") or {}
     usage = message_usage(message.get("usage") or {})
     tokens = (usage.input_tokens, usage.output_tokens)
-    stop = message.get("stop_reason")
+    end = end_of(message.get("stop_reason"))
     # What the model said: the input of its tool, or its text where it called none.
     blocks = [block for block in message.get("content") or () if isinstance(block, dict)]
     calls = [block for block in blocks if block.get("type") == "tool_use"]
@@ -207,13 +216,15 @@ def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
         raw = json.dumps(calls[0].get("input"), ensure_ascii=False)
     else:
         raw = "".join(str(block.get("text") or "") for block in blocks)
-    if stop == "refusal":
+    if end is End.FILTERED:
         raise RefusedError("the model refused", tokens)
-    if stop == "max_tokens" and question.options.max_tokens is None:
+    if end is End.CUT and question.options.max_tokens is None:
         raise runaway(raw, "", tokens, question.token_limit)
     try:
         value = read_answer(question, raw)
     except UnparseableError as invalid:
+        if refusal_in(raw):
+            raise RefusedError(f"the model refused: {raw.strip()}", tokens) from None
         raise UnparseableError(str(invalid), invalid.raw, tokens) from None
     return Answer(value, raw, usage=usage, mode="batch")
 
@@ -294,9 +305,7 @@ class _MessageBatches:
         status = response.status_code
         if status == 200:
             return response.content
-        hint = {401: "; check the API key", 404: "; check the address"}.get(status, "")
-        raise ProviderError(
-            f"HTTP {status}: {shortened(response.text)}{hint}",
-            transient=status in TRANSIENT or status >= 500,
-            status=status,
-        )
+        complaint = complaint_in(status, parsed(response.content))
+        assert complaint is not None
+        failure = error_of(complaint)
+        raise failure.plain() if isinstance(failure, RejectedError) else failure

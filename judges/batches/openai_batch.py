@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.lowlevel
-from pydantic import ValidationError
 
 from dagengine.errors import ProviderError
 from dagengine.judges.batches.collecting import BatchApi, Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
-from dagengine.judges.wire.completions import TRANSIENT, Completion
+from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
 from dagengine.judges.wire.connection import ChatConnection, Post
+from dagengine.judges.wire.dialects.failures import complaint_in, error_of
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import Capabilities, Question
 
@@ -90,12 +90,9 @@ class OpenAIBatchJudge(OpenAIJudge):
         self._batches[anyio.lowlevel.current_token()] = batches
 
         async def post(form: RequestForm, question: Question[Any]) -> Completion:
-            completion = _completion(await batches.answer_to(json.dumps(form.body(question))))
-            try:
-                return Completion.read(json.dumps(completion).encode())
-            except ValidationError:
-                message = f"the batch holds no chat completion: {completion!r:.120}"
-                raise ProviderError(message, transient=False) from None
+            line = await batches.answer_to(json.dumps(form.body(question)))
+            body = _completion(line, prompt_of(question.messages))
+            return read_completion(json.dumps(body).encode(), question.messages)
 
         return post
 
@@ -154,17 +151,17 @@ def request_line(name: str, body: str) -> bytes:
     return head[:-1].encode() + BODY + f"{body}}}\n".encode()
 
 
-def _completion(line: dict[str, Any]) -> dict[str, Any]:
-    """The body of a successful answer; raises ProviderError for any other line."""
+def _completion(line: dict[str, Any], prompt: str) -> Any:
+    """The body of a successful answer; raises JudgeError for any other line."""
     response, error = line.get("response") or {}, line.get("error") or {}
     status, body = response.get("status_code"), response.get("body") or {}
     if status == 200:
-        return dict(body)
-    error = error or body.get("error") or {}
-    code, text = str(error.get("code") or ""), error.get("message") or "no message"
-    # A question expires if the provider did not come to it in time; it is asked again.
-    passing = code == "batch_expired" or (
-        status is not None and (status in TRANSIENT or status >= 500)
-    )
-    where = f"HTTP {status}" if status else code or "error"
-    raise ProviderError(f"in the batch: {where}: {text}", transient=passing, status=status)
+        return body
+    if error.get("code") == "batch_expired":
+        # The provider did not come to it in time; it is asked again.
+        raise ProviderError(f"in the batch: {error.get('message')}", transient=True)
+    complaint = complaint_in(status or 400, error or body, prompt=prompt)
+    assert complaint is not None
+    failure = error_of(complaint)
+    failure.args = (f"in the batch: {failure}",)
+    raise failure

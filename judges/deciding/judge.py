@@ -221,7 +221,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 for place, why in self.form.blamed(detail, len(questions)).items():
                     fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
                     blamed[place] = self._hidden(fault)
-            failure = self._hidden(self._failure(openai, error))
+            failure = self._hidden(self._failure(openai, error, questions[0]))
         else:
             if self.version is not None and reply.model != self.version:
                 message = f"the version {reply.model!r} answered, but version= asks for "
@@ -265,7 +265,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                     connection.chat, self.model, self._parameters, question
                 )
             except (JudgeError, openai.OpenAIError) as error:
-                outcomes[place] = self._hidden(self._failure(openai, error))
+                outcomes[place] = self._hidden(self._failure(openai, error, question))
 
         async with self.session() as connection, anyio.create_task_group() as group:
             for place, question in enumerate(questions[: len(questions) - ahead]):
@@ -273,7 +273,9 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
         return [outcomes.get(place, left) for place in range(len(questions))]
 
-    def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
+    def _failure(
+        self, openai: ModuleType, error: Any, question: Question[Any] | None = None
+    ) -> JudgeError:
         if getattr(error, "status_code", None) == _NO_MODEL:
             return ProviderError(
                 f"HTTP {_NO_MODEL}: the server knows {self.form.path} but {self.model!r} is no "
@@ -281,7 +283,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 transient=False,
                 status=_NO_MODEL,
             )
-        failure = super()._failure(openai, error)
+        failure = super()._failure(openai, error, question)
         whys = self.form.blamed(getattr(error, "body", None), 1)
         if whys and isinstance(failure, ProviderError):
             failure.args = (f"{failure}: {whys[0]}",)

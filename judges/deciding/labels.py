@@ -31,8 +31,9 @@ from dagengine.errors import (
 from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.judges.wire.completions import Completion, answer_text, read_completion, usage_of
+from dagengine.judges.wire.completions import Completion, read_completion, usage_of
 from dagengine.judges.wire.connection import CHAT, Send, SendingConnection, sender
+from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
@@ -97,12 +98,12 @@ async def by_label(
         "top_logprobs": _ALTERNATIVES,
         **parameters,
     }
-    completion = read_completion(await send(body))
+    completion = read_completion(await send(body), question.messages)
     usage = usage_of(completion)
     try:
         value, masses = _read(completion, asked)
         odds, mass = masses.odds, masses.total
-        text = answer_text(completion.choices[0].message)
+        text = completion.choices[0].message.text
         listed = odds and [list(pair) for pair in odds]
         raw = json.dumps({"said": text, "mass": mass, "odds": listed}, ensure_ascii=False)
         fields = answer_fields(question.answer_type, value, odds or ())
@@ -125,7 +126,9 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     message = completion.choices[0].message
     if message.refusal:
         raise RefusedError(f"the model refused: {message.refusal}")
-    text = answer_text(message)
+    text = message.text
+    if end_of(completion.choices[0].finish_reason) is End.FILTERED:
+        raise RefusedError("the provider's content filter stopped the answer")
     try:
         if not isinstance(completion.choices[0].logprobs, dict):
             raise ValueError("no probabilities, or in some other form")
@@ -202,7 +205,7 @@ class LabelJudge(EndpointJudge[SendingConnection]):
             async with self.session() as connection:
                 return await by_label(connection.send, self.model, self._parameters, question)
         except (JudgeError, openai.OpenAIError) as error:
-            failure = self._hidden(self._failure(openai, error))
+            failure = self._hidden(self._failure(openai, error, question))
         # Outside of the handler: what is raised inside keeps the other error with it.
         raise failure
 

@@ -24,11 +24,12 @@ from dagengine.errors import (
 )
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
-from dagengine.judges.wire.completions import status_error
+from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
+from dagengine.judges.wire.dialects.failures import RejectedError, of_response
 from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
-from dagengine.question import NO_FACTS, Capabilities, Message, ServerFacts
+from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
 from dagengine.redaction import (
     keep_log_public,
     public_address,
@@ -233,6 +234,8 @@ class EndpointJudge(SharedJudge, Generic[C]):
         Errors stay in results; their tracebacks and causes would keep whole responses there.
         """
         secrets = self.secrets
+        if isinstance(error, RejectedError):
+            error = error.plain()
         error.__cause__ = error.__context__ = None
         error.__traceback__ = None
         error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
@@ -305,8 +308,10 @@ class EndpointJudge(SharedJudge, Generic[C]):
                 return await token_count(client.api, facts, self.model, messages)
         return None
 
-    def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
-        """What a client raised, as a JudgeError."""
+    def _failure(
+        self, openai: ModuleType, error: Any, question: Question[Any] | None = None
+    ) -> JudgeError:
+        """What a client raised for a question, as a JudgeError."""
         where = self.base_url or "the provider"
         # What our transport raises reaches us as the cause of an error of the client.
         for raised in (error, error.__cause__):
@@ -330,7 +335,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):
-            return status_error(error)
+            return of_response(error, "" if question is None else prompt_of(question.messages))
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
 
 

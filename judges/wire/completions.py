@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
@@ -16,35 +13,34 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
-from dagengine.errors import JudgeError, ProviderError, RefusedError, TooLongError
+from dagengine.errors import ProviderError
+from dagengine.judges.wire.dialects.failures import complaint_in, error_of, page_in
+from dagengine.judges.wire.dialects.messages import normalise
 from dagengine.prompts.bounds import Bounds, bounded_schema
-from dagengine.prompts.lengths.window import overflow_in
 from dagengine.prompts.parsing import complaint
-from dagengine.question import NO_USAGE, Usage, schema_of
+from dagengine.prompts.thoughts import are_unended
+from dagengine.question import NO_USAGE, Message, Usage, schema_of
 
-# How a request may call the most tokens of its answer, in the order of their age.
-TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _HOSTED = ("api.openai.com", "openai.azure.com")
-_SECONDS = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
-_UNCLOSED = re.compile(r"\s*<(think|thinking|reasoning)>(?!.*</\1>)", re.DOTALL | re.IGNORECASE)
 _MOST_TOKENS = 10**12
 _MOST_DIGITS = 4_000
-# Statuses that say "later" rather than "no".
-TRANSIENT = frozenset({408, 409, 425, 429})
-# Statuses with which servers refuse prompts that are too long.
-OVERFLOWS = frozenset({400, 413, 422, 500})
 
 
 @cache
-def wire_type(answer_type: type[BaseModel], bounds: Bounds | None = None) -> Any:
+def wire_type(
+    answer_type: type[BaseModel], bounds: Bounds | None = None, *, keywords: bool = True
+) -> Any:
     """The answer type as instructor wants it, with its JSON schema made once, bounded or not.
 
-    Each caller gets a copy: one of instructor's handlers writes into it.
+    Without `keywords` the schema has only what every server knows. Each caller gets a copy: one of
+    instructor's handlers writes into it.
     """
     import instructor
 
     wire = instructor.response_schema(answer_type)
     schema = schema_of(answer_type) if bounds is None else bounded_schema(answer_type, bounds)
+    if not keywords:
+        schema = _plain_schema(schema, schema.get("$defs", {}), ())
     return type(answer_type.__name__, (wire,), {
         "model_json_schema": classmethod(lambda cls, *args, **kwargs: deepcopy(schema)),
         "__module__": answer_type.__module__,
@@ -87,6 +83,32 @@ def _strict_schema(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", closed(json.loads(text)))
 
 
+_PLAIN = ("type", "description", "properties", "required", "items", "enum", "anyOf")
+_CONTAINERS = frozenset({"properties", "items", "anyOf"})
+
+
+def _plain_schema(part: Any, defs: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+    """A schema of types, properties and options alone, with its definitions in their places."""
+    if isinstance(part, list):
+        return [_plain_schema(item, defs, inside) for item in part]
+    if not isinstance(part, Mapping):
+        return part
+    name = str(part.get("$ref", "")).rpartition("/")[2]
+    if name and name not in inside:
+        return _plain_schema(defs.get(name, {}), defs, (*inside, name))
+    plain = {key: part[key] for key in _PLAIN if key in part}
+    if "const" in part:
+        plain["enum"] = [part["const"]]
+    for key in _CONTAINERS & plain.keys():
+        inner = plain[key]
+        plain[key] = (
+            {field: _plain_schema(each, defs, inside) for field, each in inner.items()}
+            if key == "properties"
+            else _plain_schema(inner, defs, inside)
+        )
+    return plain
+
+
 class _Wire(BaseModel):
     """What is read of a part of a completion; everything else is passed over."""
 
@@ -106,14 +128,6 @@ class ToolCall(_Wire):
     function: Function
 
 
-def _in_one(value: Any) -> Any:
-    """A content in parts, as some servers send it, as one text: of thoughts and images nothing."""
-    if not isinstance(value, list):
-        return value
-    texts = [part.get("text") for part in map(_part, value) if part.get("type") == "text"]
-    return "".join(texts) if all(isinstance(text, str) for text in texts) else value
-
-
 def _part(value: Any) -> Any:
     return value if isinstance(value, dict) else {}
 
@@ -121,24 +135,31 @@ def _part(value: Any) -> Any:
 class ReplyMessage(_Wire):
     """What the model said."""
 
-    content: Annotated[str | None, BeforeValidator(_in_one)] = None
+    content: str | None = None
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
+    function_call: None = None  # of an old protocol, see `dialects.messages`
     # Thoughts beside the answer, as llama.cpp and DeepSeek call them, and vLLM and Ollama.
     reasoning_content: Any = None
     reasoning: Any = None
 
     @property
+    def text(self) -> str:
+        """The text of the answer: what a tool was called with, or what was said."""
+        return (self.tool_calls[0].function.arguments if self.tool_calls else "") or (
+            self.content or ""
+        )
+
+    @property
     def thoughts(self) -> str:
         """What the model thought where it said nothing; empty if it did say something.
 
-        A think block without an end in the answer itself is a thought, too.
+        Thoughts without an end in the answer itself are thoughts, too.
         """
-        text = answer_text(self)
-        if _UNCLOSED.match(text):
-            return text
+        if are_unended(self.text):
+            return self.text
         beside = self.reasoning_content or self.reasoning
-        return beside if isinstance(beside, str) and not text.strip() else ""
+        return beside if isinstance(beside, str) and not self.text.strip() else ""
 
 
 # Plain data: as objects they would cost ten times the processor time of the call itself.
@@ -158,6 +179,7 @@ class Choice(_Wire):
     """One answer; log-probabilities in some other form than OpenAI's are passed over."""
 
     message: ReplyMessage
+    error: None = None
     finish_reason: str | None = None
     logprobs: Annotated[Logprobs | _Wire | None, Field(union_mode="left_to_right")] = None
 
@@ -193,6 +215,7 @@ class Completion(_Wire):
     """
 
     choices: list[Choice] = Field(min_length=1)
+    error: None = None
     usage: Annotated[Counts | None, BeforeValidator(_part)] = None
     _content: bytes = b""
 
@@ -219,33 +242,50 @@ class Completion(_Wire):
         )
 
 
-def read_completion(content: bytes) -> Completion:
-    """The completion in a response's body; raises ProviderError for anything else.
+def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Completion:
+    """The completion in a response's body, whatever its shape; raises JudgeError for anything else.
 
-    Servers also send pages, strings and empty lists.
+    `messages` are those of the question, which an error may repeat. Servers also send pages,
+    strings, empty lists, and errors with status 200.
     """
     try:
         return Completion.read(content)
     except ValidationError as error:
+        # Lone surrogates, bytes that are not text and endless numbers come from models, too:
+        # with a substitute for them, the rest of the completion can be read.
+        text = content.decode(errors="replace")
+        value: Any = text
         with suppress(ValueError, RecursionError):
-            # Lone surrogates, bytes that are not text and endless numbers come from models, too:
-            # with a substitute for them, the rest of the completion can be read.
             value = json.loads(
-                content.decode(errors="replace"),
-                parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None,
+                text, parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None
             )
-            return Completion.read(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
-        shown = f"{content[:120].decode(errors='replace')!r}: {complaint(error)}"
-        raise ProviderError(
-            f"the endpoint sent no chat completion: {shown}", transient=False
-        ) from None
+        failure = complaint_in(200, value, prompt=prompt_of(messages))
+        if failure is not None:
+            raise error_of(failure) from None
+        with suppress(ValueError, RecursionError):
+            body = json.dumps(normalise(value), ensure_ascii=False)
+            return Completion.read(body.encode(errors="replace"))
+        raise ProviderError(_no_completion(text, error), transient=False) from None
 
 
-def answer_text(message: ReplyMessage) -> str:
-    """The text of an answer, wherever it stands."""
-    if message.tool_calls:
-        return message.tool_calls[0].function.arguments
-    return message.content or ""
+def _no_completion(text: str, error: ValidationError) -> str:
+    """Why a body is no completion, and what to do."""
+    if not text.strip():
+        return (
+            "the endpoint sent an empty body in place of an answer; see whether the server runs "
+            "well, and whether something between drops its answers"
+        )
+    page = page_in(text)
+    return (
+        f"the endpoint sent no chat completion: {text[:120]!r}: {complaint(error)}"
+        if page is None
+        else f"the endpoint sent no chat completion: {page}"
+    )
+
+
+def prompt_of(messages: Sequence[Message]) -> str:
+    """All texts of a prompt, to be known again in what a server says."""
+    return "\n".join(str(message["content"]) for message in messages)
 
 
 def usage_of(completion: Completion) -> Usage:
@@ -268,52 +308,3 @@ def message_usage(counts: Mapping[str, Any]) -> Usage:
         )
     )  # fmt: skip
     return Usage(asked + written + kept, answered, kept)
-
-
-ACCESS = {401: "; check the API key", 404: "; check the model's name and the address"}
-"""What to do about statuses that every call gets: they speak of the judge, not of a question."""
-
-
-def status_error(error: Any) -> JudgeError:
-    status, text = error.status_code, error_message(error)
-    code = str(getattr(error, "code", "") or "")
-    if "content_filter" in code or "content_policy" in code:
-        return RefusedError(f"the provider's content filter refused the question: {text}")
-    overflow = overflow_in(text, whole_body(error)) if status in OVERFLOWS else None
-    if overflow is not None:
-        return TooLongError(f"HTTP {status}: {text}", **overflow._asdict())
-    transient = (status in TRANSIENT or status >= 500) and code != "insufficient_quota"
-    return ProviderError(
-        f"HTTP {status}: {text}{ACCESS.get(status, '')}",
-        transient=transient,
-        status=status,
-        retry_after=_retry_after(error.response.headers),
-    )
-
-
-def error_message(error: Any) -> str:
-    body = error.body
-    if isinstance(body, dict) and body.get("message"):
-        return str(body["message"])
-    return body if isinstance(body, str) and body else str(error)
-
-
-def whole_body(error: Any) -> Any:
-    """The body of an error; the client keeps a part of it."""
-    try:
-        return json.loads(error.response.content)
-    except (ValueError, RecursionError):
-        return error.body
-
-
-def _retry_after(headers: Any) -> float | None:
-    """Seconds to wait, where a header says so in one of the forms of RFC 9110, 10.2.3."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = str(headers.get(name, ""))
-        if _SECONDS.fullmatch(value):
-            return float(value) / unit
-    try:
-        date = parsedate_to_datetime(str(headers.get("retry-after", "")))
-        return max(0.0, date.timestamp() - time.time())
-    except (ValueError, OverflowError, OSError):  # no date, or one that no clock shows
-        return None

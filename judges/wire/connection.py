@@ -8,8 +8,11 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.completions import Completion, read_completion
+from dagengine.judges.wire.dialects.demands import MODES
 from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.parsing import without_surrogates
@@ -18,9 +21,6 @@ from dagengine.question import Question
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-# From the least intrusive way of asking for structure to the most: the last one has to
-# paste the schema into the prompt.
-MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 CHAT = "/chat/completions"
 # Forms of requests that are kept.
 _FORMS = 1_000
@@ -51,10 +51,11 @@ class SendingConnection(Connection):
 class ChatConnection(Connection):
     """A connection that sends questions to a chat, with instructor's handlers for each way.
 
-    `own_door` sends them to a server's own interface, once it is known to have one.
+    `own_door` sends them to a server's own interface, once it is known to have one. `exploring` is
+    held by the one question that finds out what the server lacks.
     """
 
-    __slots__ = ("_forms", "handlers", "own_door", "post")
+    __slots__ = ("_forms", "exploring", "handlers", "own_door", "post")
 
     def __init__(self, api: AsyncOpenAI, post: Post, *, owned: bool) -> None:
         super().__init__(api, owned=owned)
@@ -65,6 +66,7 @@ class ChatConnection(Connection):
         }
         self.post = post
         self.own_door: Post | None = None
+        self.exploring = anyio.Lock()
         self._forms: dict[Hashable, RequestForm] = {}
 
     def form(self, key: Hashable, make: Callable[[], RequestForm]) -> RequestForm:
@@ -92,7 +94,7 @@ def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
     send = sender(openai, api, path)
 
     async def post(form: RequestForm, question: Question[Any]) -> Completion:
-        return read_completion(await send(form.body(question)))
+        return read_completion(await send(form.body(question)), question.messages)
 
     return post
 

@@ -47,7 +47,7 @@ class DirectPost:
 
     async def __call__(self, form: RequestForm, question: Question[Any]) -> Completion:
         """The completion of a question."""
-        return read_completion(await self._send.sent(form.encoded(question)))
+        return read_completion(await self._send.sent(form.encoded(question)), question.messages)
 
 
 class DirectSend:

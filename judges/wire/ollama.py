@@ -14,8 +14,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import ProviderError, TooLongError, TruncatedError
-from dagengine.judges.wire.completions import Completion, Count, read_completion, status_error
+from dagengine.judges.wire.completions import Completion, Count, prompt_of, read_completion
 from dagengine.judges.wire.connection import Send
+from dagengine.judges.wire.dialects.failures import of_response
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.lengths.token_counts import size_of
 from dagengine.prompts.parsing import complaint
@@ -104,7 +105,7 @@ class OllamaPost:
         try:
             content = await self._send(chat_body(body, self._window))
         except openai.APIStatusError as error:
-            failure = status_error(error)
+            failure = of_response(error, prompt_of(body["messages"]))
             if isinstance(failure, TooLongError):
                 raise failure from None
             raise

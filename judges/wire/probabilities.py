@@ -7,6 +7,7 @@ those of the few tokens that count are found in its bytes.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Collection
@@ -21,6 +22,7 @@ from dagengine.prompts.tokens import telling
 from dagengine.question import Question, TokenChoice
 
 _KEY: Final = re.compile(rb'"top_logprobs"[ \t\r\n]*:[ \t\r\n]*')
+_ESCAPED: Final = re.compile(r"(?:bytes:)?((?:\\x[0-9a-fA-F]{2})+)")
 _FEW: Final = 8  # of more tokens it is quicker to read all at once
 _DECODER: Final = json.JSONDecoder()
 
@@ -65,12 +67,34 @@ def tokens_of(
     texts = completion.token_texts
     if not texts:
         return None
+    if raw not in "".join(texts):
+        texts = _spelled(completion) or texts
     kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
     try:
         choices = alternatives(completion, kept)
     except ValueError:  # pydantic's among them: probabilities in some other form
         return None
     return tuple(TokenChoice(text, choices.get(index, ())) for index, text in enumerate(texts))
+
+
+def _spelled(completion: Completion) -> list[str] | None:
+    """The tokens as their bytes spell them: a character that two share belongs to the last.
+
+    Servers give the bytes of each token, or write those of a part of a character with escapes
+    (`\\xf0\\x9f`, `bytes:\\xf0`). None if the bytes are not told, or are no text.
+    """
+    logprobs = json.loads(completion.content)["choices"][0]["logprobs"]
+    decoder, texts = codecs.getincrementaldecoder("utf-8")(), list[str]()
+    try:
+        for item in logprobs["content"]:
+            escaped = _ESCAPED.fullmatch(item["token"])
+            own = item.get("bytes")
+            if escaped is not None:
+                own = bytes.fromhex(escaped[1].replace("\\x", ""))
+            texts.append(decoder.decode(item["token"].encode() if own is None else bytes(own)))
+    except (ValueError, TypeError, LookupError):
+        return None
+    return texts
 
 
 def alternatives(completion: Completion, kept: Collection[int]) -> _Found:

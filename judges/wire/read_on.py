@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from dagengine.judges.wire.completions import TOKEN_LIMITS
+from dagengine.judges.wire.dialects.demands import TOKEN_LIMITS
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.masses import LEAST_MASS
 from dagengine.prompts.scales import WholeNumbers

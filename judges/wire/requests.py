@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from dagengine.judges.wire.dialects.demands import Demands
 from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Message, Question, Warmth
@@ -22,20 +23,32 @@ _PROBE: Final[list[Message]] = [
 ]
 
 
+_ALL: Final = Demands()
+
+
 class RequestForm:
     """How questions of one kind are asked: everything in a request but its messages.
 
     `write` makes the whole body around a list of messages; it may change them. `shape` is what
-    reads the answers, where structure was asked for. `route` gives what a request says of where the
-    beginning of its prompt is warm.
+    reads the answers, where structure was asked for in a `mode`. `route` gives what a request says
+    of where the beginning of its prompt is warm. `limit` are the most tokens of an answer,
+    `demands` what is asked of the server at most, and `asked` the fields of those that are.
     """
 
-    __slots__ = ("_around", "_route", "_write", "shape")
+    __slots__ = ("_around", "_route", "_write", "asked", "demands", "limit", "mode", "shape")
 
     def __init__(
-        self, write: Write, shape: Any = None, route: Callable[[Warmth], Body] | None = None
+        self,
+        write: Write,
+        shape: Any = None,
+        route: Callable[[Warmth], Body] | None = None,
+        mode: str | None = None,
+        limit: int | None = None,
+        demands: Demands = _ALL,
+        asked: frozenset[str] = frozenset(),
     ) -> None:
         self.shape = shape
+        self.mode, self.limit, self.demands, self.asked = mode, limit, demands, asked
         self._route = route
         self._write = write
         self._around = _around(write)

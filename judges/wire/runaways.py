@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dagengine.errors import RunawayError
+from dagengine.errors import RunawayError, UnparseableError
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.loops import loop_in
 from dagengine.question import Question
@@ -37,6 +37,16 @@ def is_complete(question: Question[Any], raw: str) -> bool:
     except (ValidationError, DoubledKeyError):
         return False
     return True
+
+
+def elsewhere(thoughts: str, tokens: tuple[int, int]) -> UnparseableError:
+    """What is wrong with an answer that is empty beside thoughts, and what to do."""
+    return UnparseableError(
+        "the answer is empty: the model's text is in `reasoning_content`, among its thoughts; "
+        f"{_NO_THOUGHTS}",
+        thoughts,
+        tokens,
+    )
 
 
 def runaway(

@@ -28,7 +28,7 @@ class Access:
 
         From then on every row raises it: while the run ends, calls in progress are cancelled.
         """
-        from dagengine.judges.wire.completions import ACCESS
+        from dagengine.judges.wire.dialects.failures import ACCESS
 
         self._granted = self._granted or (self._error is None and self._accepted())
         for result in () if self._granted else row.metrics:

@@ -1,0 +1,151 @@
+"""Thoughts that a model writes before its answer: a draft in them is never the answer.
+
+Models mark their thoughts with markers of many forms, which chat templates and servers should take
+out and often do not. Three things are read by rule, not by a list of models:
+
+* a *marker*: a name in brackets (`<think>`, `[THINK]`, `<|begin_of_thought|>`, `<seed:think>`),
+  with what closes it;
+* a *channel* (`<|channel|>analysis<|message|>…`, https://developers.openai.com/cookbook/articles/
+  openai-harmony), where only the channel `final`, or a call, is an answer;
+* a marker that only closes, since the template opened it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# `<name>`, `[name]`, `<|name|>`, `◁name▷`; a slash or "end" before the name closes.
+_MARKER: Final = re.compile(
+    r"[<\[◁⟨【]\|?[ \t]*(?P<closes>/|end[_ ]?(?:of[_ ]?)?)?(?:(?:begin|start)[_ ]?(?:of[_ ]?)?)?"
+    r"(?P<name>[a-z][\w:.-]{0,40})(?:[ \t][^<>\n]{0,100})?\|?[>\]▷⟩】]",
+    re.IGNORECASE,
+)
+_THINKS: Final = re.compile(
+    r"think|thought|reason|analy[sz]|reflect|scratch|monolog|ponder|deliberat|contemplat|rationale"
+    r"|introspect|brainstorm|working_out|draft|planning|(?:^|[_:.-])cot(?:$|[_:.-])",
+    re.IGNORECASE,
+)
+# Names around an answer, and marks of templates before it.
+_ANSWERS: Final = re.compile(
+    r"answer|output|final|solution|response|result|json|tool|function|invoke|verdict|message"
+    r"|assistant|header|user|system|im_|text|object|data|code|content|score|rating|judg|^bos|^s$",
+    re.IGNORECASE,
+)
+_CHANNEL: Final = re.compile(
+    r"<\|channel\|>\s*(?P<name>\w+)(?P<to>[^<]*)(?:<\|constrain\|>[^<]*)?<\|message\|>"
+    r"(?P<text>.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+# The same where a server has taken out the marks and left the names of the channels.
+_BARE_CHANNELS: Final = re.compile(
+    r"\A\s*(?:assistant)?(?:analysis|commentary)(?=[A-Z\W]).*?assistant\s*final(?P<text>.*)\Z",
+    re.DOTALL,
+)
+_HARMONY: Final = "<|channel|>"
+_SIGNS: Final = re.compile(r"[<\[◁⟨【]|\A\s*(?:analysis|assistant|commentary)")
+_VISIBLE: Final = re.compile(r"\S")
+
+
+def without_thoughts(text: str) -> str:
+    """Return a text with blanks for its thoughts, so that the answer stays at its offset.
+
+    Thoughts that never end take the rest of the text.
+    """
+    if _SIGNS.search(text) is None:
+        return text
+    if "<|channel|>" in text.lower():
+        answers = [
+            channel.span("text")
+            for channel in _CHANNEL.finditer(text)
+            if channel["name"].lower() == "final" or "to=" in channel["to"]
+        ]
+        return _keep_only(text, answers[-1:])
+    bare = _BARE_CHANNELS.match(text)
+    if bare is not None:
+        return _keep_only(text, [bare.span("text")])
+    start = _end_of_leading_thoughts(text)
+    return _keep_only(text, _spans_outside_thoughts(text, start))
+
+
+def are_unended(text: str) -> bool:
+    """Return whether a text is nothing but thoughts."""
+    return bool(text.strip()) and not without_thoughts(text).strip()
+
+
+def _end_of_leading_thoughts(text: str) -> int:
+    """The offset at which the thoughts at the start of a text end; its length if they do not."""
+    start = 0
+    while True:
+        opening = _MARKER.match(text, _next_visible(text, start))
+        if opening is None or opening["closes"] or _ANSWERS.search(opening["name"]):
+            return start
+        thinks = _THINKS.search(opening["name"]) is not None
+        if not thinks and opening[0][0] != "<":
+            return start  # a list or a reference
+        name = opening["name"].casefold()
+        ends = (
+            marker.end()
+            for marker in _MARKER.finditer(text, opening.end())
+            if marker["closes"] and marker["name"].casefold() == name
+        )
+        end = next(ends, None)
+        if end is None:
+            return len(text)
+        # A block of an unknown name with nothing after it may be the answer itself.
+        if not thinks and "{" not in text[end:] and "[" not in text[end:]:
+            return start
+        start = end
+
+
+def _spans_outside_thoughts(text: str, start: int) -> list[tuple[int, int]]:
+    """The spans from `start` on that no thinking marker encloses.
+
+    A marker without its partner counts only where a line begins or ends, or an object follows:
+    elsewhere it is quoted. One that closes ends thoughts which the chat template began.
+    """
+    spans, opened = list[tuple[int, int]](), list[int]()
+    for marker in _MARKER.finditer(text, start):
+        if _THINKS.search(marker["name"]) is None:
+            continue
+        if not marker["closes"]:
+            opened.append(marker.start())
+        elif opened:
+            begin = opened.pop()
+            if not opened:
+                spans.append((start, begin))
+                start = marker.end()
+        elif _is_apart(text, marker):
+            spans, start = [], marker.end()
+    unended = next((begin for begin in opened if not text[_line_start(text, begin) : begin].strip()),
+                   len(text))  # fmt: skip
+    return [*spans, (start, max(start, unended))]
+
+
+def _is_apart(text: str, marker: re.Match[str]) -> bool:
+    """Return whether a marker begins a line or ends one, or stands before JSON."""
+    before = text[_line_start(text, marker.start()) : marker.start()]
+    after = text[marker.end() : marker.end() + 100].lstrip(" \t")
+    return not before.strip() or after[:1] in ("", "\n", "\r", "{", "[", "`")
+
+
+def _line_start(text: str, offset: int) -> int:
+    return text.rfind("\n", 0, offset) + 1
+
+
+def _next_visible(text: str, start: int) -> int:
+    visible = _VISIBLE.search(text, start)
+    return visible.start() if visible else len(text)
+
+
+def _keep_only(text: str, spans: list[tuple[int, int]]) -> str:
+    """A text with blanks for all that is in none of the spans; lines stay lines."""
+    pieces, end = list[str](), 0
+    for first, last in spans:
+        pieces += [_blank(text[end:first]), text[first:last]]
+        end = last
+    return "".join([*pieces, _blank(text[end:])])
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)

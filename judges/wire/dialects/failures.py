@@ -1,0 +1,345 @@
+"""Error bodies: what a server's failure says, in whatever form, and which JudgeError it is.
+
+An error is read from any status, also from 200, and from any shape: OpenAI's `{"error": {…}}`,
+FastAPI's `{"detail": […]}`, Google's list, a bare text, a web page. Codes count more than words, and
+words only where they do not repeat the prompt: judged texts speak of tools and log-probabilities, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+from dagengine.errors import (
+    JudgeError,
+    ProviderError,
+    RefusedError,
+    TooLongError,
+    UnparseableError,
+)
+from dagengine.prompts.lengths.window import overflow_in
+
+TRANSIENT: Final = frozenset({408, 409, 425, 429})
+"""Statuses that say "later" rather than "no"."""
+OVERFLOWS: Final = frozenset({400, 413, 422, 500})
+"""Statuses with which servers refuse prompts that are too long."""
+ACCESS: Final = {
+    401: "; check the API key",
+    402: "; the account has no credit left",
+    404: "; check the model's name and the address",
+}
+"""What to do about statuses that every call gets: they speak of the judge, not of a question."""
+_REFUSABLE: Final = frozenset({400, 403, 406, 422, 451, 500})
+_MOST: Final = 300  # values of a body that are looked at
+_SHOWN: Final = 2_000
+_CODE: Final = 100  # characters; what is longer is no code
+# Keys of what an error says in one word, and of what it says in words.
+_CODES: Final = frozenset(
+    "code type status reason reasons error_code error_type errortype param loc quotaid blockreason "
+    "block_reason quota_id name kind".split()
+)
+_TELLING_KEYS: Final = frozenset({"flagged_input", "blockreason", "block_reason", "reasons"})
+_TEXTS: Final = ("message", "msg", "detail", "error_description", "description", "title", "raw")
+_INSIDE: Final = ("error", "errors", "detail", "details", "fault", "exception", "failure")
+
+# Origins: OpenAI content_policy_violation, content_filter, invalid_prompt; Azure
+# ResponsibleAIPolicyViolation; litellm ContentPolicyViolationError; DashScope DataInspectionFailed;
+# DeepSeek "Content Exists Risk"; Gemini blockReason; Bedrock guardrails; OpenRouter flagged inputs.
+_REFUSED: Final = re.compile(
+    r"content_?filter|content_?policy|policy_?violation|invalid_prompt|responsible_?ai"
+    r"|data_?inspection|inappropriate[_ ]content|content exists risk|prohibited_content|blocklist"
+    r"|block_?reason|\bsafety\b|\bflagged\b|flagged_input|moderation|usage polic|guardrail"
+    r"|content management policy|sensitive (?:content|information|words?)|harmful content"
+    r"|violat\w* (?:\w+ ){0,6}(?:polic|guideline|terms)",
+    re.IGNORECASE,
+)
+_UNKNOWN_MODEL: Final = re.compile(
+    r"model_?not_?(?:found|exist\w*|available)|model_not_supported|unknown[_ ]model|invalid[_ ]model"
+    r"|no such model|model not exist|not a valid model"
+    r"|models?\b.{0,80}(?:does ?n[o']t exist|do not exist|not (?:be )?found|not exist|is not available"
+    r"|was not found|is not loaded|not supported by any provider|has been (?:deprecated|decommissioned))"
+    r"|(?:not found|does not exist).{0,20}\bmodel\b|no (?:allowed )?providers? (?:are )?available",
+    re.IGNORECASE | re.DOTALL,
+)
+_DAY: Final = re.compile(
+    r"per[_ -]?day|\bdaily\b|/ ?day\b|\b[rt]pd\b|per[_ -]?month|monthly|insufficient_?quota"
+    r"|insufficient[_ ](?:funds|balance|credit)|billing|out of credit|credit balance",
+    re.IGNORECASE,
+)
+_QUOTA: Final = re.compile(r"exceeded your current quota", re.IGNORECASE)
+_SOON: Final = re.compile(r"per[_ -]?min|per[_ -]?sec|retry in|try again in", re.IGNORECASE)
+# A server's own check of what its model wrote (Groq, vLLM): the model may do better next time.
+_INVALID_JSON: Final = re.compile(r"json_validate_failed|tool_use_failed|failed_generation")
+_PAGE: Final = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+_TITLE: Final = re.compile(r"<(?:title|h1)[^>]*>([^<]{1,120})", re.IGNORECASE)
+# Words that stand for a status where a body comes with 200.
+_STATUSES: Final = (
+    (429, r"rate.?limit|too.?many|resource_?exhausted|quota|throttl"),
+    (503, r"overload|unavailable|capacity|try again|busy|loading"),
+    (504, r"time.?d?.?out|deadline"),
+    (401, r"authenticat|unauthori[sz]ed|api.?key|invalid_?token"),
+    (402, r"billing|payment|credit|balance"),
+    (403, r"permission|forbidden"),
+    (404, r"not_?found"),
+    (500, r"internal|server_?error|api_?error|provider returned|upstream"),
+)
+_SECONDS: Final = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
+_ESCAPE: Final = re.compile(r"\\+(?:u[0-9a-fA-F]{4}|.)")
+_NUMBERED: Final = re.compile(r"\w*\d\w*")
+_WORD: Final = re.compile(r"\w+")
+_QUOTED: Final = 3  # words in a row that are those of the prompt
+_PROMPT: Final = 400_000  # characters of a prompt that quotations are looked for in
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a server said in place of an answer.
+
+    `message` are its words as they came, `words` the same without what repeats the prompt, and
+    `codes` everything that it says in codes, types and names of parameters. `generated` is what the
+    model wrote, where the server says it.
+    """
+
+    status: int
+    message: str
+    words: str
+    codes: str
+    body: Any = None
+    retry_after: float | None = None
+    generated: str | None = None
+
+    @property
+    def shape(self) -> str:
+        """Status and words without numbers and ids, so that equal complaints are known."""
+        return f"{self.status} {_NUMBERED.sub('#', self.message)}"
+
+    @property
+    def said(self) -> str:
+        """Codes and words together, for tables."""
+        return f"{self.codes} {self.words}"
+
+
+class RejectedError(ProviderError):
+    """Raised for an error of a server that its judge may know a remedy for; never leaves the judge."""
+
+    def __init__(self, complaint: Complaint, message: str, **settings: Any) -> None:
+        self.complaint = complaint
+        super().__init__(message, status=complaint.status, **settings)
+
+    def plain(self) -> ProviderError:
+        """The same error without the body that it was read from."""
+        error = ProviderError(
+            str(self), transient=self.transient, status=self.status, retry_after=self.retry_after,
+            lasting=self.lasting,
+        )  # fmt: skip
+        error.tokens = self.tokens
+        return error
+
+
+class DiscardedError(UnparseableError):
+    """Raised when a server discards what its model wrote; `raw` may be a usable answer."""
+
+
+def complaint_in(
+    status: int, body: Any, *, prompt: str = "", retry_after: float | None = None
+) -> Complaint | None:
+    """What a body says of a failure; None for a body with status 2xx that has no error in it.
+
+    `body` is parsed JSON, or a text that is none. `prompt` is all that was sent as text.
+    """
+    if isinstance(body, list):
+        body = next((part for part in body if isinstance(part, dict)), body)
+    fine = 200 <= status < 300
+    if fine and not (isinstance(body, dict) and _has_error(body)):
+        return None
+    message = _message(body) or _phrase(status)
+    codes = " ".join(_codes(body))
+    if fine:
+        status = _status_of(codes, message)
+    generated = next((str(text) for key, text in _pairs(body) if key == "failed_generation"), None)
+    words = unquoted(message[:_SHOWN], prompt)
+    return Complaint(status, message, words, codes, body, retry_after, generated)
+
+
+def error_of(complaint: Complaint) -> JudgeError:
+    """The error that a complaint is: refused, too long, about the judge, for now, or else."""
+    status, said, shown = complaint.status, complaint.said, f"HTTP {complaint.status}: "
+    shown += complaint.message
+    if complaint.generated is not None or _INVALID_JSON.search(complaint.codes):
+        why = f"the server could not use what the model wrote: {complaint.message}"
+        return DiscardedError(why, complaint.generated or "")
+    overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
+    if overflow is not None:
+        return TooLongError(shown, **overflow._asdict())
+    if status in _REFUSABLE and _REFUSED.search(said):
+        return RefusedError(f"the provider's content filter refused the question: {shown}")
+    if status not in TRANSIENT and status < 500 and _UNKNOWN_MODEL.search(said):
+        return ProviderError(
+            f"{shown}; check the model's name: the server does not have this model",
+            transient=False,
+            status=status,
+            lasting=True,
+        )
+    if status in (402, 403, 429) and _is_of_the_day(said):
+        return ProviderError(
+            f"{shown}; the quota or the credit is used up: run again when there is more, or use "
+            "another key or model",
+            transient=False,
+            status=status,
+            lasting=True,
+        )
+    transient = status in TRANSIENT or status >= 500
+    hint = ACCESS.get(status, "")
+    return RejectedError(
+        complaint, f"{shown}{hint}", transient=transient, retry_after=complaint.retry_after
+    )
+
+
+def page_in(text: str) -> str | None:
+    """A sentence on a text that is a web page, with what to do; None for any other text."""
+    if _PAGE.match(text) is None:
+        return None
+    title = _TITLE.search(text)
+    called = f" ({title[1].strip()!r})" if title else ""
+    return (
+        f"a web page{called} came in place of an answer; check the address (most servers want one "
+        "that ends in /v1), and whether a proxy or a login is in between"
+    )
+
+
+def unquoted(message: str, prompt: str) -> str:
+    """A message with blanks for what it repeats of the prompt: three words in a row, or more."""
+    if not prompt:
+        return message
+    plain = _ESCAPE.sub(lambda escape: " " * len(escape[0]), message)
+    theirs = [(word[0].casefold(), *word.span()) for word in _WORD.finditer(plain)]
+    own = [word.casefold() for word in _WORD.findall(_ESCAPE.sub(" ", prompt[:_PROMPT]))]
+    runs = set(zip(own, own[1:], own[2:], strict=False))
+    kept = list(message)
+    for index in range(len(theirs) - _QUOTED + 1):
+        run = theirs[index : index + _QUOTED]
+        if tuple(word for word, _, _ in run) in runs:
+            first, last = run[0][1], run[-1][2]
+            kept[first:last] = " " * (last - first)
+    return "".join(kept)
+
+
+def _phrase(status: int) -> str:
+    """The name of a status, for an error without words."""
+    return HTTPStatus(status).phrase if status in {known.value for known in HTTPStatus} else "error"
+
+
+def _is_of_the_day(said: str) -> bool:
+    return bool(_DAY.search(said) or (_QUOTA.search(said) and not _SOON.search(said)))
+
+
+def _has_error(body: Mapping[str, Any]) -> bool:
+    """Whether a body says that it is an error: an answer beside an empty `error` is none."""
+    choices = body.get("choices")
+    inner = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(inner, dict) and inner.get("error"):
+        return True
+    if choices:
+        return False
+    return bool(
+        body.get("error") or body.get("errors") or body.get("detail")
+        or body.get("success") is False or body.get("object") == "error"
+        or body.get("type") == "error"
+    )  # fmt: skip
+
+
+def _message(body: Any, depth: int = 0) -> str:
+    """The words of an error body, from wherever it has them."""
+    if isinstance(body, str):
+        return page_in(body) or body.strip()
+    if isinstance(body, list):
+        texts = (_message(part, depth + 1) for part in body[:5]) if depth < 5 else ()
+        return "; ".join(filter(None, texts))
+    if not isinstance(body, dict) or depth > 5:
+        return ""
+    choices = body.get("choices")
+    if isinstance(choices, list) and choices:
+        return _message(choices[0], depth + 1)
+    inside = [_message(body.get(key), depth + 1) for key in _INSIDE]
+    metadata = _message(body.get("metadata"), depth + 1)
+    own = next((str(body[key]) for key in _TEXTS if isinstance(body.get(key), str)), "")
+    loc = body.get("loc")
+    where = ".".join(map(str, loc)) + ": " if isinstance(loc, list) and own else ""
+    parts = dict.fromkeys([where + own, *inside, metadata])
+    return "; ".join(filter(None, parts)) or ("" if depth else json.dumps(body)[:200])
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+    """The keys and values of a body, at every depth, as far as they are looked at."""
+    level, left = [value], _MOST
+    while level and left > 0:
+        part = level.pop(0)
+        left -= 1
+        if isinstance(part, dict):
+            yield from ((str(key).lower(), item) for key, item in part.items())
+            level += [item for item in part.values() if isinstance(item, dict | list)]
+        elif isinstance(part, list):
+            level += [item for item in part if isinstance(item, dict | list)]
+
+
+def _codes(body: Any) -> Iterator[str]:
+    for key, value in _pairs(body):
+        if key in _TELLING_KEYS and value:
+            yield key
+        if key not in _CODES or isinstance(value, dict | bool):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str | int) and len(str(item)) <= _CODE:
+                yield str(item)
+
+
+def _status_of(codes: str, message: str) -> int:
+    """The status that a body with 200 stands for: its own number, or that of its words."""
+    for code in codes.split():
+        if re.fullmatch(r"[45]\d\d", code):
+            return int(code)
+    said = f"{codes} {message}"
+    for status, words in _STATUSES:
+        if re.search(words, said, re.IGNORECASE):
+            return status
+    return 400
+
+
+def parsed(content: bytes | str) -> Any:
+    """A body as JSON, else as text."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(content)
+    return content.decode(errors="replace") if isinstance(content, bytes) else content
+
+
+def of_response(error: Any, prompt: str = "") -> JudgeError:
+    """The error of a response that the openai client raised (`APIStatusError`)."""
+    content = error.response.content
+    complaint = complaint_in(
+        error.status_code,
+        parsed(content) if content else error.body,
+        prompt=prompt,
+        retry_after=_retry_after(error.response.headers),
+    )
+    assert complaint is not None
+    return error_of(complaint)
+
+
+def _retry_after(headers: Any) -> float | None:
+    """Seconds to wait, where a header says so in one of the forms of RFC 9110, 10.2.3."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = str(headers.get(name, ""))
+        if _SECONDS.fullmatch(value):
+            return float(value) / unit
+    try:
+        date = parsedate_to_datetime(str(headers.get("retry-after", "")))
+        return max(0.0, date.timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):  # no date, or one that no clock shows
+        return None

@@ -54,7 +54,7 @@ from dagengine.test_case import LLMTestCase
 
 FOLDER = Path(__file__).parent / "bodies"
 # Nothing waits: what a server asks to wait for is an error at once if it is more than that.
-LIMITS = Limits(backoff=0.0, max_backoff=0.0, patience=2.0, call_timeout=10.0, case_timeout=20.0)
+LIMITS = Limits(backoff=0.0, max_backoff=0.0, patience=1.0, call_timeout=10.0, case_timeout=20.0)
 TEXT = "Hello! It is nice to see you again."
 
 

@@ -42,7 +42,7 @@ from dagengine.judges.wire.dialects.demands import (
     named_in,
 )
 from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import DiscardedError, RejectedError
+from dagengine.judges.wire.dialects.failures import CrowdedError, DiscardedError, RejectedError
 from dagengine.judges.wire.dialects.messages import only_json, refusal_in, with_system_in_front
 from dagengine.judges.wire.ollama import OllamaPost
 from dagengine.judges.wire.probabilities import alternatives, tokens_of
@@ -222,16 +222,14 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             thinks = failure.cause == "thinking" and question.token_limit != 1
             raised = form.limit is not None and not form.demands.thoughts
             return [Lowering("thoughts", ROOM)] if thinks and raised else None
-        complaint = failure.complaint if isinstance(failure, RejectedError) else None
-        if complaint is None:
+        if not isinstance(failure, RejectedError | CrowdedError):
             return None
-        named = named_in(
-            complaint,
-            form.demands,
-            form.asked,
-            _free_limit(form, question),
-            question.options.top_logprobs or 0,
-        )
+        complaint, free = failure.complaint, _free_limit(form, question)
+        if isinstance(failure, CrowdedError):
+            # Only the limit makes room: such messages count the tokens of the schema, too.
+            return named_in(complaint, form.demands, form.asked & {"limit"}, free) or None
+        most = question.options.top_logprobs or 0
+        named = named_in(complaint, form.demands, form.asked, free, most)
         if complaint.status in (400, 402, 403, 404, 422, 500) and named:
             return named
         return [] if self._hypotheses.is_rejection(complaint) else None
@@ -353,12 +351,12 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             asked |= {"mode", "keywords"} if demands.keywords else {"mode"}
         if own.get("top_logprobs") and "top_logprobs" not in self._parameters:
             asked |= {"logprobs", "alternatives"}
-        asked |= {"temperature", "seed", *TOKEN_LIMITS} & own.keys() - self._parameters.keys()
+        asked |= {"temperature", "seed"} & (own.keys() - self._parameters.keys())
         if demands.cache_key and self.hosted:
             asked.add("cache_key")
-        if not asked.isdisjoint(TOKEN_LIMITS):
+        if not own.keys().isdisjoint(TOKEN_LIMITS):
             asked.add("limit")
-        return frozenset(asked.difference(TOKEN_LIMITS))
+        return frozenset(asked)
 
     def _route(self, demands: Demands, warmth: Warmth) -> Body:
         """What sends a question to where its beginning is warm; what the caller set stays."""
@@ -445,7 +443,8 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
 
 def _shape(failure: JudgeError) -> str:
     """What a failure says, without the numbers in it: a step that changes nothing is taken back."""
-    return failure.complaint.shape if isinstance(failure, RejectedError) else str(failure)
+    has_words = isinstance(failure, RejectedError | CrowdedError)
+    return failure.complaint.shape if has_words else str(failure)
 
 
 def _free_limit(form: RequestForm, question: Question[Any]) -> int | None:

@@ -23,7 +23,7 @@ from dagengine.errors import (
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of
-from dagengine.judges.wire.dialects.failures import RejectedError, complaint_in, error_of
+from dagengine.judges.wire.dialects.failures import plain_error
 from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import MORE_TOKENS
@@ -205,11 +205,7 @@ class ProviderJudge(SharedJudge):
             text = shortened(f"{type(error).__name__}: {self._public(error)}")
             return ProviderError(text, transient=True)
         # Providers' clients keep the body under this name, and its words in their own.
-        complaint = complaint_in(status, getattr(error, "body", None) or str(error), prompt=prompt)
-        assert complaint is not None
-        failure = error_of(complaint)
-        if isinstance(failure, RejectedError):
-            failure = failure.plain()
+        failure = plain_error(status, getattr(error, "body", None) or str(error), prompt=prompt)
         failure.args = (shortened(f"{type(error).__name__}: {self._public(failure)}"),)
         return failure
 

@@ -31,12 +31,7 @@ from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import message_usage, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
 from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import (
-    RejectedError,
-    complaint_in,
-    error_of,
-    parsed,
-)
+from dagengine.judges.wire.dialects.failures import parsed, plain_error
 from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import runaway
@@ -195,12 +190,10 @@ def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     result = line.get("result") or {}
     kind = str(result.get("type"))
     if kind == "errored":
-        complaint = complaint_in(200, {"error": result.get("error") or "no reason given"},
-                                 prompt=prompt_of(question.messages))
-        assert complaint is not None
-        failure = error_of(complaint)
+        error = {"error": result.get("error") or "no reason given"}
+        failure = plain_error(200, error, prompt=prompt_of(question.messages))
         failure.args = (f"in the batch: {failure}",)
-        raise failure.plain() if isinstance(failure, RejectedError) else failure
+        raise failure
     if kind != "succeeded":
         # Expired and cancelled questions were never put to the model: they are asked again.
         raise ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
@@ -305,7 +298,4 @@ class _MessageBatches:
         status = response.status_code
         if status == 200:
             return response.content
-        complaint = complaint_in(status, parsed(response.content))
-        assert complaint is not None
-        failure = error_of(complaint)
-        raise failure.plain() if isinstance(failure, RejectedError) else failure
+        raise plain_error(status, parsed(response.content))

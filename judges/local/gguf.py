@@ -15,7 +15,7 @@ from dagengine.judges.local.model_file import read_model_file
 from dagengine.judges.local.server import require_llama, server_of, size_for
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.connection import ChatConnection
-from dagengine.question import ServerFacts
+from dagengine.question import Question, ServerFacts
 
 
 class GGUFJudge(OpenAIJudge):
@@ -119,8 +119,10 @@ class GGUFJudge(OpenAIJudge):
         """Raise MissingExtraError without xllamacpp; the model is loaded when a run begins."""
         require_llama()
 
-    def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
+    def _failure(
+        self, openai: ModuleType, error: Any, question: Question[Any] | None = None
+    ) -> JudgeError:
         death = self._server.death()
         if death is not None and isinstance(error, openai.APIConnectionError):
             return ProviderError(death, transient=False)
-        return super()._failure(openai, error)
+        return super()._failure(openai, error, question)

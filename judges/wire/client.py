@@ -26,7 +26,7 @@ from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
-from dagengine.judges.wire.dialects.failures import RejectedError, of_response
+from dagengine.judges.wire.dialects.failures import of_response, plain
 from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
 from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
@@ -234,8 +234,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         Errors stay in results; their tracebacks and causes would keep whole responses there.
         """
         secrets = self.secrets
-        if isinstance(error, RejectedError):
-            error = error.plain()
+        error = plain(error)
         error.__cause__ = error.__context__ = None
         error.__traceback__ = None
         error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)

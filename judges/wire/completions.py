@@ -176,12 +176,12 @@ class Logprobs(TypedDict):
 
 
 class Choice(_Wire):
-    """One answer; log-probabilities in some other form than OpenAI's are passed over."""
+    """One answer."""
 
     message: ReplyMessage
     error: None = None
     finish_reason: str | None = None
-    logprobs: Annotated[Logprobs | _Wire | None, Field(union_mode="left_to_right")] = None
+    logprobs: Logprobs | None = None
 
 
 def _count(value: Any) -> int:
@@ -235,11 +235,7 @@ class Completion(_Wire):
     def token_texts(self) -> list[str]:
         """The tokens of the answer, where the provider sent them."""
         logprobs = self.choices[0].logprobs
-        return (
-            [item["token"] for item in logprobs["content"] or ()]
-            if isinstance(logprobs, dict)
-            else []
-        )
+        return [item["token"] for item in (logprobs and logprobs["content"]) or ()]
 
 
 def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Completion:

@@ -248,7 +248,7 @@ async def test_a_transient_failure_is_tried_again_and_counted(failure: Reply) ->
     assert all(body["messages"] == asked.requests[0]["messages"] for body in asked.requests)
 
 
-@pytest.mark.parametrize("failure", [Reply("overloaded", status=500), Reply(drop=True)])
+@pytest.mark.parametrize("failure", [Reply("overloaded", status=503), Reply(drop=True)])
 async def test_a_failure_that_does_not_pass_ends_after_the_attempts_allowed(failure: Reply) -> None:
     asked = await ask(failure)
     assert isinstance(asked.error, ProviderError)
@@ -291,7 +291,7 @@ async def test_a_date_to_wait_for_is_understood_too() -> None:
     assert 3000 < asked.error.retry_after <= 3600
 
 
-@pytest.mark.parametrize(("status", "hint"), [(400, "boom"), (401, "API key"), (404, "address")])
+@pytest.mark.parametrize(("status", "hint"), [(401, "API key"), (404, "address"), (413, "boom")])
 async def test_a_rejected_request_is_final_and_says_what_to_check(status: int, hint: str) -> None:
     asked = await ask(Reply("boom", status=status))
     assert isinstance(asked.error, ProviderError)

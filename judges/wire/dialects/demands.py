@@ -7,12 +7,14 @@ says at most that a demand *may* be too much. So the demand is a hypothesis::
     rejected ──▶ the same question without the demand ──rejected──▶ without another one, or the first error
                       │ works
                       ▼
-    this question is answered; the judge asks all others without it only
-    after a second question was rejected with it, and worked without it
+    this question is answered; all others are asked without the demand
+    * at once if the words name it, and no question has worked with it,
+    * else after a second question was rejected with it, and worked without it
 
-Which demand is tried: one that the server's words name; one whose absence helped another question;
-and, where nobody knows the words, each in turn, the cheapest first. The last is done once for a
-judge, and only for demands with which no question has worked. No clock, no I/O.
+Which demand is tried: one that the server's words name; and, where nobody knows the words, one whose
+absence helped another question, then each in turn, the cheapest first. The last is done once for a
+judge, and only for demands with which no question has worked. So the error of one case, whatever it
+says, never changes the requests of others. No clock, no I/O.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Lowering(NamedTuple):
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
     ("cache_key", r"prompt_?cache_?key|\bcache_?key"),
     ("seed", r"\bseed\b"),
-    ("alternatives", r"top_?logprobs"),
+    ("alternatives", r"top_?logprobs|top_?n_?tokens|log[_ ]?-?prob.*\b\d+\b"),
     (
         "keywords",
         r"max_?length|min_?length|max_?items|min_?items|\bpattern\b|additional_?properties|\$defs"
@@ -96,7 +98,6 @@ _PATTERNS: Final = tuple((name, re.compile(words, re.IGNORECASE)) for name, word
 _LIMIT: Final = re.compile(r"max_?(?:completion_|new_|output_)?tokens|in the completion", re.IGNORECASE)
 _OTHER_NAME: Final = re.compile(r"instead|unsupported|not supported|unrecognized|unknown", re.IGNORECASE)
 _NOT_FOUND: Final = re.compile(r"not[ _]?found", re.IGNORECASE)
-_LIMITS: Final = {"limit_name": "limit", "too_many": "limit"}
 _NUMBER: Final = re.compile(r"(?<![\w.])\d{1,3}(?![\w.]*\d)")
 
 
@@ -114,11 +115,11 @@ def named_in(
     """
     said = complaint.said
     lowerings = list[Lowering]()
-    if limit is not None and _LIMIT.search(said):
+    if "limit" in asked and _LIMIT.search(said):
         other_name = demands.limit_name == TOKEN_LIMITS[0] and _OTHER_NAME.search(said)
         if other_name and TOKEN_LIMITS[1] in said:
             lowerings.append(Lowering("limit_name", TOKEN_LIMITS[1]))
-        lowerings.append(Lowering("too_many", limit))
+        lowerings += [] if limit is None else [Lowering("too_many", limit)]
     for field, pattern in _PATTERNS:
         if field not in asked or not pattern.search(said):
             continue
@@ -135,16 +136,12 @@ def ladder(demands: Demands, asked: Collection[str], limit: int | None) -> list[
     """Every demand of a request, a step lower, the cheapest first."""
     rungs = list[Lowering]()
     for field in ("cache_key", "seed", "keywords", "alternatives", "system", "temperature"):
-        if field in asked:
-            rungs += _lower(field, demands)
-    if limit is not None:
-        if demands.limit_name == TOKEN_LIMITS[0]:
-            rungs.append(Lowering("limit_name", TOKEN_LIMITS[1]))
-        rungs.append(Lowering("too_many", limit))
+        rungs += _lower(field, demands) if field in asked else []
+    if "limit" in asked and demands.limit_name == TOKEN_LIMITS[0]:
+        rungs.append(Lowering("limit_name", TOKEN_LIMITS[1]))
     for field in ("logprobs", "mode"):
-        if field in asked:
-            rungs += _lower(field, demands)
-    return rungs
+        rungs += _lower(field, demands) if field in asked else []
+    return rungs if limit is None else [*rungs, Lowering("too_many", limit)]
 
 
 def _lower(field: str, demands: Demands) -> list[Lowering]:
@@ -163,6 +160,7 @@ class Hypotheses:
         self.useless: set[Lowering] = set()
         """Steps that did not help when nobody knew the words."""
         self._helped: dict[Lowering, set[str]] = {}
+        self._cured: set[str] = set()  # what servers said of demands that they lack
         self._repeated = ("", 0)
 
     def trial(self, key: str) -> Trial:
@@ -183,19 +181,24 @@ class Hypotheses:
         message, times = self._repeated
         times = times + 1 if message == complaint.shape else 1
         self._repeated = complaint.shape, times
-        return times >= _REPEATED
+        return times >= _REPEATED or complaint.shape in self._cured
 
     def helped(self) -> list[Lowering]:
         """Steps that helped some question, those first that helped most."""
         return sorted(self._helped, key=lambda step: -len(self._helped[step]))
 
-    def note_help(self, key: str, steps: Iterable[Lowering]) -> None:
-        """Note that a question worked with these steps, and did not without them."""
+    def note_help(self, key: str, complaint: str, steps: Iterable[Lowering], named: bool) -> None:
+        """Note that a question worked with these steps, and was rejected without them.
+
+        `named` says that the words of all rejections named the demands.
+        """
+        self._cured.add(complaint)
         for step in steps:
             keys = self._helped.setdefault(step, set())
             if len(keys) < _CONFIRMED:
                 keys.add(key)
-            if len(keys) >= _CONFIRMED:
+            sure = named and _demand(step) not in self.proven
+            if sure or len(keys) >= _CONFIRMED:
                 self.standing = lowered(self.standing, step)
 
 
@@ -212,7 +215,9 @@ class Trial:
         self._start = law.standing
         self._steps = list[Lowering]()
         self._tried = set[Lowering]()
-        self._complaint = ""
+        self._complaint = self._first = ""
+        self._words = False  # whether any of them named a demand
+        self._named = True  # whether all of them did
 
     def lower(
         self, shape: str, named: Sequence[Lowering], rungs: Sequence[Lowering]
@@ -227,8 +232,11 @@ class Trial:
             if self.explores:
                 self._law.useless.add(step)
         self._complaint = shape
-        self.explores = not named
-        step = self._untried(named) if named else self._unnamed(rungs)
+        self._first = self._first or shape
+        self._words = self._words or bool(named)
+        self._named = self._named and bool(named)
+        self.explores = not self._words
+        step = self._unnamed(rungs) if self.explores else self._untried(named)
         if step is None:
             return False
         self._take(step)
@@ -245,7 +253,7 @@ class Trial:
 
     def work(self) -> None:
         """Note that the question was answered with `demands`."""
-        self._law.note_help(self._key, self._steps)
+        self._law.note_help(self._key, self._first, self._steps, self._named)
 
     def _take(self, step: Lowering) -> None:
         self._tried.add(step)
@@ -255,13 +263,18 @@ class Trial:
     def _unnamed(self, rungs: Sequence[Lowering]) -> Lowering | None:
         """The next step without words: what helped others first, never what has proved to work."""
         law = self._law
-        open_rungs = [rung for rung in rungs if _LIMITS.get(rung.field, rung.field) not in law.proven]
+        open_rungs = [rung for rung in rungs if _demand(rung) not in law.proven]
         fields = {rung.field for rung in open_rungs}
         helped = [step for step in law.helped() if step.field in fields]
         return self._untried([*helped, *(rung for rung in open_rungs if rung not in law.useless)])
 
     def _untried(self, steps: Iterable[Lowering]) -> Lowering | None:
         return next((step for step in steps if step not in self._tried), None)
+
+
+def _demand(step: Lowering) -> str:
+    """The demand that a step lowers, as requests call it."""
+    return "limit" if step.field in ("limit_name", "too_many") else step.field
 
 
 def lowered(demands: Demands, step: Lowering) -> Demands:

@@ -133,14 +133,13 @@ class RejectedError(ProviderError):
         self.complaint = complaint
         super().__init__(message, status=complaint.status, **settings)
 
-    def plain(self) -> ProviderError:
-        """The same error without the body that it was read from."""
-        error = ProviderError(
-            str(self), transient=self.transient, status=self.status, retry_after=self.retry_after,
-            lasting=self.lasting,
-        )  # fmt: skip
-        error.tokens = self.tokens
-        return error
+
+class CrowdedError(TooLongError):
+    """Raised for a prompt that leaves too little room for the answer that was allowed."""
+
+    def __init__(self, complaint: Complaint, message: str, **settings: Any) -> None:
+        self.complaint = complaint
+        super().__init__(message, **settings)
 
 
 class DiscardedError(UnparseableError):
@@ -176,8 +175,10 @@ def error_of(complaint: Complaint) -> JudgeError:
         why = f"the server could not use what the model wrote: {complaint.message}"
         return DiscardedError(why, complaint.generated or "")
     overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
-    if overflow is not None:
+    if overflow is not None and overflow.is_of_prompt:
         return TooLongError(shown, **overflow._asdict())
+    if overflow is not None:
+        return CrowdedError(complaint, shown, **overflow._asdict())
     if status in _REFUSABLE and _REFUSED.search(said):
         return RefusedError(f"the provider's content filter refused the question: {shown}")
     if status not in TRANSIENT and status < 500 and _UNKNOWN_MODEL.search(said):
@@ -200,6 +201,26 @@ def error_of(complaint: Complaint) -> JudgeError:
     return RejectedError(
         complaint, f"{shown}{hint}", transient=transient, retry_after=complaint.retry_after
     )
+
+
+def plain(error: JudgeError) -> JudgeError:
+    """An error without the body that it was read from, to be kept in results."""
+    if isinstance(error, RejectedError):
+        settings = {name: getattr(error, name) for name in ("transient", "status", "retry_after")}
+        bare: JudgeError = ProviderError(str(error), lasting=error.lasting, **settings)
+    elif isinstance(error, CrowdedError):
+        bare = TooLongError(str(error), needed=error.needed, window=error.window)
+    else:
+        return error
+    bare.tokens = error.tokens
+    return bare
+
+
+def plain_error(status: int, body: Any, *, prompt: str = "") -> JudgeError:
+    """The error of a failed response: `error_of`, `plain`."""
+    complaint = complaint_in(status, body, prompt=prompt)
+    assert complaint is not None, "a response with status 2xx and no error has not failed"
+    return plain(error_of(complaint))
 
 
 def page_in(text: str) -> str | None:

@@ -104,7 +104,7 @@ def normalise(body: Any) -> Json | None:
     made = {
         "message": _message_of(choice.get("message")),
         "finish_reason": str(finish) if finish is not None else None,
-        "logprobs": choice.get("logprobs"),
+        "logprobs": _logprobs_of(choice.get("logprobs")),
     }
     counts = next((body[key] for key in _USAGES if isinstance(body.get(key), dict)), body)
     usage = {
@@ -120,14 +120,12 @@ def _choice_of(body: Json) -> Json | None:
     choices = body.get("choices", body.get("candidates"))
     if isinstance(choices, Mapping):
         choices = [choices]
+    blocked = body.get("promptFeedback", body.get("prompt_feedback"))
+    if not choices and isinstance(blocked, dict):
+        return {"message": None, "finish_reason": f"blocked: {blocked.get('blockReason')}"}
     if isinstance(choices, list):
         choice = next((choice for choice in choices if isinstance(choice, dict)), None)
         return None if choice is None else {**choice, "message": _message_in(choice)}
-    if "choices" in body:
-        return None
-    blocked = body.get("promptFeedback")
-    if isinstance(blocked, dict):
-        return {"message": None, "finish_reason": f"blocked: {blocked.get('blockReason')}"}
     if isinstance(body.get("output"), list):  # OpenAI's Responses
         parts = [item for item in body["output"] if isinstance(item, dict)]
         return {**body, "message": {"content": [_part_of_output(item) for item in parts]}}
@@ -136,6 +134,31 @@ def _choice_of(body: Json) -> Json | None:
     if any(isinstance(body.get(key), dict | list) for key in ("message", "content")):
         return {**body, "message": _message_in(body)}
     return None
+
+
+def _logprobs_of(logprobs: Any) -> Json | None:
+    """Log-probabilities in the form of the protocol, also those of the old completions."""
+    if not isinstance(logprobs, dict):
+        return None
+    content = logprobs.get("content")
+    if isinstance(content, list) and all(
+        isinstance(item, dict) and isinstance(item.get("token"), str) for item in content
+    ):
+        return logprobs
+    tokens, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
+    if not isinstance(tokens, list) or not isinstance(tops, list) or len(tokens) != len(tops):
+        return None
+    items = [
+        {
+            "token": str(token),
+            "top_logprobs": [
+                {"token": other, "logprob": value}
+                for other, value in (top.items() if isinstance(top, dict) else ())
+            ],
+        }
+        for token, top in zip(tokens, tops, strict=True)
+    ]
+    return {"content": items}
 
 
 def _part_of_output(item: Json) -> Any:
@@ -184,7 +207,7 @@ def _call_of(message: Json, content: Any) -> str | None:
     calls = message.get("tool_calls")
     if isinstance(calls, Mapping):
         calls = [calls] if "function" in calls else list(calls.values())
-    calls = [call for call in calls or () if isinstance(call, dict)]
+    calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     if isinstance(content, list):
         calls += [
             part for part in content if isinstance(part, dict) and part.get("type") == "tool_use"

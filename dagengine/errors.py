@@ -17,7 +17,8 @@
         ├── RefusedError          the model declined to answer
         ├── UnparseableError      the answer does not fit what was asked
         │   ├── RunawayError          … as it has no end: cut off, thinking only, or in a loop
-        │   └── UnsupportedQuoteError … as what it quotes is not in the material
+        │   └── DoubtfulAnswerError   … though it can be read: it is asked for once more
+        │       └── UnsupportedQuoteError  … as what it quotes is not in the material
         ├── TruncatedError        the server read only a part of the prompt
         ├── TooLongError          the prompt does not fit into the server's window
         ├── ProviderError         the endpoint failed (HTTP status, connection)
@@ -182,18 +183,24 @@ class RunawayError(UnparseableError):
         super().__init__(message, raw, tokens)
 
 
-class UnsupportedQuoteError(UnparseableError):
-    """Raised when an answer fits but for its quotes: they are not where it says.
+class DoubtfulAnswerError(UnparseableError):
+    """Raised when an answer can be read, but may not be meant, as more is said after it.
 
-    `answer` is the answer itself. The gateway asks once more with `message`; then the node decides
-    whether the verdict counts.
+    `answer` is the answer itself. The gateway asks once more with `message`; then it counts.
     """
-
-    kind = "unsupported"
 
     def __init__(self, message: str, raw: str, tokens: tuple[int, int], answer: Any) -> None:
         self.answer = answer
         super().__init__(message, raw, tokens)
+
+
+class UnsupportedQuoteError(DoubtfulAnswerError):
+    """Raised when an answer fits but for its quotes: they are not where it says.
+
+    The gateway asks once more with `message`; then the node decides whether the verdict counts.
+    """
+
+    kind = "unsupported"
 
 
 class TruncatedError(JudgeError):

@@ -89,7 +89,7 @@ class EmbeddingJudge(EndpointJudge[SendingConnection]):
             usage = Usage(reply.usage.prompt_tokens)
             return Answer(validated(question, {"output": vector}, raw), raw, usage=usage)
         except (JudgeError, openai.OpenAIError) as error:
-            failure = self._hidden(self._failure(openai, error, question))
+            failure = self._hidden(self.failure(openai, error, question))
         # Outside of the handler: what is raised inside keeps the other error with it.
         raise failure
 

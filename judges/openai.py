@@ -6,7 +6,7 @@ environment before the first question.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -18,7 +18,6 @@ from dagengine.errors import (
     JudgeError,
     ProviderError,
     RefusedError,
-    RunawayError,
     UnparseableError,
 )
 from dagengine.judges.wire.client import EndpointJudge
@@ -30,19 +29,15 @@ from dagengine.judges.wire.completions import (
     wire_type,
 )
 from dagengine.judges.wire.connection import CHAT, ChatConnection, libraries, poster, sender
+from dagengine.judges.wire.dialects.asking import Attempt, ask_for_less
 from dagengine.judges.wire.dialects.demands import (
     CACHE_KEY,
     MODES,
-    ROOM,
     TOKEN_LIMITS,
     Demands,
-    Hypotheses,
-    Lowering,
-    ladder,
-    named_in,
 )
 from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import CrowdedError, DiscardedError, RejectedError
+from dagengine.judges.wire.dialects.failures import DiscardedError
 from dagengine.judges.wire.dialects.messages import only_json, refusal_in, with_system_in_front
 from dagengine.judges.wire.ollama import OllamaPost
 from dagengine.judges.wire.probabilities import alternatives, tokens_of
@@ -55,7 +50,6 @@ from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.loops import loop_in
 from dagengine.prompts.parsing import LONGEST, is_long, read_aside
 from dagengine.question import (
-    NO_USAGE,
     Answer,
     Capabilities,
     Message,
@@ -113,7 +107,6 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             parameters=parameters,
             max_bytes=max_bytes,
         )
-        self._hypotheses = Hypotheses()
         self._limited = not self._parameters.keys().isdisjoint(TOKEN_LIMITS)
 
     def _connection(
@@ -141,19 +134,38 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         async with self.session() as client:
             # OpenAI's strict schemas know no lengths, and its models end by themselves.
             bounds = None if is_hosted(client.base_url) else bounds_of(question)
-            law = self._hypotheses
+            law = self.hypotheses
             form = self._form_of(client, question, bounds, law.standing)
             failure = await self._try(client, question, form)
             if isinstance(failure, Answer):
                 if not form.asked <= law.proven:
                     law.worked(form.asked)
                 return failure
-            if self._lowerings(failure, question, form) is not None:
-                failure = await self._ask_for_less(client, question, bounds, form, failure)
-                if isinstance(failure, Answer):
-                    return failure
+            attempt = partial(self._attempt, client, question, bounds)
+            failure = await ask_for_less(law, question.key, client.exploring, attempt, failure)
+            if isinstance(failure, Answer):
+                return failure
         # Outside of all handlers: what is raised inside keeps the other error with it.
         raise self._hidden(failure)
+
+    def _attempt(
+        self,
+        client: ChatConnection,
+        question: Question[T],
+        bounds: Bounds | None,
+        demands: Demands,
+    ) -> Attempt[T]:
+        """How a question is asked with such demands, for the law of demands."""
+        form = self._form_of(client, question, bounds, demands)
+        return Attempt(
+            demands,
+            form.asked,
+            partial(self._try, client, question, form),
+            limit=form.limit if form.limit != question.token_limit else None,
+            alternatives=question.options.top_logprobs or 0,
+            # One token is asked for where nobody reads the answer.
+            room=form.limit is not None and not demands.thoughts and question.token_limit != 1,
+        )
 
     async def _try(
         self, client: ChatConnection, question: Question[T], form: RequestForm
@@ -163,76 +175,12 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         try:
             return await self._ask(client, question, form)
         except (JudgeError, openai.OpenAIError) as error:
-            failure = self._failure(openai, error, question)
+            failure = self.failure(openai, error, question)
         if isinstance(failure, DiscardedError) and failure.raw:
             with suppress(UnparseableError):
                 value = await read_aside(question, failure.raw)
                 return Answer(value, failure.raw, mode=(form.mode or "text").lower())
         return failure
-
-    async def _ask_for_less(
-        self,
-        client: ChatConnection,
-        question: Question[T],
-        bounds: Bounds | None,
-        form: RequestForm,
-        first: JudgeError,
-    ) -> Answer[T] | JudgeError:
-        """The answer to a question whose request was rejected, else the `first` error."""
-        law, failure, spent = self._hypotheses, first, NO_USAGE
-        trial = law.trial(question.key)
-        async with AsyncExitStack() as stack:
-            explores = False
-            while (named := self._lowerings(failure, question, form)) is not None:
-                spent += Usage(*failure.tokens)
-                rungs = ladder(form.demands, form.asked, _free_limit(form, question))
-                if not trial.lower(_shape(failure), named, rungs):
-                    break
-                if trial.explores and not explores:
-                    # One question at a time finds out what the others need not.
-                    await stack.enter_async_context(client.exploring)
-                    explores = True
-                    if not trial.reconsider(rungs):
-                        break
-                form = self._form_of(client, question, bounds, trial.demands)
-                outcome = await self._try(client, question, form)
-                if isinstance(outcome, Answer):
-                    trial.work()
-                    law.worked(form.asked)
-                    return replace(outcome, usage=outcome.usage + spent)
-                failure = outcome
-            else:
-                # The model was reached, or the server failed in a way that is not about demands.
-                if isinstance(failure, UnparseableError):
-                    trial.work()
-                used = Usage(*failure.tokens) + spent
-                failure.tokens = (used.input_tokens, used.output_tokens)
-                return failure
-        if isinstance(failure, RunawayError):
-            first = failure
-        first.tokens = (spent.input_tokens, spent.output_tokens)
-        return first
-
-    def _lowerings(
-        self, failure: JudgeError, question: Question[Any], form: RequestForm
-    ) -> list[Lowering] | None:
-        """The lower demands that a failure names; None if it is about nothing that was demanded."""
-        if isinstance(failure, RunawayError):
-            # One token is asked for where nobody reads the answer.
-            thinks = failure.cause == "thinking" and question.token_limit != 1
-            raised = form.limit is not None and not form.demands.thoughts
-            return [Lowering("thoughts", ROOM)] if thinks and raised else None
-        if not isinstance(failure, RejectedError | CrowdedError):
-            return None
-        complaint, free = failure.complaint, _free_limit(form, question)
-        if isinstance(failure, CrowdedError):
-            # Only the limit makes room: such messages count the tokens of the schema, too.
-            return named_in(complaint, form.demands, form.asked & {"limit"}, free) or None
-        most = question.options.top_logprobs or 0
-        named = named_in(complaint, form.demands, form.asked, free, most)
-        if complaint.status in (400, 402, 403, 404, 422, 500) and named:
-            return named
-        return [] if self._hypotheses.is_rejection(complaint) else None
 
     def _form_of(
         self,
@@ -282,10 +230,12 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             return await self._read(question, completion, "text", None, form.limit)
         value = _parsed(client.handlers[mode], form.shape, completion)
         answer = await self._read(question, completion, mode.lower(), value, form.limit)
-        return await self._read_on(client, question, answer) if mode == MODES[0] else answer
+        if mode != MODES[0]:
+            return answer
+        return await self._read_on(client, question, answer, form.demands)
 
     async def _read_on(
-        self, client: ChatConnection, question: Question[T], answer: Answer[T]
+        self, client: ChatConnection, question: Question[T], answer: Answer[T], demands: Demands
     ) -> Answer[T]:
         """The answer, with what its server says of a number that it might have begun."""
         tokens = answer.tokens
@@ -294,8 +244,8 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             return answer
         import openai
 
-        own = self._body(question.options, None, self._hypotheses.standing)
-        form = RequestForm(lambda messages: start.body(own, messages), route=self._route)
+        own, route = self._body(question.options, None, demands), partial(self._route, demands)
+        form = RequestForm(lambda messages: start.body(own, messages), route=route)
         try:
             completion = await client.post(form, question)
             following = alternatives(completion, range(len(completion.token_texts[:1])))
@@ -316,7 +266,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         demands: Demands,
     ) -> RequestForm:
         """How questions of this kind are asked in a mode of instructor's, or for plain text."""
-        options, shape = question.options, question.answer_type
+        options, shape = question.options, cast("type[BaseModel]", question.answer_type)
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
         settings = (options.temperature, type(options.temperature), options.seed, limit)
         key = (shape, bounds, mode, settings, options.top_logprobs, demands)
@@ -324,22 +274,25 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         def form() -> RequestForm:
             own = self._body(options, limit, demands)
             asked = self._asked(own, mode, demands)
+            read_by = None
             if mode is None:
-                write, read_by = lambda messages: {**own, "messages": messages}, None
+
+                def write(messages: list[Message]) -> Body:
+                    return {**own, "messages": messages}
             else:
                 wire = wire_type(shape, bounds, keywords=demands.keywords)
                 prepare = client.handlers[mode].request_handler
 
                 def write(messages: list[Message]) -> Body:
+                    body: Body
                     _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
                     make_strict(body, client.base_url)
-                    return cast("Body", body)
+                    return body
 
                 read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
-            if not demands.system:
-                write = partial(with_system_in_front, write)
+            whole = write if demands.system else lambda own: with_system_in_front(write(own))
             route = partial(self._route, demands)
-            return RequestForm(write, read_by, route, mode, limit, demands, asked)
+            return RequestForm(whole, read_by, route, mode, limit, demands, asked)
 
         # It is made once for all questions of a kind, and not with every call.
         return client.form(key, form)
@@ -413,7 +366,9 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             )
         if end is End.FILTERED:
             reason = f"finish_reason {choice.finish_reason!r}"
-            raise RefusedError(f"the provider's content filter stopped the answer: {reason}", tokens)
+            raise RefusedError(
+                f"the provider's content filter stopped the answer: {reason}", tokens
+            )
         asked_for = question.parser is not None and question.options.max_tokens is not None
         cut = end is End.CUT
         thoughts = message.thoughts if cut else ""
@@ -439,17 +394,6 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         except DoubledKeyError as error:
             raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
-
-
-def _shape(failure: JudgeError) -> str:
-    """What a failure says, without the numbers in it: a step that changes nothing is taken back."""
-    has_words = isinstance(failure, RejectedError | CrowdedError)
-    return failure.complaint.shape if has_words else str(failure)
-
-
-def _free_limit(form: RequestForm, question: Question[Any]) -> int | None:
-    """The limit of tokens of a request, if nobody set it, so that it may be left out."""
-    return form.limit if form.limit != question.token_limit else None
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:

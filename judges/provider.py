@@ -24,7 +24,6 @@ from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of
 from dagengine.judges.wire.dialects.failures import plain_error
-from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question

@@ -36,13 +36,13 @@ import anyio
 
 from dagengine.errors import (
     CopiedError,
+    DoubtfulAnswerError,
     JudgeError,
     JudgeTimeoutError,
     ProviderError,
     RunawayError,
     TooLongError,
     UnparseableError,
-    UnsupportedQuoteError,
 )
 from dagengine.gateway.answering import answered, hide_secrets, without_secrets
 from dagengine.gateway.budget import Budget
@@ -58,7 +58,7 @@ from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.waiting import Resting, Waits
 from dagengine.gateway.window.whole_prompts import counting, explained
-from dagengine.prompts.parsing import read_part
+from dagengine.prompts.parsing import read_part, require_last_word
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth
 from dagengine.results import Attempt, JudgeCall, OutcomeKind
 from dagengine.store.answers import Answers
@@ -68,6 +68,7 @@ Sink = Callable[[Attempt], None]
 
 # Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
 _RECENT = 2_000
+_ENDS = ("}", "")  # of answers that are JSON, or a value without a text
 _ALONE = Packs(questions=1, characters=0)  # of a judge that has just given up packing
 _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
 
@@ -207,7 +208,7 @@ class Retried:
             except UnparseableError as error:
                 again = self._asked_again(request, error)
                 if again is None:
-                    if isinstance(error, UnsupportedQuoteError):
+                    if isinstance(error, DoubtfulAnswerError):
                         kept: Answer[Any] = error.answer  # the node decides about its verdict
                         return kept
                     # What can be used of the last answer; raises `error` where that is nothing
@@ -243,12 +244,13 @@ class Retried:
         What is said depends on the answer. One that copies the prompt is not shown, or it would be
         copied again (once: the next copy is). One without an end is asked for again only once, and
         shorter; where thinking took all the tokens, a shorter answer changes nothing. So is one
-        that quotes what is not there. Any other is shown with what is wrong with it.
+        that quotes what is not there, or says more after the answer. Any other is shown with what
+        is wrong with it.
         """
-        question, misquoted = request.question, isinstance(error, UnsupportedQuoteError)
-        if misquoted and request.misquoted:
+        question, doubtful = request.question, isinstance(error, DoubtfulAnswerError)
+        if doubtful and request.doubtful:
             return None
-        request.misquoted = request.misquoted or misquoted
+        request.doubtful = request.doubtful or doubtful
         if request.reasks >= self._limits.reasks or not request.judge.capabilities.repeatable:
             return None
         request.reasks += 1
@@ -476,6 +478,8 @@ class Limited:
             hide_secrets(error, secrets)
             raise
         question.require_fit(answer)
+        if answer.raw[-1:] not in _ENDS:
+            require_last_word(question, answer)
         return answer
 
     async def _whole(self, request: Request, question: Question[Any]) -> Answer[Any]:

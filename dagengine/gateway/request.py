@@ -49,7 +49,7 @@ class Request:
     What stands before the gateway may put another question. The stages note the rest: the judge's
     `state`; how many calls there were (`attempts`), and whether one was `late`, so that the next
     gets more time; how often it was asked again because an answer did not fit (`reasks`), and
-    whether one had no end (`ran_away`) or quoted what is not there (`misquoted`); the `call` that
+    whether one had no end (`ran_away`) or quoted what is not there (`doubtful`); the `call` that
     succeeded, which keeps its place until the answer is stored. `calls` are all of them but a first
     one that was answered, the last of which `ended` when the clock said so.
     """
@@ -65,7 +65,7 @@ class Request:
     late: bool = False
     reasks: int = 0
     ran_away: bool = False
-    misquoted: bool = False
+    doubtful: bool = False
     call: Call | None = None
     calls: list[JudgeCall] = field(default_factory=list[JudgeCall])
     ended: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Any, Final, TypeVar, cast, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.errors import UnparseableError
+from dagengine.errors import DoubtfulAnswerError, UnparseableError
 from dagengine.prompts.answer_types import VerdictList, items_by_key
 from dagengine.prompts.bounds import without_bounds
 from dagengine.prompts.json_values import (
@@ -23,7 +24,7 @@ from dagengine.prompts.json_values import (
     require_single_keys,
 )
 from dagengine.prompts.thoughts import without_thoughts
-from dagengine.question import Question, schema_of
+from dagengine.question import Answer, Question, schema_of
 from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
@@ -33,6 +34,7 @@ LONGEST: Final = 1_000_000
 # What takes longer to read than an event loop may stand still for.
 _LONG: Final = 4_000
 _SHOWN, _COMPLAINTS = 80, 10
+_WORD: Final = re.compile(r"\w+")
 _DEEPEST: Final = 4  # levels that an answer may lie below the object around it
 
 
@@ -112,6 +114,37 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
         raise UnparseableError(str(error), raw=text) from None
     except ValueError:
         raise UnparseableError("the answer holds a number that is too long", raw=text) from None
+
+
+def require_last_word(question: Question[Any], answer: Answer[Any]) -> None:
+    """Raise DoubtfulAnswerError for an answer whose JSON is followed by prose with a verdict in it.
+
+    "Wait, that is wrong: false." after `{"verdict": true}` may be what the model means.
+    """
+    raw, end = answer.raw, answer.raw.rfind("}") + 1
+    if question.parser is not None or not end:
+        return
+    words = _verdict_words(question.answer_type)
+    after = {word.casefold() for word in _WORD.findall(without_thoughts(raw)[end : end + _LONG])}
+    spoken = [word for word in words if after.issuperset(_WORD.findall(word.casefold()))]
+    if spoken:
+        raise DoubtfulAnswerError(
+            f"the JSON is followed by words that speak of {spoken[0]!r}: it is not clear which "
+            "verdict is meant",
+            raw,
+            answer.usage.counts,
+            answer,
+        )
+
+
+def _verdict_words(answer_type: type[BaseModel]) -> list[str]:
+    """The words for the verdicts that an answer of one verdict may have; none of any other type."""
+    words = list[str]()
+    for field in schema_of(answer_type).get("properties", {}).values():
+        if field.get("type") == "boolean":
+            words += ["true", "false", "yes", "no"]
+        words += [str(option) for option in field.get("enum", ())]
+    return words
 
 
 def read_part(question: Question[T], text: str) -> T | None:

@@ -117,9 +117,8 @@ def _spans_outside_thoughts(text: str, start: int) -> list[tuple[int, int]]:
                 start = marker.end()
         elif _is_apart(text, marker):
             spans, start = [], marker.end()
-    unended = next((begin for begin in opened if not text[_line_start(text, begin) : begin].strip()),
-                   len(text))  # fmt: skip
-    return [*spans, (start, max(start, unended))]
+    unended = (begin for begin in opened if not text[_line_start(text, begin) : begin].strip())
+    return [*spans, (start, max(start, next(unended, len(text))))]
 
 
 def _is_apart(text: str, marker: re.Match[str]) -> bool:

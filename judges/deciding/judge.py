@@ -221,7 +221,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 for place, why in self.form.blamed(detail, len(questions)).items():
                     fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
                     blamed[place] = self._hidden(fault)
-            failure = self._hidden(self._failure(openai, error, questions[0]))
+            failure = self._hidden(self.failure(openai, error, questions[0]))
         else:
             if self.version is not None and reply.model != self.version:
                 message = f"the version {reply.model!r} answered, but version= asks for "
@@ -254,18 +254,12 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         self, questions: Sequence[Question[T]], on_request: Callable[[], None], ahead: int
     ) -> list[Answer[T] | JudgeError]:
         """What a chat says of each question, all at once."""
-        import openai
-
         outcomes: dict[int, Answer[T] | JudgeError] = {}
 
         async def ask(place: int, question: Question[T]) -> None:
             on_request()
-            try:
-                outcomes[place] = await by_label(
-                    connection.chat, self.model, self._parameters, question
-                )
-            except (JudgeError, openai.OpenAIError) as error:
-                outcomes[place] = self._hidden(self._failure(openai, error, question))
+            outcome = await by_label(self, connection, connection.chat, question)
+            outcomes[place] = self._hidden(outcome) if isinstance(outcome, JudgeError) else outcome
 
         async with self.session() as connection, anyio.create_task_group() as group:
             for place, question in enumerate(questions[: len(questions) - ahead]):
@@ -273,7 +267,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
         return [outcomes.get(place, left) for place in range(len(questions))]
 
-    def _failure(
+    def failure(
         self, openai: ModuleType, error: Any, question: Question[Any] | None = None
     ) -> JudgeError:
         if getattr(error, "status_code", None) == _NO_MODEL:
@@ -283,7 +277,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 transient=False,
                 status=_NO_MODEL,
             )
-        failure = super()._failure(openai, error, question)
+        failure = super().failure(openai, error, question)
         whys = self.form.blamed(getattr(error, "body", None), 1)
         if whys and isinstance(failure, ProviderError):
             failure.args = (f"{failure}: {whys[0]}",)

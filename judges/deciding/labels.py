@@ -17,6 +17,7 @@ import json
 import math
 import string
 from collections.abc import Mapping
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,8 +33,11 @@ from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import Completion, read_completion, usage_of
-from dagengine.judges.wire.connection import CHAT, Send, SendingConnection, sender
+from dagengine.judges.wire.connection import CHAT, Connection, Send, SendingConnection, sender
+from dagengine.judges.wire.dialects.asking import Attempt, ask_for_less
+from dagengine.judges.wire.dialects.demands import Demands
 from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
@@ -52,6 +56,7 @@ T = TypeVar("T", bound=BaseModel)
 
 LABELS: Final = string.ascii_uppercase
 _ALTERNATIVES = 20
+_ASKED: Final = frozenset({"alternatives", "limit", "system", "temperature"})
 _DECIDE = (
     "Decide one question of the evaluation.\n\n"
     "Question: {instructions}\n\nOptions:\n{options}\n\n"
@@ -82,22 +87,44 @@ def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:
 
 
 async def by_label(
-    send: Send, model: str, parameters: Mapping[str, Any], question: Question[T]
-) -> Answer[T]:
-    """The answer of a chat to a question in the form of `prompts.decisions`.
+    judge: EndpointJudge[Any], connection: Connection, send: Send, question: Question[T]
+) -> Answer[T] | JudgeError:
+    """The answer of a chat to a question in the form of `prompts.decisions`, or the error."""
+    import openai
 
-    Raises JudgeError, and what `send` raises.
-    """
+    async def ask(demands: Demands) -> Answer[T] | JudgeError:
+        try:
+            return await _ask(send, judge.model, judge.parameters, question, demands)
+        except (JudgeError, openai.OpenAIError) as error:
+            return judge.failure(openai, error, question)
+
+    def attempt(demands: Demands) -> Attempt[T]:
+        return Attempt(demands, _ASKED, partial(ask, demands), alternatives=_ALTERNATIVES)
+
+    law = judge.hypotheses
+    outcome = await ask(law.standing)
+    if isinstance(outcome, Answer):
+        law.worked(_ASKED)
+        return outcome
+    return await ask_for_less(law, question.key, connection.exploring, attempt, outcome)
+
+
+async def _ask(
+    send: Send, model: str, parameters: Mapping[str, Any], question: Question[T], demands: Demands
+) -> Answer[T]:
+    """One request with such demands; raises JudgeError, and what `send` raises."""
     asked = asked_of(question)
     body: Body = {
         "model": model,
         "messages": chat_of(asked, question.messages[0]["content"]),
-        "max_tokens": 1,
-        "temperature": 0,
+        demands.limit_name: 1,
+        **({"temperature": 0} if demands.temperature else {}),
         "logprobs": True,
-        "top_logprobs": _ALTERNATIVES,
+        "top_logprobs": int(min(_ALTERNATIVES, demands.alternatives)),
         **parameters,
     }
+    if not demands.system:
+        body = with_system_in_front(body)
     completion = read_completion(await send(body), question.messages)
     usage = usage_of(completion)
     try:
@@ -130,7 +157,7 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     if end_of(completion.choices[0].finish_reason) is End.FILTERED:
         raise RefusedError("the provider's content filter stopped the answer")
     try:
-        if not isinstance(completion.choices[0].logprobs, dict):
+        if completion.choices[0].logprobs is None:
             raise ValueError("no probabilities, or in some other form")
         tokens = alternatives(completion, range(len(completion.token_texts[:1])))
     except ValueError:  # pydantic's among them
@@ -199,15 +226,11 @@ class LabelJudge(EndpointJudge[SendingConnection]):
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
-        import openai
-
-        try:
-            async with self.session() as connection:
-                return await by_label(connection.send, self.model, self._parameters, question)
-        except (JudgeError, openai.OpenAIError) as error:
-            failure = self._hidden(self._failure(openai, error, question))
-        # Outside of the handler: what is raised inside keeps the other error with it.
-        raise failure
+        async with self.session() as connection:
+            outcome = await by_label(self, connection, connection.send, question)
+        if isinstance(outcome, JudgeError):
+            raise self._hidden(outcome)
+        return outcome
 
 
 def sending(

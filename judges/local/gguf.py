@@ -119,10 +119,10 @@ class GGUFJudge(OpenAIJudge):
         """Raise MissingExtraError without xllamacpp; the model is loaded when a run begins."""
         require_llama()
 
-    def _failure(
+    def failure(
         self, openai: ModuleType, error: Any, question: Question[Any] | None = None
     ) -> JudgeError:
         death = self._server.death()
         if death is not None and isinstance(error, openai.APIConnectionError):
             return ProviderError(death, transient=False)
-        return super()._failure(openai, error, question)
+        return super().failure(openai, error, question)

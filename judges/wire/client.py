@@ -26,6 +26,7 @@ from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
+from dagengine.judges.wire.dialects.demands import Hypotheses
 from dagengine.judges.wire.dialects.failures import of_response, plain
 from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
@@ -103,6 +104,12 @@ class EndpointJudge(SharedJudge, Generic[C]):
         self._pickled = False
         self._clients: dict[Any, tuple[C, int]] = {}
         self._facts: ServerFacts | None = None
+        self.hypotheses = Hypotheses()
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """What is added to every request body, secrets included; do not change it."""
+        return self._parameters
 
     @property
     def base_url(self) -> str | None:
@@ -307,7 +314,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
                 return await token_count(client.api, facts, self.model, messages)
         return None
 
-    def _failure(
+    def failure(
         self, openai: ModuleType, error: Any, question: Question[Any] | None = None
     ) -> JudgeError:
         """What a client raised for a question, as a JudgeError."""

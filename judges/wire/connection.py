@@ -29,12 +29,16 @@ Send = Callable[[Body], Awaitable[bytes]]
 
 
 class Connection:
-    """A client of one event loop; `owned` ones are closed after use."""
+    """A client of one event loop; `owned` ones are closed after use.
 
-    __slots__ = ("api", "base_url", "owned")
+    `exploring` is held by the one question that finds out what the server lacks.
+    """
+
+    __slots__ = ("api", "base_url", "exploring", "owned")
 
     def __init__(self, api: AsyncOpenAI, *, owned: bool) -> None:
         self.api, self.owned = api, owned
+        self.exploring = anyio.Lock()
         self.base_url = str(api.base_url)
 
 
@@ -51,11 +55,10 @@ class SendingConnection(Connection):
 class ChatConnection(Connection):
     """A connection that sends questions to a chat, with instructor's handlers for each way.
 
-    `own_door` sends them to a server's own interface, once it is known to have one. `exploring` is
-    held by the one question that finds out what the server lacks.
+    `own_door` sends them to a server's own interface, once it is known to have one.
     """
 
-    __slots__ = ("_forms", "exploring", "handlers", "own_door", "post")
+    __slots__ = ("_forms", "handlers", "own_door", "post")
 
     def __init__(self, api: AsyncOpenAI, post: Post, *, owned: bool) -> None:
         super().__init__(api, owned=owned)
@@ -66,7 +69,6 @@ class ChatConnection(Connection):
         }
         self.post = post
         self.own_door: Post | None = None
-        self.exploring = anyio.Lock()
         self._forms: dict[Hashable, RequestForm] = {}
 
     def form(self, key: Hashable, make: Callable[[], RequestForm]) -> RequestForm:

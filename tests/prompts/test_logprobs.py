@@ -338,10 +338,20 @@ def test_blanks_around_a_token_do_not_matter_and_equal_numbers_add_up() -> None:
         assert (round(score, 12), mode) == (3.0, "weighted")
 
 
-def test_tokens_that_do_not_spell_the_answer_are_not_used() -> None:
+def test_tokens_that_do_not_spell_the_end_of_the_answer_are_not_used() -> None:
     tokens = (choice('{"reason": "", "score": '), choice("4", {"5": 1.0}), choice("}"))
-    score, mode = expected(answer(*tokens, raw='{"reason":"","score":4}'), 4, 1, 5)
+    score, mode = expected(answer(*tokens, raw='{"reason":"","score":4 }'), 4, 1, 5)
     assert (score, mode.partition(" ")[0]) == (4.0, "raw")
+
+
+@pytest.mark.parametrize("shared", ["\ufffd\ufffd", "bytes:\\xf0\\x9f", ""])
+def test_tokens_that_share_a_character_of_the_reason_leave_the_score_where_it_is(
+    shared: str,
+) -> None:
+    raw = '{"reason": "\U0001f60a, 5", "score": 4}'
+    texts = ('{"reason": "', shared, shared, ', 5", "score": ')
+    tokens = (*map(choice, texts), choice("4", {"4": 0.5, "2": 0.5}), choice("}"), choice("<end>"))
+    assert expected(answer(*tokens, raw=raw), 4, 1, 5) == (3.0, "weighted")
 
 
 def test_tokens_around_a_trimmed_answer_do_not_shift_the_position() -> None:

@@ -4,17 +4,17 @@ Everything that a server may lack is a demand: structured answers and their sche
 log-probabilities and how many, a temperature, a system message, a limit of tokens. A rejection
 says at most that a demand *may* be too much. So the demand is a hypothesis::
 
-    rejected ──▶ the same question without the demand ──rejected──▶ without another one, or the first error
-                      │ works
+    rejected ──▶ the same question without the demand ──rejected──▶ without another one,
+                      │ works                                       or the first error
                       ▼
     this question is answered; all others are asked without the demand
     * at once if the words name it, and no question has worked with it,
     * else after a second question was rejected with it, and worked without it
 
-Which demand is tried: one that the server's words name; and, where nobody knows the words, one whose
+Which demand is tried: one that the server's words name. Where nobody knows the words: one whose
 absence helped another question, then each in turn, the cheapest first. The last is done once for a
-judge, and only for demands with which no question has worked. So the error of one case, whatever it
-says, never changes the requests of others. No clock, no I/O.
+judge, and only for demands with which no question has worked. So an error of one case in words
+that nobody knows never changes the requests of others. No clock, no I/O.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ _NAMES: Final[tuple[tuple[str, str], ...]] = (
         "keywords",
         r"max_?length|min_?length|max_?items|min_?items|\bpattern\b|additional_?properties|\$defs"
         r"|\$ref|\banyof\b|\boneof\b|keywords?\b|unimplemented|xgrammar|outlines|llguidance|grammar"
-        r"|guided|response_?schema|(?:schema|structured)[^.]{0,60}(?:invalid|unsupported|not "
-        r"support\w*|complex|feature|too (?:deep|large|many))|structured[_ ]outputs?|does not support "
-        r"structured",
+        r"|guided|response_?schema|structured[_ ]outputs?|(?:schema|structured)[^.]{0,60}"
+        r"(?:invalid|unsupported|not support\w*|complex|feature|too (?:deep|large|many))",
     ),
     ("temperature", r"\btemperature\b"),
     (
         "system",
-        r"\bsystem[_ ]?(?:role|message|prompt|instruction)|\brole\b[^.]{0,30}\bsystem\b|['\"`]system"
-        r"['\"`]|developer instruction|roles? must alternate|alternate user|chat[_ ]?template"
-        r"|template ?error|\bjinja|first message[^.]{0,40}user|only (?:supports? )?user and assistant",
+        r"\bsystem[_ ]?(?:role|message|prompt|instruction)|\brole\b[^.]{0,30}\bsystem\b"
+        r"|['\"`]system['\"`]|developer instruction|roles? must alternate|alternate user"
+        r"|chat[_ ]?template|template ?error|\bjinja|first message[^.]{0,40}user"
+        r"|only (?:supports? )?user and assistant",
     ),
     ("logprobs", r"log[_ ]?-?prob"),
     (
@@ -95,8 +95,12 @@ _NAMES: Final[tuple[tuple[str, str], ...]] = (
     ),
 )
 _PATTERNS: Final = tuple((name, re.compile(words, re.IGNORECASE)) for name, words in _NAMES)
-_LIMIT: Final = re.compile(r"max_?(?:completion_|new_|output_)?tokens|in the completion", re.IGNORECASE)
-_OTHER_NAME: Final = re.compile(r"instead|unsupported|not supported|unrecognized|unknown", re.IGNORECASE)
+_LIMIT: Final = re.compile(
+    r"max_?(?:completion_|new_|output_)?tokens|in the completion", re.IGNORECASE
+)
+_OTHER_NAME: Final = re.compile(
+    r"instead|unsupported|not supported|unrecognized|unknown", re.IGNORECASE
+)
 _NOT_FOUND: Final = re.compile(r"not[ _]?found", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.])\d{1,3}(?![\w.]*\d)")
 
@@ -156,7 +160,7 @@ class Hypotheses:
     def __init__(self) -> None:
         self.standing = Demands()
         self.proven: set[str] = set()
-        """Demands, by their fields, with which some question has worked."""
+        """Demands, by their fields, with which some question has worked as they stand."""
         self.useless: set[Lowering] = set()
         """Steps that did not help when nobody knew the words."""
         self._helped: dict[Lowering, set[str]] = {}
@@ -200,6 +204,7 @@ class Hypotheses:
             sure = named and _demand(step) not in self.proven
             if sure or len(keys) >= _CONFIRMED:
                 self.standing = lowered(self.standing, step)
+                self.proven.discard(_demand(step))
 
 
 class Trial:
@@ -219,18 +224,16 @@ class Trial:
         self._words = False  # whether any of them named a demand
         self._named = True  # whether all of them did
 
-    def lower(
-        self, shape: str, named: Sequence[Lowering], rungs: Sequence[Lowering]
-    ) -> bool:
+    def lower(self, shape: str, named: Sequence[Lowering], rungs: Sequence[Lowering]) -> bool:
         """Take the next step after a rejection; False if there is none left.
 
         `shape` are its words without numbers: a step that left them as they were is taken back.
         `named` are the steps that the words name, `rungs` those to try where no words help.
         """
         if self._steps and shape == self._complaint:
-            step = self._steps.pop()
+            vain = self._steps.pop()
             if self.explores:
-                self._law.useless.add(step)
+                self._law.useless.add(vain)
         self._complaint = shape
         self._first = self._first or shape
         self._words = self._words or bool(named)
@@ -244,15 +247,15 @@ class Trial:
 
     def reconsider(self, rungs: Sequence[Lowering]) -> bool:
         """Take what helped another question meanwhile; False if nothing is left to try."""
-        step = self._steps.pop()
-        self._tried.discard(step)
+        self._tried.discard(self._steps.pop())
         better = self._unnamed(rungs)
         if better is not None:
             self._take(better)
         return better is not None
 
-    def work(self) -> None:
-        """Note that the question was answered with `demands`."""
+    def work(self, asked: Collection[str]) -> None:
+        """Note that the question was answered with `demands`, whose fields are `asked`."""
+        self._law.worked(set(asked).difference(map(_demand, self._steps)))
         self._law.note_help(self._key, self._first, self._steps, self._named)
 
     def _take(self, step: Lowering) -> None:
@@ -285,4 +288,3 @@ def lowered(demands: Demands, step: Lowering) -> Demands:
     if step.field in ("too_many", "alternatives"):
         value = min(value, getattr(demands, step.field))
     return demands._replace(**{step.field: value})
-

@@ -2,7 +2,7 @@
 
 Origins of the words: OpenAI (stop, length, tool_calls, function_call, content_filter), Anthropic
 (end_turn, stop_sequence, tool_use, max_tokens, refusal, model_context_window_exceeded), Gemini
-(STOP, MAX_TOKENS, SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, SPII, MALFORMED_FUNCTION_CALL),
+(STOP, MAX_TOKENS, SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, MALFORMED_FUNCTION_CALL),
 Bedrock (guardrail_intervened, content_filtered), Mistral (model_length, error), DeepSeek
 (insufficient_system_resource), Zhipu (sensitive, network_error), TGI (eos_token), vLLM and SGLang
 (abort). Words that are not here are read by their stems.
@@ -42,7 +42,7 @@ _STEMS: Final = (
 
 
 def end_of(reason: object) -> End:
-    """How an answer ended by its finish reason; a reason that nobody knows is that of a whole one."""
+    """How an answer ended by its finish reason; one that nobody knows is that of a whole answer."""
     return _end_of(reason.lower()) if isinstance(reason, str) else End.WHOLE
 
 

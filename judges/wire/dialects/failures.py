@@ -1,8 +1,8 @@
 """Error bodies: what a server's failure says, in whatever form, and which JudgeError it is.
 
 An error is read from any status, also from 200, and from any shape: OpenAI's `{"error": {…}}`,
-FastAPI's `{"detail": […]}`, Google's list, a bare text, a web page. Codes count more than words, and
-words only where they do not repeat the prompt: judged texts speak of tools and log-probabilities, too.
+FastAPI's `{"detail": […]}`, Google's list, a bare text, a web page. Codes count more than words,
+and words only if they do not repeat the prompt: judged texts speak of tools, too.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _SHOWN: Final = 2_000
 _CODE: Final = 100  # characters; what is longer is no code
 # Keys of what an error says in one word, and of what it says in words.
 _CODES: Final = frozenset(
-    "code type status reason reasons error_code error_type errortype param loc quotaid blockreason "
-    "block_reason quota_id name kind".split()
+    "code type status reason reasons error_code error_type errortype param loc quotaid quota_id "
+    "blockreason block_reason kind".split()  # noqa: SIM905 - as a list, it is a line for each
 )
 _TELLING_KEYS: Final = frozenset({"flagged_input", "blockreason", "block_reason", "reasons"})
 _TEXTS: Final = ("message", "msg", "detail", "error_description", "description", "title", "raw")
@@ -61,11 +61,12 @@ _REFUSED: Final = re.compile(
     re.IGNORECASE,
 )
 _UNKNOWN_MODEL: Final = re.compile(
-    r"model_?not_?(?:found|exist\w*|available)|model_not_supported|unknown[_ ]model|invalid[_ ]model"
-    r"|no such model|model not exist|not a valid model"
-    r"|models?\b.{0,80}(?:does ?n[o']t exist|do not exist|not (?:be )?found|not exist|is not available"
-    r"|was not found|is not loaded|not supported by any provider|has been (?:deprecated|decommissioned))"
-    r"|(?:not found|does not exist).{0,20}\bmodel\b|no (?:allowed )?providers? (?:are )?available",
+    r"model_?not_?(?:found|exist\w*|available)|model_not_supported|unknown[_ ]model"
+    r"|invalid[_ ]model|no such model|model not exist|not a valid model"
+    r"|models?\b.{0,80}(?:does ?n[o']t exist|do not exist|not (?:be )?found|not exist"
+    r"|is not available|was not found|is not loaded|not supported by any provider"
+    r"|has been (?:deprecated|decommissioned))|(?:not found|does not exist).{0,20}\bmodel\b"
+    r"|no (?:allowed )?providers? (?:are )?available",
     re.IGNORECASE | re.DOTALL,
 )
 _DAY: Final = re.compile(
@@ -127,7 +128,7 @@ class Complaint:
 
 
 class RejectedError(ProviderError):
-    """Raised for an error of a server that its judge may know a remedy for; never leaves the judge."""
+    """Raised for an error of a server that its judge may know a remedy for (see `plain`)."""
 
     def __init__(self, complaint: Complaint, message: str, **settings: Any) -> None:
         self.complaint = complaint

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dagengine.judges.wire.dialects.ends import End, end_of
 
 # What a refusal in prose says: an apology or "as an AI" near the start, and what it will not do.
 _CANNOT: Final = re.compile(
-    r"\b(?:i|we)(?:['’]m| am|['’]re| are)? (?:(?:just |really |very |so )*sorry|afraid)\b"
+    r"\b(?:i|we)(?:'m| am|'re| are)? (?:(?:just |really |very |so )*sorry|afraid)\b"
     r"|\bas an? (?:ai|artificial|language model|large language|assistant|responsible)\b"
-    r"|\b(?:i|we) (?:can(?:['’]t|not| not)|won['’]t|will not|must decline|decline|refuse)\b"
-    r"|\b(?:i|we)(?:['’]m| am|['’]re| are) (?:not able|unable|not allowed|not permitted|not going)\b"
+    r"|\b(?:i|we) (?:can(?:'t|not| not)|won't|will not|must decline|decline|refuse)\b"
+    r"|\b(?:i|we)(?:'m| am|'re| are) (?:not (?:able|allowed|permitted|going)|unable)\b"
     r"|^(?:sorry|apologies|my apologies|unfortunately)\b|\bmust (?:respectfully )?decline\b",
     re.IGNORECASE,
 )
 _TASK: Final = re.compile(
-    r"(?:can(?:['’]t|not| not)|won['’]t|will not|unable to|not able to|not (?:allowed|permitted|going)"
-    r" to|decline to|refuse to|must decline)\s+(?:\w+\s+){0,2}"
-    r"(?:help|assist|comply|fulfil|provide|engage|participate|process|discuss|continue|create|generate"
-    r"|do (?:that|this|so)|support|answer (?:that|this)|respond to (?:that|this)|proceed"
+    r"(?:can(?:'t|not| not)|won't|will not|unable to|not (?:able|allowed|permitted|going) to"
+    r"|decline to|refuse to|must decline)\s+(?:\w+\s+){0,2}"
+    r"(?:help|assist|comply|fulfil|provide|engage|participate|process|discuss|continue|create"
+    r"|generate|do (?:that|this|so)|support|answer (?:that|this)|respond to (?:that|this)|proceed"
     r"|complete (?:that|this)|judge (?:that|this)|evaluate (?:that|this)|assess (?:that|this)"
     r"|rate (?:that|this)|share|offer)|must (?:respectfully )?decline"
     r"|against my (?:guidelines|policy|programming)|violates? (?:my|our|the) (?:\w+ )?polic",
@@ -54,7 +54,7 @@ Json = dict[str, Any]
 
 def refusal_in(text: str) -> bool:
     """Return whether a text that should be an answer is a refusal in prose, and nothing else."""
-    text = text.strip().strip("\"'`*").strip()
+    text = text.replace("\u2019", "'").strip().strip("\"'`*").strip()
     if not text or len(text) > _LONGEST_REFUSAL or "{" in text:
         return False
     if _ELSEWHERE.match(text):
@@ -71,9 +71,8 @@ def only_json(text: str) -> str:
         return ""
 
 
-def with_system_in_front(write: Callable[[Any], Json], messages: Any) -> Json:
-    """A body whose instructions begin the first message of the user, for models without a system."""
-    body = write(messages)
+def with_system_in_front(body: Json) -> Json:
+    """A body whose instructions begin the message of the user, for models without a system role."""
     own = [message for message in body["messages"] if message["role"] == "system"]
     others = [dict(message) for message in body["messages"] if message["role"] != "system"]
     first = next((message for message in others if message["role"] == "user"), None)
@@ -85,7 +84,7 @@ def with_system_in_front(write: Callable[[Any], Json], messages: Any) -> Json:
 
 
 def normalise(body: Any) -> Json | None:
-    """A completion of any shape that is known, in the form of OpenAI's protocol; None for others."""
+    """A completion of any known shape in the form of OpenAI's protocol; None for any other."""
     if isinstance(body, str):
         body = _streamed(body)
     if isinstance(body, list):
@@ -165,7 +164,11 @@ def _part_of_output(item: Json) -> Any:
     kind = item.get("type")
     if kind == "message":
         return {"type": "text", "text": _joined(item.get("content"), _TEXT_PARTS)}
-    return {**item, "type": "tool_use", "input": item.get("arguments")} if kind == "function_call" else item
+    return (
+        {**item, "type": "tool_use", "input": item.get("arguments")}
+        if kind == "function_call"
+        else item
+    )
 
 
 def _message_in(choice: Json) -> Any:
@@ -281,4 +284,8 @@ def _streamed(text: str) -> Json | None:
             message[key] += delta.get(key) or ""
         finish = choice.get("finish_reason") or finish
         usage = event.get("usage") or usage
-    return {"choices": [{"message": message, "finish_reason": finish}], "usage": usage} if events else None
+    return (
+        {"choices": [{"message": message, "finish_reason": finish}], "usage": usage}
+        if events
+        else None
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -23,6 +24,7 @@ from dagengine.gateway.packs.prompt_cache import (
 from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waiting import Resting
 from dagengine.judges import OpenAIJudge
+from dagengine.judges.wire.dialects.demands import Demands
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -398,7 +400,9 @@ def test_requests_to_openai_name_the_beginning_until_it_is_refused() -> None:
 
 def test_requests_to_llama_cpp_name_the_place() -> None:
     judge = OpenAIJudge("m", base_url="http://localhost:9")
-    form = RequestForm(lambda messages: {"messages": messages}, route=judge._route)
+    form = RequestForm(
+        lambda messages: {"messages": messages}, route=partial(judge._route, Demands())
+    )
     question = asked("Good?").warm_at(Warmth("k", 3))
     assert form.body(question)["id_slot"] == 3
     assert json.loads(form.encoded(question)) == form.body(question)

@@ -1,0 +1,116 @@
+"""A rejected question on its way to an answer: asked again for less, as the law of demands says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+
+import anyio
+from pydantic import BaseModel
+
+from dagengine.errors import JudgeError, RunawayError, UnparseableError
+from dagengine.judges.wire.dialects.demands import (
+    ROOM,
+    Demands,
+    Hypotheses,
+    Lowering,
+    ladder,
+    named_in,
+)
+from dagengine.judges.wire.dialects.failures import CrowdedError, RejectedError
+from dagengine.question import NO_USAGE, Answer, Usage
+
+T = TypeVar("T", bound=BaseModel)
+
+# Statuses of rejections whose words count.
+_WORDED: Final = frozenset({400, 402, 403, 404, 422, 500})
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt(Generic[T]):
+    """One way of asking a question: what it demands, and how it is sent.
+
+    `asked` are the fields of the demands that the request has. `limit` are the tokens that it names
+    and that may be left out, `alternatives` the log-probabilities of a token. `room` says whether
+    thoughts may be given more tokens.
+    """
+
+    demands: Demands
+    asked: frozenset[str]
+    send: Callable[[], Awaitable[Answer[T] | JudgeError]]
+    limit: int | None = None
+    alternatives: int = 0
+    room: bool = False
+
+    def lowerings(self, failure: JudgeError, law: Hypotheses) -> list[Lowering] | None:
+        """The lower demands that a failure names; None if it is about no demand at all."""
+        if isinstance(failure, RunawayError):
+            return (
+                [Lowering("thoughts", ROOM)] if self.room and failure.cause == "thinking" else None
+            )
+        if isinstance(failure, CrowdedError):
+            # Only the limit makes room: such messages count the tokens of the schema, too.
+            limit = self.asked & {"limit"}
+            return named_in(failure.complaint, self.demands, limit, self.limit) or None
+        if not isinstance(failure, RejectedError):
+            return None
+        complaint = failure.complaint
+        named = named_in(complaint, self.demands, self.asked, self.limit, self.alternatives)
+        if named and complaint.status in _WORDED:
+            return named
+        return [] if law.is_rejection(complaint) else None
+
+
+async def ask_for_less(
+    law: Hypotheses,
+    key: str,
+    exploring: anyio.Lock,
+    attempt: Callable[[Demands], Attempt[T]],
+    first: JudgeError,
+) -> Answer[T] | JudgeError:
+    """The answer to a question that ended with the `first` error; else the error that it ends with.
+
+    `key` names the question. `attempt` makes the way of asking with such demands. `exploring` is
+    held while a question finds out, without any words, what others then need not.
+    """
+    failure, spent, trial = first, NO_USAGE, law.trial(key)
+    way = attempt(trial.demands)
+    async with AsyncExitStack() as stack:
+        explores = False
+        while (named := way.lowerings(failure, law)) is not None:
+            spent += Usage(*failure.tokens)
+            rungs = ladder(way.demands, way.asked, way.limit)
+            if not trial.lower(_shape(failure), named, rungs):
+                break
+            if trial.explores and not explores:
+                await stack.enter_async_context(exploring)
+                explores = True
+                if not trial.reconsider(rungs):
+                    break
+            way = attempt(trial.demands)
+            outcome = await way.send()
+            if isinstance(outcome, Answer):
+                trial.work(way.asked)
+                return replace(outcome, usage=outcome.usage + spent)
+            failure = outcome
+        else:
+            # The model was reached, or the server failed in a way that is not about demands.
+            if isinstance(failure, UnparseableError):
+                trial.work(way.asked)
+            return _with_tokens(failure, Usage(*failure.tokens) + spent)
+    # Thoughts without an end in all the room that there is say more than the first ones.
+    return _with_tokens(failure if isinstance(failure, RunawayError) else first, spent)
+
+
+def _shape(failure: JudgeError) -> str:
+    """What a failure says, without the numbers in it: a step that changes nothing is taken back."""
+    if isinstance(failure, RejectedError | CrowdedError):
+        return failure.complaint.shape
+    return str(failure)
+
+
+def _with_tokens(failure: JudgeError, spent: Usage) -> JudgeError:
+    failure.tokens = (spent.input_tokens, spent.output_tokens)
+    return failure

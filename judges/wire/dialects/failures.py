@@ -42,8 +42,7 @@ _SHOWN: Final = 2_000
 _CODE: Final = 100  # characters; what is longer is no code
 # Keys of what an error says in one word, and of what it says in words.
 _CODES: Final = frozenset(
-    "code type status reason reasons error_code error_type errortype param loc quotaid quota_id "
-    "blockreason block_reason kind".split()  # noqa: SIM905 - as a list, it is a line for each
+    ["code", "type", "status", "reason", "reasons", "error_code", "error_type", "errortype", "param", "loc", "quotaid", "quota_id", "blockreason", "block_reason", "kind"]
 )
 _TELLING_KEYS: Final = frozenset({"flagged_input", "blockreason", "block_reason", "reasons"})
 _TEXTS: Final = ("message", "msg", "detail", "error_description", "description", "title", "raw")

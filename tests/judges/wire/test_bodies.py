@@ -110,11 +110,13 @@ class Body(_Part):
         return self.body if isinstance(self.body, str) else json.dumps(self.body)
 
 
+FILES = {file.stem: file for file in sorted(FOLDER.glob("*.json"))}
+
+
 @cache
-def bodies() -> dict[str, Body]:
-    """All files, by their names."""
-    files = sorted(FOLDER.glob("*.json"))
-    return {file.stem: Body.model_validate_json(file.read_text("utf-8")) for file in files}
+def body_of(name: str) -> Body:
+    """The body in a file, by the file's name; raises ValidationError for an invalid file."""
+    return Body.model_validate_json(FILES[name].read_text(encoding="utf-8"))
 
 
 _CONDITION = re.compile(r"(?P<no>not )?(?P<path>\S+)(?: (?P<operator>=|>|~) (?P<value>.+))?")
@@ -387,9 +389,9 @@ def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, list
     return result, later
 
 
-@pytest.mark.parametrize("name", bodies())
+@pytest.mark.parametrize("name", FILES)
 def test_a_body_is_read_as_its_file_says(name: str, server: BodyServer) -> None:
-    body = bodies()[name]
+    body = body_of(name)
     expected = body.expect
     sender, result, later = judged(name, body, server)
     failure = result.failure
@@ -453,10 +455,11 @@ def test_conditions_look_into_requests(condition: str, holds: bool) -> None:
 
 
 def test_the_corpus_has_bodies_of_every_server_and_topic() -> None:
-    counts = Counter(body.server for body in bodies().values())
-    assert len(bodies()) >= 120
+    bodies = [body_of(name) for name in FILES]
+    counts = Counter(body.server for body in bodies)
+    assert len(bodies) >= 120
     assert [server for server in SERVERS if counts[server] < 3] == []
-    topics = {body.topic for body in bodies().values()}
+    topics = {body.topic for body in bodies}
     assert topics == set(Body.model_fields["topic"].annotation.__args__)  # type: ignore[union-attr]
 
 

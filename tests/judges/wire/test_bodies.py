@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -25,6 +26,7 @@ from typing import Any, Literal
 
 import pytest
 from aiohttp import web
+from folders.places import ROOT
 from pydantic import BaseModel, ConfigDict, Field
 from servers.batch_server import BatchServer, MessageBatchServer
 from servers.openai_server import Json, OpenAIServer, Reply, completion_of
@@ -460,6 +462,13 @@ def test_the_corpus_has_bodies_of_every_server_and_topic() -> None:
     assert [server for server in SERVERS if counts[server] < 3] == []
     topics = {body.topic for body in bodies}
     assert topics == set(Body.model_fields["topic"].annotation.__args__)  # type: ignore[union-attr]
+
+
+def test_the_page_on_servers_is_made_from_the_bodies() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_server_page.py"))
+    page = made["PAGE"].read_text(encoding="utf-8")
+    remake = "out of date: python docs/make_server_page.py"
+    assert f"{made['BEGIN']}\n\n{made['page_tables']()}\n\n{made['END']}" in page, remake
 
 
 SERVERS = (

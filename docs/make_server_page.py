@@ -9,6 +9,7 @@ sends all of them, and another holds the page to them.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,8 @@ def page_tables() -> str:
 
 
 def _anchor(server: str) -> str:
-    return "".join(
-        sign for sign in server.lower().replace(" ", "-") if sign.isalnum() or sign == "-"
-    )
+    """The anchor that the site gives to the heading of a server."""
+    return re.sub(r"[^a-z0-9-]", "", server.lower().replace(" ", "-"))
 
 
 def _escaped(text: str) -> str:

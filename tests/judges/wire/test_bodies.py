@@ -4,8 +4,9 @@ A file says who sends the body, when, and what is expected:
 
     origin, server, topic, what   where it was seen, who sends it, and what it says, in short
     status, headers, body         the response; a body may also be a text
-    when                          what a request contains that gets it (`fits`); others get `good`
-    times                         how often it is sent before all requests get `good`
+    when                          what a request contains that gets it (`fits`); any other one gets
+                                  a good answer
+    times                         how often it is sent before all requests get a good answer
     question, text, judge         what is asked (QUESTIONS), about which text, by which judge
     warm                          whether the judge has answered another case before
     expect                        outcome, score, value, mode, calls; words and not_words of the
@@ -22,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 from aiohttp import web
@@ -178,7 +179,7 @@ def _below(name: str, value: Any) -> Iterator[Any]:
             yield from _below(name, item)
 
 
-def _polite(**settings: Any) -> DAGMetric:
+def _politeness(**settings: Any) -> DAGMetric:
     node = BinaryJudgementNode(
         "Is the answer polite?",
         [VerdictNode(False, score=0), VerdictNode(True, score=10)],
@@ -218,8 +219,8 @@ def _rating() -> GEval:
 PROSE = FirstMatch((("VERDICT: yes", True), ("VERDICT: no", False)))
 LISTED = ["It greets.", "It is kind."]
 QUESTIONS: dict[str, Any] = {
-    "verdict": (_polite, {"reason": "It greets kindly.", "verdict": True}),
-    "prose": (lambda: _polite(parser=PROSE), "It greets kindly.\nVERDICT: yes"),
+    "verdict": (_politeness, {"reason": "It greets kindly.", "verdict": True}),
+    "prose": (lambda: _politeness(parser=PROSE), "It greets kindly.\nVERDICT: yes"),
     "choice": (_warmth, {"reason": "It greets kindly.", "verdict": "Warm"}),
     "rating": (_rating, {"reason": "It greets kindly.", "score": 8}),
     "list": (lambda: _task(list[str]), {"output": LISTED}),
@@ -242,7 +243,7 @@ def _tokens(texts: list[str], *options: tuple[str, float]) -> list[Json]:
 HALVES = (("8", -0.6931471805599453), ("9", -0.6931471805599453))
 
 
-def good(body: Body, asked: Json) -> Json:
+def good_answer(body: Body, asked: Json) -> Json:
     """The good answer to a request, in the form of its server."""
     answer = QUESTIONS[body.question][1]
     text = answer if isinstance(answer, str) else json.dumps(answer)
@@ -301,7 +302,7 @@ class BodyServer(OpenAIServer):
         sender, asked = self.senders[request.match_info["name"]], await request.json()
         body = sender.body
         if not sender.sends(asked):
-            return web.json_response(good(body, asked))
+            return web.json_response(good_answer(body, asked))
         headers = {"Content-Type": "application/json", **body.headers}
         return web.Response(body=body.content.encode(), status=body.status, headers=headers)
 
@@ -318,7 +319,7 @@ class LineServer(BatchServer):
         for asked in map(json.loads, self.files[file].splitlines()):
             line = self._sender.body.body
             if not self._sender.sends(asked["body"]):
-                answer = good(self._sender.body, asked["body"])
+                answer = good_answer(self._sender.body, asked["body"])
                 line = {"response": {"status_code": 200, "body": answer}, "error": None}
             lines.append(json.dumps({"custom_id": asked["custom_id"], **line}))
         return {"output_file_id": self._keep("\n".join(lines)), "error_file_id": None}
@@ -345,8 +346,15 @@ def server() -> Iterator[BodyServer]:
         yield server
 
 
-def judged(name: str, body: Body, server: BodyServer) -> tuple[Sender, MetricResult, list[Json]]:
-    """What became of a question, and the requests of a later one."""
+class Later(NamedTuple):
+    """What became of another case afterwards, and the requests for it."""
+
+    result: MetricResult | None
+    requests: list[Json]
+
+
+def ask_judge(name: str, body: Body, server: BodyServer) -> tuple[Sender, MetricResult, Later]:
+    """What became of a question, and of a later one."""
     sender = server.senders[name] = Sender(body)
     root = server.base_url.removesuffix("v1") + name
     url = f"{root}/v1"
@@ -371,7 +379,7 @@ def judged(name: str, body: Body, server: BodyServer) -> tuple[Sender, MetricRes
     return sender, *_results(body, judge, sender)
 
 
-def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, list[Json]]:
+def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, Later]:
     def run(text: str) -> MetricResult:
         metric = QUESTIONS[body.question][0]()
         case = LLMTestCase(input="A guest comes in.", actual_output=text)
@@ -384,9 +392,8 @@ def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, list
         sender.requests.clear()
     result = run(body.text)
     count = len(sender.requests)
-    if body.expect.later is not None:
-        run("Good evening.")
-    later = sender.requests[count:]
+    afterwards = run("Good evening.") if body.expect.later is not None else None
+    later = Later(afterwards, sender.requests[count:])
     del sender.requests[count:]
     return result, later
 
@@ -395,11 +402,11 @@ def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, list
 def test_a_body_is_read_as_its_file_says(name: str, server: BodyServer) -> None:
     body = body_of(name)
     expected = body.expect
-    sender, result, later = judged(name, body, server)
+    sender, result, later = ask_judge(name, body, server)
     failure = result.failure
     outcome = "ok" if failure is None else str(failure.kind)
     message = f"{outcome}: {'' if failure is None else failure.message}"
-    asked = "".join(f"\n{_shown(request)}" for request in sender.requests)
+    asked = "".join(f"\n{_outline(request)}" for request in sender.requests)
     assert outcome == expected.outcome, message + asked
     if expected.score is not None:
         assert result.score == pytest.approx(expected.score, abs=1e-6), str(result.mode) + asked
@@ -415,10 +422,13 @@ def test_a_body_is_read_as_its_file_says(name: str, server: BodyServer) -> None:
     if expected.last is not None:
         assert fits(expected.last, sender.requests[-1]), asked
     if expected.later is not None:
-        assert fits(expected.later, later[-1]), list(map(_shown, later))
+        assert later.result is not None
+        assert later.result.failure is None
+        outlines = [_outline(request) for request in later.requests]
+        assert fits(expected.later, later.requests[-1]), outlines
 
 
-def _shown(request: Json) -> Json:
+def _outline(request: Json) -> Json:
     """A request without its prompts and schemas, for messages."""
     texts = ("messages", "tools", "response_format", "format")
     kept = {key: value for key, value in request.items() if key not in texts}

@@ -4,27 +4,30 @@ A file says who sends the body, when, and what is expected:
 
     origin, server, topic, what   where it was seen, who sends it, and what it says, in short
     status, headers, body         the response; a body may also be a text
-    when                          what a request contains that gets it (`fits`); others get `good`
-    times                         how often it is sent before all requests get `good`
+    when                          what a request contains that gets it (`fits`); any other one gets
+                                  a good answer
+    times                         how often it is sent before all requests get a good answer
     question, text, judge         what is asked (QUESTIONS), about which text, by which judge
     warm                          whether the judge has answered another case before
     expect                        outcome, score, value, mode, calls; words and not_words of the
                                   message; `last`: what the last request contains; `later`: what
-                                  the same judge's requests for another case contain afterwards
+                                  the judge's last request for another case contains afterwards
 """
 
 from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 from aiohttp import web
+from folders.places import ROOT
 from pydantic import BaseModel, ConfigDict, Field
 from servers.batch_server import BatchServer, MessageBatchServer
 from servers.openai_server import Json, OpenAIServer, Reply, completion_of
@@ -110,11 +113,13 @@ class Body(_Part):
         return self.body if isinstance(self.body, str) else json.dumps(self.body)
 
 
+FILES = {file.stem: file for file in sorted(FOLDER.glob("*.json"))}
+
+
 @cache
-def bodies() -> dict[str, Body]:
-    """All files, by their names."""
-    files = sorted(FOLDER.glob("*.json"))
-    return {file.stem: Body.model_validate_json(file.read_text("utf-8")) for file in files}
+def body_of(name: str) -> Body:
+    """The body in a file, by the file's name; raises ValidationError for an invalid file."""
+    return Body.model_validate_json(FILES[name].read_text(encoding="utf-8"))
 
 
 _CONDITION = re.compile(r"(?P<no>not )?(?P<path>\S+)(?: (?P<operator>=|>|~) (?P<value>.+))?")
@@ -174,7 +179,7 @@ def _below(name: str, value: Any) -> Iterator[Any]:
             yield from _below(name, item)
 
 
-def _polite(**settings: Any) -> DAGMetric:
+def _politeness(**settings: Any) -> DAGMetric:
     node = BinaryJudgementNode(
         "Is the answer polite?",
         [VerdictNode(False, score=0), VerdictNode(True, score=10)],
@@ -214,8 +219,8 @@ def _rating() -> GEval:
 PROSE = FirstMatch((("VERDICT: yes", True), ("VERDICT: no", False)))
 LISTED = ["It greets.", "It is kind."]
 QUESTIONS: dict[str, Any] = {
-    "verdict": (_polite, {"reason": "It greets kindly.", "verdict": True}),
-    "prose": (lambda: _polite(parser=PROSE), "It greets kindly.\nVERDICT: yes"),
+    "verdict": (_politeness, {"reason": "It greets kindly.", "verdict": True}),
+    "prose": (lambda: _politeness(parser=PROSE), "It greets kindly.\nVERDICT: yes"),
     "choice": (_warmth, {"reason": "It greets kindly.", "verdict": "Warm"}),
     "rating": (_rating, {"reason": "It greets kindly.", "score": 8}),
     "list": (lambda: _task(list[str]), {"output": LISTED}),
@@ -238,7 +243,7 @@ def _tokens(texts: list[str], *options: tuple[str, float]) -> list[Json]:
 HALVES = (("8", -0.6931471805599453), ("9", -0.6931471805599453))
 
 
-def good(body: Body, asked: Json) -> Json:
+def good_answer(body: Body, asked: Json) -> Json:
     """The good answer to a request, in the form of its server."""
     answer = QUESTIONS[body.question][1]
     text = answer if isinstance(answer, str) else json.dumps(answer)
@@ -297,7 +302,7 @@ class BodyServer(OpenAIServer):
         sender, asked = self.senders[request.match_info["name"]], await request.json()
         body = sender.body
         if not sender.sends(asked):
-            return web.json_response(good(body, asked))
+            return web.json_response(good_answer(body, asked))
         headers = {"Content-Type": "application/json", **body.headers}
         return web.Response(body=body.content.encode(), status=body.status, headers=headers)
 
@@ -314,7 +319,7 @@ class LineServer(BatchServer):
         for asked in map(json.loads, self.files[file].splitlines()):
             line = self._sender.body.body
             if not self._sender.sends(asked["body"]):
-                answer = good(self._sender.body, asked["body"])
+                answer = good_answer(self._sender.body, asked["body"])
                 line = {"response": {"status_code": 200, "body": answer}, "error": None}
             lines.append(json.dumps({"custom_id": asked["custom_id"], **line}))
         return {"output_file_id": self._keep("\n".join(lines)), "error_file_id": None}
@@ -341,8 +346,15 @@ def server() -> Iterator[BodyServer]:
         yield server
 
 
-def judged(name: str, body: Body, server: BodyServer) -> tuple[Sender, MetricResult, list[Json]]:
-    """What became of a question, and the requests of a later one."""
+class Later(NamedTuple):
+    """What became of another case afterwards, and the requests for it."""
+
+    result: MetricResult | None
+    requests: list[Json]
+
+
+def ask_judge(name: str, body: Body, server: BodyServer) -> tuple[Sender, MetricResult, Later]:
+    """What became of a question, and of a later one."""
     sender = server.senders[name] = Sender(body)
     root = server.base_url.removesuffix("v1") + name
     url = f"{root}/v1"
@@ -367,7 +379,7 @@ def judged(name: str, body: Body, server: BodyServer) -> tuple[Sender, MetricRes
     return sender, *_results(body, judge, sender)
 
 
-def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, list[Json]]:
+def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, Later]:
     def run(text: str) -> MetricResult:
         metric = QUESTIONS[body.question][0]()
         case = LLMTestCase(input="A guest comes in.", actual_output=text)
@@ -379,26 +391,22 @@ def _results(body: Body, judge: Any, sender: Sender) -> tuple[MetricResult, list
         run("Good morning.")
         sender.requests.clear()
     result = run(body.text)
-    first = count = len(sender.requests)
-    if body.expect.later is not None:
-        # Words that nobody knows change the requests of others after the second case.
-        run("Good afternoon.")
-        count = len(sender.requests)
-        run("Good evening.")
-    later = sender.requests[count:]
-    del sender.requests[first:]
+    count = len(sender.requests)
+    afterwards = run("Good evening.") if body.expect.later is not None else None
+    later = Later(afterwards, sender.requests[count:])
+    del sender.requests[count:]
     return result, later
 
 
-@pytest.mark.parametrize("name", bodies())
+@pytest.mark.parametrize("name", FILES)
 def test_a_body_is_read_as_its_file_says(name: str, server: BodyServer) -> None:
-    body = bodies()[name]
+    body = body_of(name)
     expected = body.expect
-    sender, result, later = judged(name, body, server)
+    sender, result, later = ask_judge(name, body, server)
     failure = result.failure
     outcome = "ok" if failure is None else str(failure.kind)
     message = f"{outcome}: {'' if failure is None else failure.message}"
-    asked = "".join(f"\n{_shown(request)}" for request in sender.requests)
+    asked = "".join(f"\n{_outline(request)}" for request in sender.requests)
     assert outcome == expected.outcome, message + asked
     if expected.score is not None:
         assert result.score == pytest.approx(expected.score, abs=1e-6), str(result.mode) + asked
@@ -414,11 +422,13 @@ def test_a_body_is_read_as_its_file_says(name: str, server: BodyServer) -> None:
     if expected.last is not None:
         assert fits(expected.last, sender.requests[-1]), asked
     if expected.later is not None:
-        assert later
-        assert all(fits(expected.later, request) for request in later), list(map(_shown, later))
+        assert later.result is not None
+        assert later.result.failure is None
+        outlines = [_outline(request) for request in later.requests]
+        assert fits(expected.later, later.requests[-1]), outlines
 
 
-def _shown(request: Json) -> Json:
+def _outline(request: Json) -> Json:
     """A request without its prompts and schemas, for messages."""
     texts = ("messages", "tools", "response_format", "format")
     kept = {key: value for key, value in request.items() if key not in texts}
@@ -456,11 +466,19 @@ def test_conditions_look_into_requests(condition: str, holds: bool) -> None:
 
 
 def test_the_corpus_has_bodies_of_every_server_and_topic() -> None:
-    counts = Counter(body.server for body in bodies().values())
-    assert len(bodies()) >= 120
+    bodies = [body_of(name) for name in FILES]
+    counts = Counter(body.server for body in bodies)
+    assert len(bodies) >= 120
     assert [server for server in SERVERS if counts[server] < 3] == []
-    topics = {body.topic for body in bodies().values()}
+    topics = {body.topic for body in bodies}
     assert topics == set(Body.model_fields["topic"].annotation.__args__)  # type: ignore[union-attr]
+
+
+def test_the_page_on_servers_is_made_from_the_bodies() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_server_page.py"))
+    page = made["PAGE"].read_text(encoding="utf-8")
+    remake = "out of date: python docs/make_server_page.py"
+    assert f"{made['BEGIN']}\n\n{made['page_tables']()}\n\n{made['END']}" in page, remake
 
 
 SERVERS = (

@@ -42,8 +42,8 @@ _SHOWN: Final = 2_000
 _CODE: Final = 100  # characters; what is longer is no code
 # Keys of what an error says in one word, and of what it says in words.
 _CODES: Final = frozenset(
-    ["code", "type", "status", "reason", "reasons", "error_code", "error_type", "errortype", "param", "loc", "quotaid", "quota_id", "blockreason", "block_reason", "kind"]
-)
+    ("code", "type", "status", "reason", "reasons", "error_code", "error_type", "errortype", "kind")
+) | {"param", "loc", "quotaid", "quota_id", "blockreason", "block_reason"}
 _TELLING_KEYS: Final = frozenset({"flagged_input", "blockreason", "block_reason", "reasons"})
 _TEXTS: Final = ("message", "msg", "detail", "error_description", "description", "title", "raw")
 _INSIDE: Final = ("error", "errors", "detail", "details", "fault", "exception", "failure")

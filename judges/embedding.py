@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
-from dagengine.errors import JudgeError, UnparseableError, UnsupportedError
+from dagengine.errors import JudgeError, UnsupportedError
 from dagengine.judges.deciding.labels import sending
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.connection import SendingConnection
+from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.prompts.evidence import fenced
 from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.parsing import validated
@@ -82,8 +83,8 @@ class EmbeddingJudge(EndpointJudge[SendingConnection]):
             try:
                 reply = _Reply.model_validate_json(content)
             except ValidationError as error:
-                text = content.decode(errors="replace")
-                raise UnparseableError(f"no embedding: {error.errors()[0]['msg']}", text) from None
+                failure = unreadable(content, "embedding", error.errors()[0]["msg"])
+                raise failure from None
             vector = [round(number, _DIGITS) for number in reply.data[0].embedding]
             raw = json.dumps({"output": vector}, separators=(",", ":"))
             usage = Usage(reply.usage.prompt_tokens)

@@ -16,6 +16,7 @@ from dagengine.errors import (
     JudgeError,
     JudgeSetupError,
     ProviderError,
+    RefusedError,
     RunawayError,
     UnparseableError,
     UnsupportedError,
@@ -23,7 +24,9 @@ from dagengine.errors import (
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of
+from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import plain_error
+from dagengine.judges.wire.dialects.messages import normalise, refusal_in
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question
@@ -40,6 +43,7 @@ _NO_CREDENTIALS = re.compile(
     r"credential|no ?region|api[_ ]?key\b.{0,80}\b(?:set|missing|provided|required|found)",
     re.IGNORECASE | re.DOTALL,
 )
+_REFUSAL = "Unable to generate a response due to "
 _RAW = 20_000  # characters of an answer that does not fit
 # Where it is not the provider's name with _API_KEY behind it.
 _VARIABLES = {
@@ -177,6 +181,9 @@ class ProviderJudge(SharedJudge):
             ) from None
         except InstructorRetryException as error:
             if error.last_completion is not None:
+                refusal = _refusal_of(error.last_completion)
+                if refusal:
+                    raise RefusedError(f"the model refused: {self._public(refusal)}") from None
                 raw = shortened(self._public(error.last_completion), _RAW)
                 raise UnparseableError(shortened(self._public(error)), raw) from None
             failure = self._failure(error.__cause__ or error, prompt_of(question.messages))
@@ -197,6 +204,8 @@ class ProviderJudge(SharedJudge):
                 cause.__cause__ = cause.__context__ = cause.__traceback__ = None
                 return cause
             cause = cause.__cause__ or cause.__context__
+        if isinstance(error, AssertionError) and _REFUSAL in str(error):  # of instructor
+            return RefusedError(f"the model refused: {self._public(error).partition(_REFUSAL)[2]}")
         status = getattr(error, "status_code", None)
         if status is None and _lacks_credentials(error):
             return self._setup_error(error)
@@ -207,6 +216,21 @@ class ProviderJudge(SharedJudge):
         failure = plain_error(status, getattr(error, "body", None) or str(error), prompt=prompt)
         failure.args = (shortened(f"{type(error).__name__}: {self._public(failure)}"),)
         return failure
+
+
+def _refusal_of(completion: Any) -> str:
+    """How a completion of some provider's client refuses to answer; empty if it does not."""
+    body = completion.model_dump() if isinstance(completion, BaseModel) else completion
+    made = normalise(body)
+    if made is None:
+        return ""
+    choice, message = made["choices"][0], made["choices"][0]["message"]
+    if message["refusal"]:
+        return str(message["refusal"])
+    if end_of(choice["finish_reason"]) is End.FILTERED:
+        return f"its finish reason is {choice['finish_reason']}"
+    text = message["content"] or ""
+    return text if refusal_in(text) else ""
 
 
 def _lacks_credentials(error: BaseException) -> bool:

@@ -27,6 +27,12 @@ _THINKS: Final = re.compile(
     re.IGNORECASE,
 )
 # Names around an answer, and marks of templates before it.
+_HEADINGS: Final = re.compile(
+    r"\A\s*(?:here(?:'s| is) my )?[*#_ ]*(?:thought process|thoughts?|thinking|reasoning|analysis"
+    r"|scratchpad|draft)[*_ ]*:.*^[ \t]*(?:here(?:'s| is) my )?[*#_ ]*(?:final |my )?(?:answer"
+    r"|response|output|result|verdict)[*_ ]*:(?P<text>.*)\Z",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
 _ANSWERS: Final = re.compile(
     r"answer|output|final|solution|response|result|json|tool|function|invoke|verdict|message"
     r"|assistant|header|user|system|im_|text|object|data|code|content|score|rating|judg|^bos|^s$",
@@ -42,8 +48,11 @@ _BARE_CHANNELS: Final = re.compile(
     r"\A\s*(?:assistant)?(?:analysis|commentary)(?=[A-Z\W]).*?assistant\s*final(?P<text>.*)\Z",
     re.DOTALL,
 )
-_HARMONY: Final = "<|channel|>"
-_SIGNS: Final = re.compile(r"[<\[◁⟨【]|\A\s*(?:analysis|assistant|commentary)")
+_SIGNS: Final = re.compile(
+    r"[<\[◁⟨【]|\A\s*(?:analysis|assistant|commentary|here)"
+    r"|\A[\s*#_]*(?:thought|thinking|reason|draft|scratch)",
+    re.IGNORECASE,
+)
 _VISIBLE: Final = re.compile(r"\S")
 
 
@@ -55,13 +64,8 @@ def without_thoughts(text: str) -> str:
     if _SIGNS.search(text) is None:
         return text
     if "<|channel|>" in text.lower():
-        answers = [
-            channel.span("text")
-            for channel in _CHANNEL.finditer(text)
-            if channel["name"].lower() == "final" or "to=" in channel["to"]
-        ]
-        return _keep_only(text, answers[-1:])
-    bare = _BARE_CHANNELS.match(text)
+        return _keep_only(text, _answers_in_channels(text)[-1:])
+    bare = _BARE_CHANNELS.match(text) or _HEADINGS.match(text)
     if bare is not None:
         return _keep_only(text, [bare.span("text")])
     start = _end_of_leading_thoughts(text)
@@ -73,12 +77,19 @@ def are_unended(text: str) -> bool:
     return bool(text.strip()) and not without_thoughts(text).strip()
 
 
+def _answers_in_channels(text: str) -> list[tuple[int, int]]:
+    """The spans of the final texts and calls in channels; without any, of all but thoughts."""
+    channels = [part for part in _CHANNEL.finditer(text) if not _THINKS.search(part["name"])]
+    final = [part for part in channels if part["name"].lower() == "final" or "to=" in part["to"]]
+    return [part.span("text") for part in final or channels]
+
+
 def _end_of_leading_thoughts(text: str) -> int:
     """The offset at which the thoughts at the start of a text end; its length if they do not."""
     start = 0
     while True:
         opening = _MARKER.match(text, _next_visible(text, start))
-        if opening is None or opening["closes"] or _ANSWERS.search(opening["name"]):
+        if opening is None or _closes(opening) or _ANSWERS.search(opening["name"]):
             return start
         thinks = _THINKS.search(opening["name"]) is not None
         if not thinks and opening[0][0] != "<":
@@ -87,11 +98,12 @@ def _end_of_leading_thoughts(text: str) -> int:
         ends = (
             marker.end()
             for marker in _MARKER.finditer(text, opening.end())
-            if marker["closes"] and marker["name"].casefold() == name
+            if _closes(marker) and marker["name"].casefold() == name
         )
         end = next(ends, None)
         if end is None:
-            return len(text)
+            # A mark of a template has no partner, and says nothing of what follows.
+            return start if not thinks and opening[0].endswith("|>") else len(text)
         # A block of an unknown name with nothing after it may be the answer itself.
         if not thinks and "{" not in text[end:] and "[" not in text[end:]:
             return start
@@ -108,7 +120,7 @@ def _spans_outside_thoughts(text: str, start: int) -> list[tuple[int, int]]:
     for marker in _MARKER.finditer(text, start):
         if _THINKS.search(marker["name"]) is None:
             continue
-        if not marker["closes"]:
+        if not _closes(marker):
             opened.append(marker.start())
         elif opened:
             begin = opened.pop()
@@ -119,6 +131,12 @@ def _spans_outside_thoughts(text: str, start: int) -> list[tuple[int, int]]:
             spans, start = [], marker.end()
     unended = (begin for begin in opened if not text[_line_start(text, begin) : begin].strip())
     return [*spans, (start, max(start, next(unended, len(text))))]
+
+
+def _closes(marker: re.Match[str]) -> bool:
+    """Return whether a marker closes: `</name>`, `<|end_of_name|>`, or `<name|>`."""
+    half = marker[0].startswith("<") and marker[0][1] != "|" and marker[0].endswith("|>")
+    return bool(marker["closes"]) or half
 
 
 def _is_apart(text: str, marker: re.Match[str]) -> bool:

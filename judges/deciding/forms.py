@@ -22,8 +22,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from pydantic import BaseModel, ValidationError
 
 from dagengine.decision import Odds
-from dagengine.errors import JudgeError, ProviderError, RefusedError, UnparseableError
+from dagengine.errors import JudgeError, RefusedError, UnparseableError
 from dagengine.judges.wire.completions import Count, PromptDetails
+from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked
 from dagengine.question import NO_USAGE, Usage
@@ -253,9 +254,7 @@ def _envelope(content: bytes, answers: type[Any]) -> _Envelope:
         if not isinstance(envelope.answers, answers) or isinstance(envelope.answers, _Doubled):
             raise ValueError("its answers are of another form")
     except (ValueError, RecursionError) as error:  # pydantic's own is a ValueError, too
-        problem = str(error).splitlines()[0]
-        shown = f"{content[:120].decode(errors='replace')!r}: {problem}"
-        raise ProviderError(f"the endpoint sent no decisions: {shown}", transient=False) from None
+        raise unreadable(content, "decisions", str(error).splitlines()[0]) from None
     return envelope
 
 

@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
-from dagengine.errors import ProviderError
-from dagengine.judges.wire.dialects.failures import complaint_in, error_of, page_in
-from dagengine.judges.wire.dialects.messages import normalise
+from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
+from dagengine.judges.wire.dialects.messages import normalise, without_answer
 from dagengine.prompts.bounds import Bounds, bounded_schema
 from dagengine.prompts.parsing import complaint
 from dagengine.prompts.thoughts import are_unended
@@ -255,28 +254,21 @@ def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Complet
             value = json.loads(
                 text, parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None
             )
-        failure = complaint_in(200, value, prompt=prompt_of(messages))
-        if failure is not None:
-            raise error_of(failure) from None
-        with suppress(ValueError, RecursionError):
-            body = json.dumps(normalise(value), ensure_ascii=False)
-            return Completion.read(body.encode(errors="replace"))
-        raise ProviderError(_no_completion(text, error), transient=False) from None
+        completion = normalised(value)
+        if completion is not None:
+            return completion
+        problem = without_answer(value) or complaint(error)
+        raise unreadable(content, "chat completion", problem, prompt_of(messages)) from None
 
 
-def _no_completion(text: str, error: ValidationError) -> str:
-    """Why a body is no completion, and what to do."""
-    if not text.strip():
-        return (
-            "the endpoint sent an empty body in place of an answer; see whether the server runs "
-            "well, and whether something between drops its answers"
-        )
-    page = page_in(text)
-    return (
-        f"the endpoint sent no chat completion: {text[:120]!r}: {complaint(error)}"
-        if page is None
-        else f"the endpoint sent no chat completion: {page}"
-    )
+def normalised(value: Any) -> Completion | None:
+    """A completion of any known shape, from parsed JSON; None if it is none, or an error."""
+    if complaint_in(200, value) is not None:
+        return None
+    with suppress(ValueError, RecursionError):
+        body = json.dumps(normalise(value), ensure_ascii=False)
+        return Completion.read(body.encode(errors="replace"))
+    return None
 
 
 def prompt_of(messages: Sequence[Message]) -> str:

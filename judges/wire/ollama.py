@@ -7,16 +7,15 @@ into, and never a smaller one than before, since every change loads the model an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.errors import ProviderError, TooLongError, TruncatedError
-from dagengine.judges.wire.completions import Completion, Count, prompt_of, read_completion
+from dagengine.errors import TooLongError, TruncatedError
+from dagengine.judges.wire.completions import Completion, Count, normalised, prompt_of
 from dagengine.judges.wire.connection import Send
-from dagengine.judges.wire.dialects.failures import of_response
+from dagengine.judges.wire.dialects.failures import of_response, unreadable
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.lengths.token_counts import size_of
 from dagengine.prompts.parsing import complaint
@@ -35,14 +34,10 @@ _WRITTEN: Final = frozenset(
 )
 
 
-class _Message(BaseModel):
-    content: str = ""
-
-
 class _Reply(BaseModel):
     """An answer of `/api/chat`, as far as it is read."""
 
-    message: _Message
+    message: dict[str, Any]
     done_reason: str | None = None
     prompt_eval_count: Count = 0
     eval_count: Count = 0
@@ -83,12 +78,14 @@ class OllamaPost:
                 used = reply.prompt_eval_count, reply.eval_count
                 raise TruncatedError("Ollama cut the prompt; use a newer Ollama", used)
         choice = {
-            "message": {"content": reply.message.content},
+            "message": reply.message,
             "finish_reason": reply.done_reason,
             "logprobs": None if reply.logprobs is None else {"content": reply.logprobs},
         }
         usage = {"prompt_tokens": reply.prompt_eval_count, "completion_tokens": reply.eval_count}
-        return read_completion(json.dumps({"choices": [choice], "usage": usage}).encode())
+        completion = normalised({"choices": [choice], "usage": usage})
+        assert completion is not None, "a reply with a message is a completion"
+        return completion
 
     async def _grow(self, tokens: int) -> None:
         """Let the window have so many tokens, as far as the model has them."""
@@ -112,8 +109,8 @@ class OllamaPost:
         try:
             return _Reply.model_validate_json(content)
         except ValidationError as error:
-            shown = f"{content[:120].decode(errors='replace')!r}: {complaint(error)}"
-            raise ProviderError(f"Ollama sent no answer: {shown}", transient=False) from None
+            prompt = prompt_of(body["messages"])
+            raise unreadable(content, "answer", complaint(error), prompt) from None
 
     def _looks_cut(self, reply: _Reply) -> bool:
         return abs(reply.prompt_eval_count - (self._window // 2 + 2)) <= 1

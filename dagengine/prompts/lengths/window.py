@@ -17,13 +17,16 @@ _CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error
 _OVERFLOW: Final = re.compile(
     r"context (length|size|window)|maximum model length|max_model_len|prompt is too long"
     r"|input token count|too large for model with|maximum allowed length|prompt too long"
-    r"|exceeds? the maximum number of tokens",
+    r"|exceeds? the maximum number of tokens|context_?window_?exceeded|input is too long"
+    r"|range of input length|request (?:is )?too large|inputs?` tokens|too many (?:input )?tokens"
+    r"|reduce (?:the length of|your) (?:the )?(?:prompt|message|input)",
     re.IGNORECASE,
 )
 _NUMBER: Final = r"\D{0,30}?(\d[\d,]*)"
 _WINDOW: Final = re.compile(
     rf"(?:context (?:length|size|window)|maximum model length|maximum allowed length)(?: is| of)?"
-    rf"{_NUMBER}|> (\d[\d,]*) maximum|(\d[\d,]*) maximum context|tokens allowed \((\d[\d,]*)\)",
+    rf"{_NUMBER}|> (\d[\d,]*) maximum|(\d[\d,]*) maximum context|tokens allowed \((\d[\d,]*)\)"
+    r"|must be <= (\d[\d,]*)|range of input length should be \[\d+, (\d[\d,]*)",
     re.IGNORECASE,
 )
 _PROMPT: Final = re.compile(r"(\d{1,12}) in the messages|has (\d{1,12}) input tokens")

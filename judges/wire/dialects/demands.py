@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
@@ -71,7 +71,7 @@ class Lowering(NamedTuple):
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
     ("cache_key", r"prompt_?cache_?key|\bcache_?key"),
     ("seed", r"\bseed\b"),
-    ("alternatives", r"top_?logprobs|top_?n_?tokens|log[_ ]?-?prob.*\b\d+\b"),
+    ("alternatives", r"top_?logprobs|top_?n_?tokens"),
     (
         "keywords",
         r"max_?length|min_?length|max_?items|min_?items|\bpattern\b|additional_?properties|\$defs"
@@ -101,14 +101,13 @@ _LIMIT: Final = re.compile(
 _OTHER_NAME: Final = re.compile(
     r"instead|unsupported|not supported|unrecognized|unknown", re.IGNORECASE
 )
-_NOT_FOUND: Final = re.compile(r"not[ _]?found", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.])\d{1,3}(?![\w.]*\d)")
 
 
 def named_in(
     complaint: Complaint,
     demands: Demands,
-    asked: Collection[str],
+    asked: Set[str],
     limit: int | None = None,
     alternatives: int = 0,
 ) -> list[Lowering]:
@@ -124,16 +123,20 @@ def named_in(
         if other_name and TOKEN_LIMITS[1] in said:
             lowerings.append(Lowering("limit_name", TOKEN_LIMITS[1]))
         lowerings += [] if limit is None else [Lowering("too_many", limit)]
-    for field, pattern in _PATTERNS:
-        if field not in asked or not pattern.search(said):
-            continue
-        if field == "alternatives":
-            numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
-            lower = [number for number in numbers if 0 < number < alternatives]
-            lowerings.append(Lowering(field, max(lower, default=_FEW_ALTERNATIVES)))
-        else:
+    named = {field for field, pattern in _PATTERNS if pattern.search(said)}
+    numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
+    fewer = [number for number in numbers if 0 < number < alternatives]
+    if "alternatives" in asked and ("alternatives" in named or ("logprobs" in named and numbers)):
+        lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
+    for field, _ in _PATTERNS:
+        if field in named & asked - {"alternatives"}:
             lowerings += _lower(field, demands)
     return lowerings
+
+
+def speaks_of_demands(complaint: Complaint) -> bool:
+    """Return whether words name a demand, whichever: then others are not tried in vain."""
+    return any(pattern.search(complaint.said) for _, pattern in _PATTERNS)
 
 
 def ladder(demands: Demands, asked: Collection[str], limit: int | None) -> list[Lowering]:
@@ -178,10 +181,10 @@ class Hypotheses:
 
     def is_rejection(self, complaint: Complaint) -> bool:
         """Return whether a complaint may be about a demand: some statuses, and a repeated 500."""
+        if speaks_of_demands(complaint) or complaint.is_page:
+            return False
         if complaint.status != 500:
-            # A 404 that says no more is about the address.
-            known = complaint.status == 404 and _NOT_FOUND.search(complaint.said)
-            return complaint.status in (400, 404, 422) and not known
+            return complaint.status in (400, 404, 422)
         message, times = self._repeated
         times = times + 1 if message == complaint.shape else 1
         self._repeated = complaint.shape, times

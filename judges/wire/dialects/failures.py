@@ -70,10 +70,13 @@ _UNKNOWN_MODEL: Final = re.compile(
 )
 _DAY: Final = re.compile(
     r"per[_ -]?day|\bdaily\b|/ ?day\b|\b[rt]pd\b|per[_ -]?month|monthly|insufficient_?quota"
-    r"|insufficient[_ ](?:funds|balance|credit)|billing|out of credit|credit balance",
+    r"|insufficient[_ ](?:funds|balance|credit)|billing|out of credit|credit balance|arrearage"
+    r"|budget[_ ](?:has been |is |was )?exceeded|free tier|used up",
     re.IGNORECASE,
 )
-_QUOTA: Final = re.compile(r"exceeded your current quota", re.IGNORECASE)
+_QUOTA: Final = re.compile(
+    r"exceeded your current quota|quota[_ ](?:has been |is |was )?exceeded", re.IGNORECASE
+)
 _SOON: Final = re.compile(r"per[_ -]?min|per[_ -]?sec|retry in|try again in", re.IGNORECASE)
 # A server's own check of what its model wrote (Groq, vLLM): the model may do better next time.
 _INVALID_JSON: Final = re.compile(r"json_validate_failed|tool_use_failed|failed_generation")
@@ -119,6 +122,11 @@ class Complaint:
     def shape(self) -> str:
         """Status and words without numbers and ids, so that equal complaints are known."""
         return f"{self.status} {_NUMBERED.sub('#', self.message)}"
+
+    @property
+    def is_page(self) -> bool:
+        """Whether a web page came, which says nothing of demands."""
+        return isinstance(self.body, str) and _PAGE.match(self.body) is not None
 
     @property
     def said(self) -> str:
@@ -175,6 +183,8 @@ def error_of(complaint: Complaint) -> JudgeError:
         why = f"the server could not use what the model wrote: {complaint.message}"
         return DiscardedError(why, complaint.generated or "")
     overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
+    if status == 413 and overflow is None:
+        return TooLongError(shown)
     if overflow is not None and overflow.is_of_prompt:
         return TooLongError(shown, **overflow._asdict())
     if overflow is not None:
@@ -188,7 +198,7 @@ def error_of(complaint: Complaint) -> JudgeError:
             status=status,
             lasting=True,
         )
-    if status in (402, 403, 429) and _is_of_the_day(said):
+    if status in (400, 402, 403, 429) and _is_of_the_day(said):
         return ProviderError(
             f"{shown}; the quota or the credit is used up: run again when there is more, or use "
             "another key or model",
@@ -269,11 +279,10 @@ def _has_error(body: Mapping[str, Any]) -> bool:
         return True
     if choices:
         return False
-    return bool(
-        body.get("error") or body.get("errors") or body.get("detail")
-        or body.get("success") is False or body.get("object") == "error"
-        or body.get("type") == "error"
-    )  # fmt: skip
+    marks = ("error", "errors", "detail", "error_code", "errorMessage")
+    is_named = "error" in (body.get("object"), body.get("type"), body.get("status"))
+    flat = isinstance(body.get("message"), str) and "code" in body
+    return is_named or flat or body.get("success") is False or any(map(body.get, marks))
 
 
 def _message(body: Any, depth: int = 0) -> str:
@@ -338,6 +347,23 @@ def parsed(content: bytes | str) -> Any:
     with suppress(ValueError, RecursionError):
         return json.loads(content)
     return content.decode(errors="replace") if isinstance(content, bytes) else content
+
+
+def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> JudgeError:
+    """The error of a body with status 2xx that is not what was asked for.
+
+    `kind` is what it should be, and `problem` why it is not. Errors travel with status 200, too,
+    and web pages, and nothing at all.
+    """
+    text = content.decode(errors="replace")
+    complaint = complaint_in(200, parsed(content), prompt=prompt)
+    if complaint is not None:
+        return error_of(complaint)
+    if not text.strip():
+        why = "it is empty; see whether the server runs well, and what is between it and you"
+    else:
+        why = page_in(text) or f"{text[:120]!r}: {problem}"
+    return ProviderError(f"the endpoint sent no {kind}: {why}", transient=False)
 
 
 def of_response(error: Any, prompt: str = "") -> JudgeError:

@@ -114,6 +114,21 @@ def normalise(body: Any) -> Json | None:
     return {"choices": [made], "usage": usage}
 
 
+def without_answer(body: Any) -> str:
+    """The words for a completion that has no answer in it; empty for any other body."""
+    if not isinstance(body, dict) or "choices" not in body:
+        return ""
+    choices = body["choices"]
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if choice is None:
+        what = "it has no choice, so nothing was generated"
+    elif isinstance(choice, dict) and not choice.get("message"):
+        what = f"its choice has no message (finish_reason {choice.get('finish_reason')!r})"
+    else:
+        return ""
+    return f"{what}; see the server's log, or ask another model"
+
+
 def _choice_of(body: Json) -> Json | None:
     """The one answer of a body, with a `message` in it; None if there is none."""
     choices = body.get("choices", body.get("candidates"))

@@ -248,7 +248,8 @@ def good_answer(body: Body, asked: Json) -> Json:
     answer = QUESTIONS[body.question][1]
     text = answer if isinstance(answer, str) else json.dumps(answer)
     logprobs = _tokens(RATED, *HALVES) if asked.get("logprobs") else None
-    if body.judge == "labels" and asked.get("max_tokens") == 1:
+    limits = (asked.get("max_tokens"), asked.get("max_completion_tokens"))
+    if body.judge == "labels" and 1 in limits:
         text, logprobs = "A", _tokens(["A"], ("A", -0.1), ("B", -2.5))
     if body.judge == "decisions":
         decided = {"type": "predicate", "name": "q0", "probability": 0.9}

@@ -60,10 +60,10 @@ def test_the_text_alone_is_embedded_and_a_store_keeps_its_vector(tmp_path: Any) 
 @pytest.mark.parametrize(
     ("reply", "status", "message"),
     [
-        ({"data": []}, 200, "no embedding: List should have at least 1 item"),
-        ({"data": [{"embedding": []}]}, 200, "no embedding: List should have at least 1 item"),
+        ({"data": []}, 200, "List should have at least 1 item"),
+        ({"data": [{"embedding": []}]}, 200, "List should have at least 1 item"),
         ('{"data": [{"embedding": [NaN]}]}', 200, "no embedding: "),
-        ("garbage", 200, "no embedding: Invalid JSON"),
+        ("garbage", 200, "no embedding: 'garbage': Invalid JSON"),
         ({"error": {"message": "no such model"}}, 404, "no such model"),
     ],
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from dagengine.errors import JudgeError, ProviderError, UnsupportedError
+from dagengine.errors import JudgeError, ProviderError, TooLongError, UnsupportedError
 from dagengine.gateway.budget import Budget
 from dagengine.gateway.limiter import Call, JudgeLimiter, Limiter
 from dagengine.gateway.prices import Price
@@ -121,7 +121,8 @@ class PackSender:
 
 
 def _is_too_much(outcome: Outcome) -> bool:
-    return isinstance(outcome, ProviderError) and outcome.status in _TOO_MUCH
+    rejected = isinstance(outcome, ProviderError) and outcome.status in _TOO_MUCH
+    return rejected or isinstance(outcome, TooLongError)
 
 
 class _Unsaid(Exception):

@@ -19,6 +19,7 @@ from dagengine.errors import (
     JudgeSetupError,
     ProviderError,
     RefusedError,
+    TooLongError,
     UnparseableError,
 )
 from dagengine.gateway import Gateway
@@ -383,7 +384,6 @@ FAILURES = {
     400: (False, "HTTP 400"),
     401: (False, "check the API key"),
     404: (False, "check the model's name"),
-    413: (False, "HTTP 413"),
     422: (False, "HTTP 422"),
     429: (True, "HTTP 429"),
     500: (True, "HTTP 500"),
@@ -410,7 +410,7 @@ async def test_the_failure_of_a_request_says_whether_another_attempt_may_help(
 async def test_a_state_that_is_too_long_is_said_to_be(form: str) -> None:
     text = "the state has 40001 tokens, at most 32000 are read"
     faulty = DecisionServer(fault=lambda _: Reply(text, status=413))
-    with faulty as server, pytest.raises(ProviderError, match="40001 tokens"):
+    with faulty as server, pytest.raises(TooLongError, match="40001 tokens"):
         await outcomes(server, form, [predicate()])
 
 

@@ -123,6 +123,8 @@ class JudgeError(DagengineError):
 
     kind = "provider_error"
     tokens: tuple[int, int] = (0, 0)
+    complaint: Any = None
+    """What a server said, as long as its judge needs it."""
 
 
 class JudgeSetupError(JudgeError):

@@ -37,7 +37,6 @@ from dagengine.judges.wire.dialects.demands import (
     Demands,
 )
 from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import DiscardedError
 from dagengine.judges.wire.dialects.messages import only_json, refusal_in, with_system_in_front
 from dagengine.judges.wire.ollama import OllamaPost
 from dagengine.judges.wire.probabilities import alternatives, tokens_of
@@ -176,7 +175,8 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             return await self._ask(client, question, form)
         except (JudgeError, openai.OpenAIError) as error:
             failure = self.failure(openai, error, question)
-        if isinstance(failure, DiscardedError) and failure.raw:
+        if isinstance(failure, UnparseableError) and failure.complaint and failure.raw:
+            # The server discards what its own check rejects, which may be a usable answer.
             with suppress(UnparseableError):
                 value = await read_aside(question, failure.raw)
                 return Answer(value, failure.raw, mode=(form.mode or "text").lower())

@@ -27,7 +27,7 @@ from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.dialects.demands import Hypotheses
-from dagengine.judges.wire.dialects.failures import of_response, plain
+from dagengine.judges.wire.dialects.failures import of_response
 from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
 from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
@@ -241,7 +241,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         Errors stay in results; their tracebacks and causes would keep whole responses there.
         """
         secrets = self.secrets
-        error = plain(error)
+        error.complaint = None
         error.__cause__ = error.__context__ = None
         error.__traceback__ = None
         error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)

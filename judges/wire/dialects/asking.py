@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -10,7 +11,14 @@ from typing import Final, Generic, TypeVar
 import anyio
 from pydantic import BaseModel
 
-from dagengine.errors import JudgeError, RunawayError, UnparseableError
+from dagengine.errors import (
+    JudgeError,
+    ProviderError,
+    RefusedError,
+    RunawayError,
+    TooLongError,
+    UnparseableError,
+)
 from dagengine.judges.wire.dialects.demands import (
     ROOM,
     Demands,
@@ -19,7 +27,6 @@ from dagengine.judges.wire.dialects.demands import (
     ladder,
     named_in,
 )
-from dagengine.judges.wire.dialects.failures import CrowdedError, RejectedError
 from dagengine.question import NO_USAGE, Answer, Usage
 
 T = TypeVar("T", bound=BaseModel)
@@ -50,17 +57,20 @@ class Attempt(Generic[T]):
             return (
                 [Lowering("thoughts", ROOM)] if self.room and failure.cause == "thinking" else None
             )
-        if isinstance(failure, CrowdedError):
-            # Only the limit makes room: such messages count the tokens of the schema, too.
-            limit = self.asked & {"limit"}
-            return named_in(failure.complaint, self.demands, limit, self.limit) or None
-        if not isinstance(failure, RejectedError):
-            return None
         complaint = failure.complaint
+        if complaint is None or isinstance(failure, UnparseableError | RefusedError):
+            return None
+        if isinstance(failure, TooLongError):
+            # Only the limit makes room: such messages count the tokens of the schema, too.
+            full = (failure.needed or 0) > (failure.window or math.inf)
+            limit = self.asked & {"limit"}
+            return None if full else named_in(complaint, self.demands, limit, self.limit) or None
         named = named_in(complaint, self.demands, self.asked, self.limit, self.alternatives)
         if named and complaint.status in _WORDED:
             return named
-        return [] if law.is_rejection(complaint) else None
+        # What lasts has a cause that is known: the model, the quota.
+        lasts = complaint.status != 404 and isinstance(failure, ProviderError) and failure.lasting
+        return [] if not lasts and law.is_rejection(complaint) else None
 
 
 async def ask_for_less(
@@ -106,9 +116,7 @@ async def ask_for_less(
 
 def _shape(failure: JudgeError) -> str:
     """What a failure says, without the numbers in it: a step that changes nothing is taken back."""
-    if isinstance(failure, RejectedError | CrowdedError):
-        return failure.complaint.shape
-    return str(failure)
+    return str(failure) if failure.complaint is None else str(failure.complaint.shape)
 
 
 def _with_tokens(failure: JudgeError, spent: Usage) -> JudgeError:

@@ -181,7 +181,7 @@ class Hypotheses:
 
     def is_rejection(self, complaint: Complaint) -> bool:
         """Return whether a complaint may be about a demand: some statuses, and a repeated 500."""
-        if speaks_of_demands(complaint) or complaint.is_page:
+        if speaks_of_demands(complaint) or complaint.is_known:
             return False
         if complaint.status != 500:
             return complaint.status in (400, 404, 422)

@@ -24,7 +24,7 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
-from dagengine.prompts.lengths.window import overflow_in
+from dagengine.prompts.lengths.window import Overflow, overflow_in
 
 TRANSIENT: Final = frozenset({408, 409, 425, 429})
 """Statuses that say "later" rather than "no"."""
@@ -93,6 +93,7 @@ _STATUSES: Final = (
     (404, r"not_?found"),
     (500, r"internal|server_?error|api_?error|provider returned|upstream"),
 )
+_USED_UP: Final = "; the quota is used up: run again when there is more, or use another key or model"
 _SECONDS: Final = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
 _ESCAPE: Final = re.compile(r"\\+(?:u[0-9a-fA-F]{4}|.)")
 _NUMBERED: Final = re.compile(r"\w*\d\w*")
@@ -124,34 +125,15 @@ class Complaint:
         return f"{self.status} {_NUMBERED.sub('#', self.message)}"
 
     @property
-    def is_page(self) -> bool:
-        """Whether a web page came, which says nothing of demands."""
-        return isinstance(self.body, str) and _PAGE.match(self.body) is not None
+    def is_known(self) -> bool:
+        """Whether the cause is known, and no demand: the model is not there, or a web page came."""
+        page = isinstance(self.body, str) and _PAGE.match(self.body) is not None
+        return page or _UNKNOWN_MODEL.search(self.said) is not None
 
     @property
     def said(self) -> str:
         """Codes and words together, for tables."""
         return f"{self.codes} {self.words}"
-
-
-class RejectedError(ProviderError):
-    """Raised for an error of a server that its judge may know a remedy for (see `plain`)."""
-
-    def __init__(self, complaint: Complaint, message: str, **settings: Any) -> None:
-        self.complaint = complaint
-        super().__init__(message, status=complaint.status, **settings)
-
-
-class CrowdedError(TooLongError):
-    """Raised for a prompt that leaves too little room for the answer that was allowed."""
-
-    def __init__(self, complaint: Complaint, message: str, **settings: Any) -> None:
-        self.complaint = complaint
-        super().__init__(message, **settings)
-
-
-class DiscardedError(UnparseableError):
-    """Raised when a server discards what its model wrote; `raw` may be a usable answer."""
 
 
 def complaint_in(
@@ -170,67 +152,51 @@ def complaint_in(
     codes = " ".join(_codes(body))
     if fine:
         status = _status_of(codes, message)
-    generated = next((str(text) for key, text in _pairs(body) if key == "failed_generation"), None)
+    generated = next(
+        (str(text) for key, text in pairs_in(body) if key == "failed_generation"), None
+    )
     words = unquoted(message[:_SHOWN], prompt)
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
 def error_of(complaint: Complaint) -> JudgeError:
-    """The error that a complaint is: refused, too long, about the judge, for now, or else."""
+    """The error that a complaint is, with the complaint until its judge lets go of it."""
+    error = _error_of(complaint)
+    error.complaint = complaint
+    return error
+
+
+def _error_of(complaint: Complaint) -> JudgeError:
     status, said, shown = complaint.status, complaint.said, f"HTTP {complaint.status}: "
     shown += complaint.message
     if complaint.generated is not None or _INVALID_JSON.search(complaint.codes):
         why = f"the server could not use what the model wrote: {complaint.message}"
-        return DiscardedError(why, complaint.generated or "")
+        return UnparseableError(why, complaint.generated or "")
     overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
-    if status == 413 and overflow is None:
-        return TooLongError(shown)
-    if overflow is not None and overflow.is_of_prompt:
-        return TooLongError(shown, **overflow._asdict())
-    if overflow is not None:
-        return CrowdedError(complaint, shown, **overflow._asdict())
+    if overflow is not None or status == 413:
+        return TooLongError(shown, **(overflow or Overflow(None, None))._asdict())
     if status in _REFUSABLE and _REFUSED.search(said):
         return RefusedError(f"the provider's content filter refused the question: {shown}")
-    if status not in TRANSIENT and status < 500 and _UNKNOWN_MODEL.search(said):
-        return ProviderError(
-            f"{shown}; check the model's name: the server does not have this model",
-            transient=False,
-            status=status,
-            lasting=True,
-        )
-    if status in (400, 402, 403, 429) and _is_of_the_day(said):
-        return ProviderError(
-            f"{shown}; the quota or the credit is used up: run again when there is more, or use "
-            "another key or model",
-            transient=False,
-            status=status,
-            lasting=True,
-        )
+    hint, lasting = ACCESS.get(status, ""), None
     transient = status in TRANSIENT or status >= 500
-    hint = ACCESS.get(status, "")
-    return RejectedError(
-        complaint, f"{shown}{hint}", transient=transient, retry_after=complaint.retry_after
+    if not transient and _UNKNOWN_MODEL.search(said):
+        hint, lasting = "; check the model's name: the server does not have this model", True
+    if status in (400, 402, 403, 429) and _is_of_the_day(said):
+        hint, lasting, transient = _USED_UP, True, False
+    return ProviderError(
+        f"{shown}{hint}",
+        transient=transient,
+        status=status,
+        retry_after=complaint.retry_after,
+        lasting=lasting,
     )
 
 
-def plain(error: JudgeError) -> JudgeError:
-    """An error without the body that it was read from, to be kept in results."""
-    if isinstance(error, RejectedError):
-        settings = {name: getattr(error, name) for name in ("transient", "status", "retry_after")}
-        bare: JudgeError = ProviderError(str(error), lasting=error.lasting, **settings)
-    elif isinstance(error, CrowdedError):
-        bare = TooLongError(str(error), needed=error.needed, window=error.window)
-    else:
-        return error
-    bare.tokens = error.tokens
-    return bare
-
-
 def plain_error(status: int, body: Any, *, prompt: str = "") -> JudgeError:
-    """The error of a failed response: `error_of`, `plain`."""
+    """The error of a failed response, without what it was read from."""
     complaint = complaint_in(status, body, prompt=prompt)
     assert complaint is not None, "a response with status 2xx and no error has not failed"
-    return plain(error_of(complaint))
+    return _error_of(complaint)
 
 
 def page_in(text: str) -> str | None:
@@ -274,9 +240,11 @@ def _is_of_the_day(said: str) -> bool:
 def _has_error(body: Mapping[str, Any]) -> bool:
     """Whether a body says that it is an error: an answer beside an empty `error` is none."""
     choices = body.get("choices")
-    inner = choices[0] if isinstance(choices, list) and choices else None
-    if isinstance(inner, dict) and inner.get("error"):
-        return True
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(choice, dict):
+        message = choice.get("message")
+        says = isinstance(message, dict) and message.get("content")
+        return bool(choice.get("error") or (not says and body.get("error")))
     if choices:
         return False
     marks = ("error", "errors", "detail", "error_code", "errorMessage")
@@ -306,7 +274,7 @@ def _message(body: Any, depth: int = 0) -> str:
     return "; ".join(filter(None, parts)) or ("" if depth else json.dumps(body)[:200])
 
 
-def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+def pairs_in(value: Any) -> Iterator[tuple[str, Any]]:
     """The keys and values of a body, at every depth, as far as they are looked at."""
     level, left = [value], _MOST
     while level and left > 0:
@@ -320,7 +288,7 @@ def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _codes(body: Any) -> Iterator[str]:
-    for key, value in _pairs(body):
+    for key, value in pairs_in(body):
         if key in _TELLING_KEYS and value:
             yield key
         if key not in _CODES or isinstance(value, dict | bool):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.failures import pairs_in
 
 # What a refusal in prose says: an apology or "as an AI" near the start, and what it will not do.
 _CANNOT: Final = re.compile(
@@ -40,14 +41,28 @@ _ELSEWHERE: Final = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_REFUSAL: Final = 800  # characters; a refusal is short, and what is longer is prose
-_TEXT_PARTS: Final = ("text", "output_text", "input_text", "output", "json")
-_THINKING_PARTS: Final = ("thinking", "reasoning", "thought", "redacted_thinking")
-_THOUGHTS: Final = ("reasoning_content", "reasoning", "thinking", "thoughts", "thinking_content")
-_FINISHES: Final = ("finish_reason", "finishReason", "stop_reason", "done_reason", "finish_details")
-_USAGES: Final = ("usage", "usageMetadata", "usage_metadata")
-_ASKED: Final = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_eval_count")
-_ANSWERED: Final = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count")
-_WRAPPED: Final = ("data", "result", "response", "completion", "body")
+# Where the pieces of an answer lie, in the order of the body; other keys are passed over.
+_KINDS: Final = {
+    **dict.fromkeys(("choices", "candidates", "message", "delta", "content", "parts", "output")),
+    **dict.fromkeys(("text", "value", "output_text", "generated_text", "json")),
+    **dict.fromkeys(("data", "result", "response", "completion")),
+    **dict.fromkeys(
+        ("reasoning_content", "reasoning", "thinking", "thoughts", "thinking_content"), "thoughts"
+    ),
+    "refusal": "refusal",
+    **dict.fromkeys(("tool_calls", "function_call", "function", "custom"), "call"),
+    **dict.fromkeys(("arguments", "input", "args", "parameters"), "call"),
+}
+_TYPES: Final = {
+    **dict.fromkeys(("thinking", "reasoning", "thought", "redacted_thinking"), "thoughts"),
+    "refusal": "refusal",
+    **dict.fromkeys(("tool_use", "function_call"), "call"),
+}
+# What is behind these keys is data of the model, however it is shaped.
+_DATA: Final = frozenset({"arguments", "input", "args", "parameters", "json"})
+_FINISHES: Final = ("finish_reason", "finishreason", "stop_reason", "done_reason", "blockreason")
+_ASKED: Final = ("prompt_tokens", "input_tokens", "prompttokencount", "prompt_eval_count")
+_ANSWERED: Final = ("completion_tokens", "output_tokens", "candidatestokencount", "eval_count")
 
 Json = dict[str, Any]
 
@@ -86,32 +101,56 @@ def with_system_in_front(body: Json) -> Json:
 def normalise(body: Any) -> Json | None:
     """A completion of any known shape in the form of OpenAI's protocol; None for any other."""
     if isinstance(body, str):
-        body = _streamed(body)
-    if isinstance(body, list):
-        body = body[0] if len(body) == 1 else None
-    if not isinstance(body, dict):
+        body = _events_in(body)
+    pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
+    _gather(body, "text", pieces)
+    found = {key: value for key, value in reversed(list(pairs_in(body))) if value is not None}
+    finish = _first(found, _FINISHES)
+    is_answer = any(pieces.values()) or isinstance(found.get("message"), dict)
+    if not is_answer and end_of(finish) not in (End.FILTERED, End.BROKEN):
         return None
-    choice = _choice_of(body)
-    if choice is None:
-        inner = [body[key] for key in _WRAPPED if isinstance(body.get(key), dict)]
-        return normalise(inner[0]) if len(inner) == 1 else None
-    finish = next((choice[key] for key in _FINISHES if choice.get(key)), None)
-    if isinstance(finish, dict):  # {"type": "stop", …}
-        finish = finish.get("type")
-    if not choice["message"] and end_of(finish) not in (End.FILTERED, End.BROKEN):
-        return None  # no answer, and nothing that says why
-    made = {
-        "message": _message_of(choice.get("message")),
-        "finish_reason": str(finish) if finish is not None else None,
-        "logprobs": _logprobs_of(choice.get("logprobs")),
+    message = {
+        "content": "".join(pieces["text"]),
+        "refusal": "".join(pieces["refusal"]) or None,
+        "reasoning_content": "".join(pieces["thoughts"]) or None,
+        "tool_calls": [{"function": {"arguments": call}} for call in pieces["call"][:1]],
     }
-    counts = next((body[key] for key in _USAGES if isinstance(body.get(key), dict)), body)
+    choice = {
+        "message": message,
+        "finish_reason": finish if isinstance(finish, str) else None,
+        "logprobs": _logprobs_of(found.get("logprobs")),
+    }
     usage = {
-        "prompt_tokens": next((counts[key] for key in _ASKED if counts.get(key)), 0),
-        "completion_tokens": next((counts[key] for key in _ANSWERED if counts.get(key)), 0),
-        "prompt_tokens_details": counts.get("prompt_tokens_details"),
+        "prompt_tokens": _first(found, _ASKED),
+        "completion_tokens": _first(found, _ANSWERED),
+        "prompt_tokens_details": {"cached_tokens": found.get("cached_tokens")},
     }
-    return {"choices": [made], "usage": usage}
+    return {"choices": [choice], "usage": usage}
+
+
+def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") -> None:
+    """Add the texts of a body to what was said, thought, refused, or called, by their kind."""
+    if isinstance(value, str):
+        # Of a call only what it was called with is said, and not its name.
+        pieces[kind] += [value] if kind != "call" or key in _DATA else []
+    elif key in _DATA and value is not None:
+        pieces[kind].append(json.dumps(value, ensure_ascii=False))
+    elif isinstance(value, list):
+        for item in value[:1] if key in ("choices", "candidates") else value:
+            _gather(item, kind, pieces)
+    elif isinstance(value, dict):
+        if key == "content" and not value.keys() & {"type", "parts", "text"}:
+            pieces[kind].append(json.dumps(value, ensure_ascii=False))  # the answer itself
+            return
+        kind = (
+            "thoughts" if value.get("thought") is True else _TYPES.get(str(value.get("type")), kind)
+        )
+        for name in filter(_KINDS.__contains__, value):
+            _gather(value[name], _KINDS[name] or kind, pieces, name)
+
+
+def _first(found: Json, keys: Iterable[str]) -> Any:
+    return next((found[key] for key in keys if key in found), None)
 
 
 def without_answer(body: Any) -> str:
@@ -127,27 +166,6 @@ def without_answer(body: Any) -> str:
     else:
         return ""
     return f"{what}; see the server's log, or ask another model"
-
-
-def _choice_of(body: Json) -> Json | None:
-    """The one answer of a body, with a `message` in it; None if there is none."""
-    choices = body.get("choices", body.get("candidates"))
-    if isinstance(choices, Mapping):
-        choices = [choices]
-    blocked = body.get("promptFeedback", body.get("prompt_feedback"))
-    if not choices and isinstance(blocked, dict):
-        return {"message": None, "finish_reason": f"blocked: {blocked.get('blockReason')}"}
-    if isinstance(choices, list):
-        choice = next((choice for choice in choices if isinstance(choice, dict)), None)
-        return None if choice is None else {**choice, "message": _message_in(choice)}
-    if isinstance(body.get("output"), list):  # OpenAI's Responses
-        parts = [item for item in body["output"] if isinstance(item, dict)]
-        return {**body, "message": {"content": [_part_of_output(item) for item in parts]}}
-    if "generated_text" in body:
-        return {**body, "message": {"content": body["generated_text"]}}
-    if any(isinstance(body.get(key), dict | list) for key in ("message", "content")):
-        return {**body, "message": _message_in(body)}
-    return None
 
 
 def _logprobs_of(logprobs: Any) -> Json | None:
@@ -175,132 +193,10 @@ def _logprobs_of(logprobs: Any) -> Json | None:
     return {"content": items}
 
 
-def _part_of_output(item: Json) -> Any:
-    kind = item.get("type")
-    if kind == "message":
-        return {"type": "text", "text": _joined(item.get("content"), _TEXT_PARTS)}
-    return (
-        {**item, "type": "tool_use", "input": item.get("arguments")}
-        if kind == "function_call"
-        else item
-    )
-
-
-def _message_in(choice: Json) -> Any:
-    """The message of a choice, whichever of its fields it is in."""
-    for key in ("message", "delta"):
-        if choice.get(key):
-            return choice[key]
-    content = choice.get("content")
-    if isinstance(content, dict):  # Gemini's {"parts": […]}
-        return {**content, "content": content.get("parts", content)}
-    if content is not None:
-        return {"content": content}
-    return {"content": choice["text"]} if choice.get("text") is not None else None
-
-
-def _message_of(message: Any) -> Json:
-    """A message in the form of the protocol: one text, one refusal, the call of one tool."""
-    if not isinstance(message, dict):
-        return {"content": message if isinstance(message, str) else None}
-    content = message.get("content", message.get("text"))
-    thoughts = next((message[key] for key in _THOUGHTS if message.get(key)), None)
-    refused = message.get("refusal")
-    made: Json = {
-        "content": _text_of(content),
-        "refusal": _text_of(refused) or None if refused is not True else "refused",
-        "reasoning_content": _joined(thoughts, None) or _joined(content, _THINKING_PARTS) or None,
-    }
-    if isinstance(content, list):
-        refusals = _joined(content, ("refusal",))
-        made["refusal"] = made["refusal"] or refusals or None
-    call = _call_of(message, content)
-    if call is not None:
-        made["tool_calls"] = [{"function": {"arguments": call}}]
-    return made
-
-
-def _call_of(message: Json, content: Any) -> str | None:
-    """What a tool was called with, as text; None if none was."""
-    calls = message.get("tool_calls")
-    if isinstance(calls, Mapping):
-        calls = [calls] if "function" in calls else list(calls.values())
-    calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    if isinstance(content, list):
-        calls += [
-            part for part in content if isinstance(part, dict) and part.get("type") == "tool_use"
-        ]
-    if message.get("function_call"):
-        calls.append({"function": message["function_call"]})
-    for call in calls:
-        inner = next(
-            (call[key] for key in ("function", "custom") if isinstance(call.get(key), dict)), call
-        )
-        for key in ("arguments", "input", "args", "parameters"):
-            if inner.get(key):
-                return _as_text(inner[key])
-    return None
-
-
-def _text_of(content: Any) -> str | None:
-    """A content as one text: that of its parts, or the JSON of an object."""
-    if isinstance(content, str) or content is None or isinstance(content, bool):
-        return content if isinstance(content, str) else None
-    if isinstance(content, list):
-        return _joined(content, _TEXT_PARTS)
-    if isinstance(content, dict) and content.keys() <= {"type", "text", "annotations"}:
-        return _as_text(content.get("text"))
-    return _as_text(content)  # the answer itself, as an object
-
-
-def _joined(parts: Any, kinds: Iterable[str] | None) -> str:
-    """The texts of parts of some kinds (None: of all), one after the other."""
-    if isinstance(parts, str):
-        return parts
-    if isinstance(parts, dict):
-        parts = [parts]
-    texts = list[str]()
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, str) and (kinds is None or "text" in kinds):
-            texts.append(part)
-        if not isinstance(part, dict):
-            continue
-        kind = part.get("type") or ("thought" if part.get("thought") is True else "text")
-        if kinds is not None and kind not in kinds:
-            continue
-        text = part.get("text", part.get(kind, part.get("content")))
-        if isinstance(text, dict):
-            text = text.get("value", text if kind == "json" else None)
-        texts.append(_joined(text, None) if isinstance(text, list) else _as_text(text))
-    return "".join(texts)
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _streamed(text: str) -> Json | None:
-    """The completion that the events of a stream make together; None for any other text."""
-    message: Json = {"content": "", "reasoning_content": ""}
-    finish, usage, events = None, None, 0
-    for line in text.splitlines():
-        if not line.startswith("data:") or line[5:].strip() in ("", "[DONE]"):
-            continue
-        try:
-            event = json.loads(line[5:])
-            choice = event["choices"][0] if event.get("choices") else {}
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return None
-        events += 1
-        delta = choice.get("delta") or {}
-        for key in message:
-            message[key] += delta.get(key) or ""
-        finish = choice.get("finish_reason") or finish
-        usage = event.get("usage") or usage
-    return (
-        {"choices": [{"message": message, "finish_reason": finish}], "usage": usage}
-        if events
-        else None
-    )
+def _events_in(text: str) -> list[Any] | None:
+    """The events of a stream that nobody asked for; None for any other text."""
+    lines = [line[5:] for line in text.splitlines() if line.startswith("data:")]
+    try:
+        return [json.loads(line) for line in lines if line.strip() not in ("", "[DONE]")] or None
+    except ValueError:
+        return None

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from dagengine.errors import InputError, RecordingMissError, UnparseableError
 from dagengine.prompts.instructions import material_of, said_without_bounds
 from dagengine.prompts.parsing import validated
-from dagengine.prompts.tokens import value_span
+from dagengine.prompts.probabilities.tokens import value_span
 from dagengine.question import (
     Answer,
     Capabilities,

@@ -16,7 +16,7 @@ from dagengine.checkup.values import (
     Thinking,
 )
 from dagengine.judges.default import Tuning
-from dagengine.prompts.masses import LEAST_MASS
+from dagengine.prompts.probabilities.masses import LEAST_MASS
 
 _GAIN = 1.25  # times the throughput, for more calls at a time to be worth it
 _ANSWER = 400  # tokens of a long answer to a node: a list of claims

@@ -15,9 +15,9 @@ from dagengine.checkup.asking import Examiner, OutOfTimeError, Timed
 from dagengine.checkup.values import EasyQuestions, NotMeasured, Probabilities, Structure, Thinking
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.prompts.logprobs import stated_probability
-from dagengine.prompts.masses import LEAST_MASS
-from dagengine.prompts.tokens import token_over, tokens_from, value_span
+from dagengine.prompts.probabilities.logprobs import stated_probability
+from dagengine.prompts.probabilities.masses import LEAST_MASS
+from dagengine.prompts.probabilities.tokens import token_over, tokens_from, value_span
 from dagengine.question import Answer, Judge, TokenChoice
 
 WITHOUT_THINKING: Final[tuple[dict[str, Any], ...]] = (

@@ -23,7 +23,7 @@ from dagengine.execution.grading import Values, item_odds
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.prompts.masses import unknown_of
+from dagengine.prompts.probabilities.masses import unknown_of
 from dagengine.results import Failure, MetricResult, OutcomeKind
 from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.passing import passes

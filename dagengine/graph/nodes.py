@@ -25,11 +25,11 @@ from dagengine.graph.values import Ask, Given, Judgement, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_of, output_type
 from dagengine.prompts.echo import fence_check
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
-from dagengine.prompts.logprobs import expected_score, mean_rating, stated_probability
-from dagengine.prompts.masses import sure_of
+from dagengine.prompts.probabilities.logprobs import expected_score, mean_rating, stated_probability
+from dagengine.prompts.probabilities.masses import sure_of
+from dagengine.prompts.probabilities.scales import GivenScale, scale_of
+from dagengine.prompts.probabilities.tokens import value_span
 from dagengine.prompts.quotes.answers import Quote
-from dagengine.prompts.scales import GivenScale, scale_of
-from dagengine.prompts.tokens import value_span
 from dagengine.question import (
     DEFAULT_OPTIONS,
     Answer,

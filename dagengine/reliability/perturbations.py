@@ -13,7 +13,7 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.graph.rewriting import Change
 from dagengine.graph.values import Given, NodeValue, Work
-from dagengine.prompts.scales import scale_of
+from dagengine.prompts.probabilities.scales import scale_of
 from dagengine.prompts.template import PromptTemplate
 from dagengine.results import Verdict
 from dagengine.test_case import ArenaTestCase, TestCase, read_field

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from dagengine.prompts.masses import MassCount
+from dagengine.prompts.probabilities.masses import MassCount
 from dagengine.report.pictures.graphs import item_verdicts, words
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.passing import STATES, State

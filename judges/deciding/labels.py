@@ -7,7 +7,7 @@ labels. Below a half the model would rather say something else: the likeliest la
 but its odds are not known.
 
 What a server tells is what counts. OpenAI's protocol gives at most 20 alternatives. An option that
-is not among them is less likely than each of them, which bounds it (`prompts.masses`). llama.cpp's
+is not among them is less likely than each of them, which bounds it (`probabilities.masses`). llama.cpp's
 probabilities are those from before its grammar and its sampling.
 """
 
@@ -43,8 +43,8 @@ from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
-from dagengine.prompts.masses import Masses
 from dagengine.prompts.parsing import validated
+from dagengine.prompts.probabilities.masses import Masses
 from dagengine.question import Answer, Capabilities, Judge, Message, Question
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
 from dagengine.judges.wire.completions import Completion
-from dagengine.prompts.tokens import telling
+from dagengine.prompts.probabilities.tokens import telling
 from dagengine.question import Question, TokenChoice
 
 _KEY: Final = re.compile(rb'"top_logprobs"[ \t\r\n]*:[ \t\r\n]*')

@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from dagengine.judges.wire.dialects.demands import TOKEN_LIMITS
 from dagengine.judges.wire.requests import Body
-from dagengine.prompts.masses import LEAST_MASS
-from dagengine.prompts.scales import WholeNumbers
-from dagengine.prompts.tokens import tokens_from, value_spans
+from dagengine.prompts.probabilities.masses import LEAST_MASS
+from dagengine.prompts.probabilities.scales import WholeNumbers
+from dagengine.prompts.probabilities.tokens import tokens_from, value_spans
 from dagengine.question import Message, TokenChoice, schema_of
 
 CONTINUING: Final = frozenset({"llama.cpp", "model file", "vLLM"})

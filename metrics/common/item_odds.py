@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dagengine.decision import Odds
 from dagengine.graph.values import Judgement
-from dagengine.prompts.masses import unknown_of
+from dagengine.prompts.probabilities.masses import unknown_of
 from dagengine.results import Verdict
 
 MOST_ENUMERATED = 10

@@ -42,7 +42,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
-from dagengine.prompts.logprobs import stated_probability
+from dagengine.prompts.probabilities.logprobs import stated_probability
 from dagengine.question import Answer, Capabilities, Question, TokenChoice
 from dagengine.reliability import jury_report
 from dagengine.reliability.jury import correlation, effective_votes, vote_table

@@ -20,7 +20,7 @@ from dagengine.checkup.values import (
 )
 from dagengine.errors import did_you_mean
 from dagengine.prompts.lengths.window import window_option
-from dagengine.prompts.masses import LEAST_MASS, mass_words
+from dagengine.prompts.probabilities.masses import LEAST_MASS, mass_words
 from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ _STATUSES: Final = (
     (404, r"not_?found"),
     (500, r"internal|server_?error|api_?error|provider returned|upstream"),
 )
-_USED_UP: Final = "; the quota is used up: run again when there is more, or use another key or model"
+_USED_UP: Final = "; the quota is used up: run again when there is more, or use another key"
 _SECONDS: Final = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
 _ESCAPE: Final = re.compile(r"\\+(?:u[0-9a-fA-F]{4}|.)")
 _NUMBERED: Final = re.compile(r"\w*\d\w*")

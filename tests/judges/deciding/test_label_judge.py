@@ -36,7 +36,7 @@ from dagengine.metrics.dag import (
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.decisions import worded
 from dagengine.prompts.evidence import parted
-from dagengine.prompts.masses import unknown_of
+from dagengine.prompts.probabilities.masses import unknown_of
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
 

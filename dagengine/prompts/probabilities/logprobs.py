@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dagengine.decision import Odds
-from dagengine.prompts.masses import LEAST_MASS, Masses, mass_words, unknown_of
-from dagengine.prompts.scales import Around, Ends, Scale
-from dagengine.prompts.tokens import token_over, tokens_from, value_span
+from dagengine.prompts.probabilities.masses import LEAST_MASS, Masses, mass_words, unknown_of
+from dagengine.prompts.probabilities.scales import Around, Ends, Scale
+from dagengine.prompts.probabilities.tokens import token_over, tokens_from, value_span
 from dagengine.question import Answer, Span, TokenChoice
 
 TOLERANCE: Final = 0.05

@@ -65,8 +65,11 @@ def require_single_keys(text: str) -> None:
 
 def require_shallow(text: str | bytes, value: Any) -> None:
     """Raise RecursionError for a value of a text that is nested more than `DEEPEST` levels deep."""
-    brackets = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
-    if sum(map(text.count, brackets)) <= DEEPEST:  # type: ignore[arg-type]
+    if isinstance(text, bytes):
+        brackets = text.count(b"[") + text.count(b"{")
+    else:
+        brackets = text.count("[") + text.count("{")
+    if brackets <= DEEPEST:
         return
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(DEEPEST):

@@ -2,12 +2,14 @@
 
     python3 dev.py run     set up and run the example (no key, no network service)
     python3 dev.py test    set up and run the tests; more arguments go to pytest
+    python3 dev.py others  run the engine's tests with each other version of Python that is here
     python3 dev.py check   set up, run linters, type checkers and import contracts, build the site
     python3 dev.py docs    build the site into `out/site`; `docs serve` shows it while you write
     python3 dev.py wheel   build sdist and wheel, look at both, test the installed wheel
     python3 dev.py lock    resolve the lock files anew
 
-Everything goes into `.venv` beside this file, from the hashed lock files.
+Everything goes into `.venv` beside this file, from the hashed lock files; what other versions of
+Python need goes into `.venv-3.12` and the like.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +27,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-HOME = ROOT / ".venv"
+HOME = ROOT / os.environ.get("DAGENGINE_VENV", ".venv")
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 RUNTIME, DEVELOPMENT = "requirements.lock", "requirements-dev.lock"
@@ -38,6 +41,8 @@ INSTALLED = (
     "docs/test_metric_pages.py",
     "cli",
 )
+# Where versions of Python differ: event loops, processes, databases, JSON.
+VARYING = ("graph", "compiler", "execution", "gateway", "store", "data", "judges")
 EXAMPLE = Path("examples") / "meeting_summary"
 # A local has the noun of what it is; these words only point at it.
 FILLERS = frozenset(
@@ -46,11 +51,14 @@ FILLERS = frozenset(
 SITE = (PYTHON, "-m", "mkdocs", "build", "--quiet")
 
 
-def call(*command: str | Path, cwd: Path = ROOT) -> int:
-    """Run a command, by default in the project's folder, and return its exit code."""
+def call(*command: str | Path, cwd: Path = ROOT, **variables: str) -> int:
+    """Run a command, by default in the project's folder, and return its exit code.
+
+    `variables` are added to those of the environment.
+    """
     path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_MKDOCS_2_WARNING": "1"}
-    environment = {**os.environ, "PATH": path, **quiet}
+    environment = {**os.environ, "PATH": path, **quiet, **variables}
     return subprocess.run([str(part) for part in command], cwd=cwd, env=environment).returncode
 
 
@@ -99,6 +107,34 @@ def test(*arguments: str) -> int:
     # One more than there are, since some tests wait for browsers, servers and processes.
     workers = (os.cpu_count() or 1) + 1
     return call(PYTHON, "-m", "pytest", "-rs", f"-n{workers}", *arguments)
+
+
+def others() -> int:
+    """The rooms in `VARYING`, with each other version of Python that is promised and is here."""
+    versions = re.findall(r'Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    codes = [0]
+    for version in versions:
+        if version == "{}.{}".format(*sys.version_info):
+            continue  # with which everything is tested
+        python = interpreter(version)
+        if python is None:
+            print(f"Python {version} is not tested: `python{version} -c pass` does not work")
+            continue
+        print(f"testing with Python {version}, {python}", flush=True)
+        rooms = [f"tests/{room}" for room in VARYING]
+        codes += [call(python, "dev.py", "test", *rooms, DAGENGINE_VENV=f".venv-{version}")]
+    return max(codes)
+
+
+def interpreter(version: str) -> str | None:
+    """The path of a version of Python, also of one that pyenv has and did not activate."""
+    command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
+    environment = {**os.environ, "PYENV_VERSION": version}
+    try:
+        probe = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return probe.stdout.strip()
 
 
 def check() -> int:
@@ -216,7 +252,7 @@ def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - an older Python may run this file
         print(f"dagengine needs Python 3.11 or newer; this is {sys.version.split()[0]}")
         return 2
-    commands = {"run": run, "check": check, "wheel": wheel, "lock": lock}
+    commands = {"run": run, "others": others, "check": check, "wheel": wheel, "lock": lock}
     name, *rest = sys.argv[1:] or [""]
     if name == "test":
         return test(*rest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict, Unpack
 
@@ -12,6 +11,7 @@ from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.tool_correctness import agreement
+from dagengine.prompts.json_values import shallow_value
 from dagengine.scorer import Scorer, compiled_pattern, distance_name, needs, rouge_type
 
 
@@ -210,11 +210,9 @@ class JsonMatchMetric(_ClassicMetric):
 def as_json(name: str, text: str) -> Any:
     """The value that a text is as JSON; raises InputError, which calls the text by its name."""
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return shallow_value(text, parse_constant=_no_number)
     except ValueError as error:
         raise InputError(f"{name} is not JSON: {error}") from None
-    except RecursionError:
-        raise InputError(f"{name} is nested too deep to be read as JSON") from None
 
 
 def _no_number(name: str) -> None:

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import sys
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from trio._core import _run as trio_run
 from typer import testing
 
 # Commands compile the package once, and not at each start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# No example fails because the machine is busy.
-settings.register_profile("dagengine", deadline=None)
+# No example fails because the machine is busy, or because of what was drawn this time. Examples
+# that do not fit are left out, and what a fixture makes is the same for all examples of a test.
+settings.register_profile(
+    "dagengine",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
 settings.load_profile("dagengine")
 
 # The parsers of all commands are built once, and not for each command that a test runs.
@@ -38,6 +52,30 @@ def pytest_collection_finish() -> None:
     """Let no collection of garbage go through thousands of tests and their modules again."""
     gc.collect()
     gc.freeze()
+
+
+def seed(name: str) -> None:
+    """Let chance begin anew in a way that only `name` decides.
+
+    That is Python's `random`, which also libraries draw from, numpy's, and the order in which trio
+    runs tasks that are ready at the same time.
+    """
+    number = zlib.crc32(name.encode())
+    random.seed(number)
+    numpy.random.seed(number)
+    trio_run._r.seed(number)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> None:
+    """Seed each fixture, too: which test needs one of a module first is chance."""
+    seed(f"{fixturedef.baseid}::{fixturedef.argname}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Seed each test, whatever ran before it."""
+    seed(item.nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import open_to_read, open_to_write, write_all
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -22,11 +23,11 @@ def line_of(row: Mapping[str, Any]) -> bytes:
 
 
 def value_of(line: bytes) -> Any:
-    """The value in a line; raises ValueError or RecursionError for text that is not JSON."""
+    """The value in a line; raises ValueError for text that is not JSON, or nested too deeply."""
     try:
         return from_json(line)
     except ValueError:  # lone surrogates, which it refuses and this project writes
-        return json.loads(line)
+        return shallow_value(line)
 
 
 class JsonLines:

@@ -19,6 +19,7 @@ from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
+from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, require_regular
 from dagengine.results import CaseResult, implied_output
 
@@ -285,7 +286,7 @@ def _lines(path: Path, whole: bool, holding: Holds) -> Iterator[tuple[str, Any]]
         if holding(line):
             try:
                 row = value_of(line)
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
             yield place, row
     last = index_of(line)
@@ -311,5 +312,5 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
             yield row
 
     for index, group in itertools.groupby(readable(), lambda row: row.get("index")):
-        metrics = [row | {n: json.loads(row[n]) for n in _NESTED if row.get(n)} for row in group]
+        metrics = [row | {n: shallow_value(row[n]) for n in _NESTED if row.get(n)} for row in group]
         yield f"{path} case {index}", {**metrics[0], "metrics": metrics}

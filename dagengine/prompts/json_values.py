@@ -63,9 +63,13 @@ def require_single_keys(text: str) -> None:
     _DECODER.decode(text)
 
 
-def require_shallow(text: str, value: Any) -> None:
+def require_shallow(text: str | bytes, value: Any) -> None:
     """Raise RecursionError for a value of a text that is nested more than `DEEPEST` levels deep."""
-    if text.count("[") + text.count("{") <= DEEPEST:
+    if isinstance(text, bytes):
+        brackets = text.count(b"[") + text.count(b"{")
+    else:
+        brackets = text.count("[") + text.count("{")
+    if brackets <= DEEPEST:
         return
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(DEEPEST):
@@ -78,6 +82,19 @@ def require_shallow(text: str, value: Any) -> None:
             if isinstance(item, dict | list)
         ]
     raise RecursionError(f"a JSON value is nested more than {DEEPEST} levels deep")
+
+
+def shallow_value(text: str | bytes, **hooks: Any) -> Any:
+    """The value of a JSON text of others; `hooks` are those of `json.loads`.
+
+    Raises ValueError for text that is not JSON, or that is nested more than `DEEPEST` levels deep.
+    """
+    try:
+        value = json.loads(text, **hooks)
+        require_shallow(text, value)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
 
 
 def objects_in(text: str) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from dagengine.prompts.json_values import (
     numbered_in,
     objects_in,
     require_single_keys,
+    shallow_value,
 )
 from dagengine.prompts.thoughts import without_thoughts
 from dagengine.question import Answer, Question, schema_of
@@ -223,8 +223,8 @@ def _objects_below(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
         below = list[Any]()
         for item in level[:_COMPLAINTS]:
             if isinstance(item, str) and item.lstrip().startswith("{"):
-                with suppress(ValueError, RecursionError):
-                    item = json.loads(item)
+                with suppress(ValueError):
+                    item = shallow_value(item)
             if isinstance(item, dict):
                 yield item
                 below += item.values()

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from dagengine.compiler.definitions import digest
 from dagengine.data.early_rows import beside
+from dagengine.prompts.json_values import shallow_value
 from dagengine.record.costs import StepCosts, used_by
 from dagengine.record.values import Manifest
 from dagengine.regular_files import file_sha256, is_there, require_regular
@@ -165,7 +166,7 @@ def _results() -> TypeAdapter[MetricResult]:
 
 def outline_of(metric: str, course: str) -> MetricResult:
     """A result without texts and tokens, from its course."""
-    return _results().validate_python({"metric": metric, "reason": None, **json.loads(course)})
+    return _results().validate_python({"metric": metric, "reason": None, **shallow_value(course)})
 
 
 def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError
 from dagengine.file_locks import lock_file
+from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, open_to_write, read_whole
 from dagengine.results import Verdict
 
@@ -132,8 +133,8 @@ def is_label_file(path: Path) -> bool:
     """Whether a file holds the labels of walks: its first line says so."""
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline() or b"null")
-    except (OSError, ValueError, RecursionError):
+            first = shallow_value(file.readline() or b"null")
+    except (OSError, ValueError):
         return False
     return isinstance(first, dict) and {"who", "when"} <= first.keys()
 
@@ -145,8 +146,8 @@ def _lines(path: Path) -> Iterator[Label | Retraction]:
             continue
         place = f"{path} line {number}"
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = shallow_value(line)
+        except ValueError as error:
             if not line.rstrip().endswith(b"}"):
                 continue  # cut off by a kill, and never said to be saved
             raise InputError(f"{place}: no label (not JSON: {error})") from None

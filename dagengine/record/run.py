@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
+from dagengine.prompts.json_values import shallow_value
 from dagengine.record.checks import flaw_of
 from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
 from dagengine.record.times import with_times
@@ -69,7 +69,7 @@ class Run:
             if holding is None or holding(line):
                 try:
                     case = value_of(line)
-                except (ValueError, RecursionError) as error:
+                except ValueError as error:
                     raise InputError(f"{place}: no case of a run (not JSON: {error})") from None
                 yield case_of(case, place)
 
@@ -160,8 +160,8 @@ def _read(folder: Path) -> Run:
     text = read_whole(path)
     try:
         # Python also reads NaN, Infinity and 1e999, with which sums and comparisons say nothing.
-        record = json.loads(text, parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError) as error:
+        record = shallow_value(text, parse_float=_finite, parse_constant=_finite)
+    except ValueError as error:
         raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None
     # Before the fields: a newer version may have others, and "install a newer one" says more than
     # the name of the first field that is not understood.

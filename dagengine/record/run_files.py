@@ -174,7 +174,7 @@ class Lines:
         """The JSON of a line; raises InputError for a damaged one."""
         try:
             value = value_of(self._line(number))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InputError(f"{self.named(number)}: not JSON: {error}") from None
         if not isinstance(value, dict) or not isinstance(value.get("index"), int):
             raise InputError(f"{self.named(number)}: it has no whole number `index`")

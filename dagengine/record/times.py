@@ -119,7 +119,7 @@ def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[C
         mine = line is not None and index_in(line) == row.index
         times: Any = None
         if mine and line is not None:
-            with suppress(ValueError, RecursionError):
+            with suppress(ValueError):
                 times = value_of(line)
         yield timed(row, times if isinstance(times, dict) else None)
 

@@ -15,6 +15,7 @@ from typing import Any
 from dagengine.data.case_numbers import Places
 from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
+from dagengine.prompts.json_values import shallow_value
 from dagengine.results import OutcomeKind, Totals, Verdict
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase
@@ -248,7 +249,7 @@ def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Ob
     names = {f.name for f in dataclasses.fields(Condition)}
     for number, line in enumerate(lines, 1):
         try:
-            fields = json.loads(line)
+            fields = shallow_value(line)
             condition = Condition(**{k: fields.pop(k) for k in list(fields) if k in names})
             path = tuple((node, verdict) for node, verdict in fields.pop("path", ()))
             outcome = OutcomeKind(fields.pop("outcome", "ok"))
@@ -277,7 +278,7 @@ def _is_saved(path: Path) -> bool:
     with path.open(encoding="utf-8", errors="replace") as file:
         line = next((line for line in file if not line.isspace()), "")
     try:
-        first = json.loads(line)
+        first = shallow_value(line)
     except ValueError:
         return False
     return isinstance(first, dict) and first.get("node") == "" and "run" not in first

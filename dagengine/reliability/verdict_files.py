@@ -22,6 +22,7 @@ from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
+from dagengine.prompts.json_values import shallow_value
 from dagengine.record.run import Run, run_at
 from dagengine.reliability.labels import YES_OR_NO
 from dagengine.reliability.observations import Observations
@@ -162,10 +163,10 @@ def _rows(path: Path) -> Iterator[Row]:
         return
     if path.suffix.lower() == ".json":
         try:
-            data: Any = json.loads(path.read_bytes())
+            data: Any = shallow_value(path.read_bytes())
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InputError(f"{path} is not JSON: {error}") from None
         if isinstance(data, dict):
             yield from _of_object(path, data)
@@ -296,7 +297,7 @@ def _archived(path: Path) -> Iterator[Mapping[str, Any]]:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.filename.startswith("samples/") and member.file_size < _LARGEST:
-                    yield json.loads(_unpacked(archive, member))
+                    yield shallow_value(_unpacked(archive, member))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a log of inspect: {error}") from None
 

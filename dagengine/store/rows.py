@@ -20,6 +20,7 @@ from dagengine.errors import (
     TruncatedError,
     UnparseableError,
 )
+from dagengine.prompts.json_values import shallow_value
 from dagengine.prompts.parsing import read_answer, read_part
 from dagengine.question import PART, Answer, Origin, Question, TokenChoice, Usage
 from dagengine.store.file import printable, transaction, unpack
@@ -136,7 +137,7 @@ def find(db: sqlite3.Connection, key: bytes) -> dict[str, Any] | None:
 def fields_of(packed: Any) -> dict[str, Any]:
     """The fields of a stored answer; raises DamagedError."""
     try:
-        fields: dict[str, Any] = json.loads(unpack(packed))
+        fields: dict[str, Any] = shallow_value(unpack(packed))
         _Fields.model_validate(fields)
         return fields
     except UNREADABLE as error:

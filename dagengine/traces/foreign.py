@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from dagengine.prompts.json_values import shallow_value
 from dagengine.traces.otlp import RawRecord, RawSpan, id_text
 
 # Attributes that Phoenix gives as lists, and OpenInference writes flat.
@@ -173,8 +174,8 @@ def _data(value: Any) -> Any:
     """What a cell holds, which may be JSON text."""
     if isinstance(value, str):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return shallow_value(value)
+        except ValueError:
             return value
     return value
 

@@ -1,8 +1,9 @@
 """Spans and log records of many traces, in any order, put together trace by trace.
 
-They are copied into a temporary database of sqlite, which is as large as the files and is gone with
-the process, also when it is killed. So memory is bounded by one trace (of `session`: one session)
-and by the longest line. The file is in the folder that `SQLITE_TMPDIR` names, else in /var/tmp.
+They are copied into a temporary database of sqlite, which is as large as the files. It is gone with
+the cases that are read from it, and with the process, also when that is killed. So memory is
+bounded by one trace (of `session`: one session) and by the longest line. The file is in the folder
+that `SQLITE_TMPDIR` names, else in /var/tmp.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import marshal
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator
 
 from dagengine.traces.otlp import RawLog, RawRecord, RawSpan, id_text
@@ -19,10 +21,12 @@ _CACHE = 32 * 1024  # KiB
 _SESSION = ("session.id", "gen_ai.conversation.id")
 
 
-def temporary_database(tables: str, cache: int) -> sqlite3.Connection:
-    """A database that is gone with the process; of it at most `cache` KiB are in memory."""
+def temporary_database(owner: object, tables: str, cache: int) -> sqlite3.Connection:
+    """A database that is gone with its owner; of it at most `cache` KiB are in memory."""
     # An empty name is a file of sqlite's own, without a place in any folder.
     database = sqlite3.connect("", check_same_thread=False)
+    # Cases are read lazily and again, so nobody could say when they are read for the last time.
+    weakref.finalize(owner, database.close)
     database.executescript(
         f"""
         PRAGMA journal_mode = off;
@@ -39,6 +43,7 @@ class Joined:
 
     def __init__(self, records: Iterable[RawRecord]) -> None:
         self._file = temporary_database(
+            self,
             """
             CREATE TABLE traces (number INTEGER PRIMARY KEY, id TEXT UNIQUE, session TEXT);
             CREATE TABLE records (trace INTEGER, is_span INTEGER, body BLOB);
@@ -65,10 +70,6 @@ class Joined:
             )
         # Made afterwards it is written in one go; kept up to date, pages would be read again.
         self._file.execute("CREATE INDEX by_trace ON records (trace)")
-
-    def close(self) -> None:
-        """Remove the database."""
-        self._file.close()
 
     def count_traces(self) -> int:
         """The number of traces that have a span."""

@@ -6,12 +6,12 @@ Messages are in attributes of the span, in log records or in events of the span.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagengine.prompts.json_values import shallow_value
 from dagengine.traces.otlp import RawLog, RawSpan
 
 _USER, _ASSISTANT, _TOOL = "user", "assistant", "tool"
@@ -192,8 +192,8 @@ def parsed(value: Any) -> Any:
     """A value that may be written as JSON text, as data; other texts as they are."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return shallow_value(value)
+        except ValueError:
             return value
     return value
 

@@ -195,5 +195,5 @@ def _opened(path: Path, packed: bool) -> gzip.GzipFile | io.BufferedReader:
 def _value(text: bytes) -> Any:
     try:
         return value_of(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return ValueError(f"not JSON: {error}")

@@ -6,7 +6,7 @@ import json
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,25 +79,22 @@ class IndexedRun:
     def __init__(self, record: Run, announce: Callable[[int], None] | None = None) -> None:
         self.record = record
         self.size = _size(record)
-        self._run = OpenRun(record.folder)
-        try:
-            self._db = open_index(record, announce)
-        except BaseException:
-            self._run.close()
-            raise
-        self._meta: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM meta"))
-        self.rows: int = self._meta["rows"]
-        self._chunk: int = self._meta["chunk"]
-        facts = json.loads(self._meta["index"])
-        self._kinds: list[list[dict[str, Any]]] = facts["kinds"]
-        self._days: list[str | None] = [day for day, *_ in facts["groups"]]
-        self._graphs = [MetricGraph.of(metric) for metric in record.manifest.metrics]
-        self._costs = StepCosts(record.manifest)
+        with ExitStack() as opened:
+            self._run = opened.enter_context(closing(OpenRun(record.folder)))
+            self._db = opened.enter_context(closing(open_index(record, announce)))
+            self._meta: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM meta"))
+            self.rows: int = self._meta["rows"]
+            self._chunk: int = self._meta["chunk"]
+            facts = json.loads(self._meta["index"])
+            self._kinds: list[list[dict[str, Any]]] = facts["kinds"]
+            self._days: list[str | None] = [day for day, *_ in facts["groups"]]
+            self._graphs = [MetricGraph.of(metric) for metric in record.manifest.metrics]
+            self._costs = StepCosts(record.manifest)
+            self._opened = opened.pop_all()
 
     def close(self) -> None:
         """Close the index and the files."""
-        self._db.close()
-        self._run.close()
+        self._opened.close()
 
     def page(self, server: Mapping[str, Any]) -> str:
         """The page without data; `server` is what the server tells it of itself."""

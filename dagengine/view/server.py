@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route
 
 from dagengine.errors import DagengineError, InputError
 from dagengine.local_server import listening, server_of
+from dagengine.prompts.json_values import shallow_value
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
@@ -329,12 +330,12 @@ async def _sent(request: Request, form: type[_Form]) -> _Form:
         if len(body) > _LONGEST:
             raise InputError(f"a request has at most {_LONGEST:,} bytes")
     try:
-        return form.model_validate(json.loads(body))
+        return form.model_validate(shallow_value(body))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         raise InputError(f"{where}: {first['msg']}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"the request is not JSON: {error}") from None
 
 

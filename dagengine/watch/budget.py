@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
+from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, read_whole, write_whole
 
 SPENT = "spent.json"
@@ -33,7 +34,7 @@ class DailyAccount(Account):
         self._day = today()
         if is_there(self._path):
             try:
-                spent = json.loads(read_whole(self._path))
+                spent = shallow_value(read_whole(self._path))
                 if spent["day"] == self._day:
                     self.calls, self.spent = int(spent["calls"]), float(spent["dollars"])
             except (ValueError, TypeError, KeyError) as error:

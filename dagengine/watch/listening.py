@@ -115,7 +115,7 @@ def _value(kind: str, media: str, body: bytes) -> Mapping[str, Any]:
     if media == _JSON:
         try:
             value = value_of(body)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise _RefusedError(400, f"not JSON: {error!s:.200}") from None
         if value == {} or not is_otlp(value):
             raise _RefusedError(400, "neither resourceSpans nor resourceLogs")

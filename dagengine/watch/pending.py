@@ -23,6 +23,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._file = temporary_database(
+            self,
             """
             CREATE TABLE decided (trace TEXT PRIMARY KEY, here INTEGER) WITHOUT ROWID;
             CREATE TABLE traces (trace TEXT PRIMARY KEY, seen REAL, ended INTEGER) WITHOUT ROWID;

@@ -90,7 +90,7 @@ class Folder:
         place.offset += end
         # A file may end without a line break; what did not grow since may be such an end.
         if rest and rest == place.rest and place.offset + len(rest) == size:
-            with suppress(ValueError, RecursionError):  # half a line, which the rest may follow
+            with suppress(ValueError):  # half a line, which the rest may follow
                 value_of(rest)
                 lines.append(rest)
                 place.offset += len(rest)

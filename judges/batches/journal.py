@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.file_locks import one_writer
+from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, open_to_write, read_whole
 
 # The journals of this process, by their paths: its judges may share one.
@@ -100,8 +101,8 @@ class BatchJournal:
         lines: list[dict[str, Any]] = []
         if self._path is not None and is_there(self._path):
             for line in read_whole(self._path).splitlines():
-                with suppress(ValueError, RecursionError):
-                    row = json.loads(line)
+                with suppress(ValueError):
+                    row = shallow_value(line)
                     if isinstance(row, dict):
                         lines.append(row)
         return lines

@@ -27,6 +27,7 @@ from dagengine.judges.wire.completions import Count, PromptDetails
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked
+from dagengine.prompts.json_values import shallow_value
 from dagengine.question import NO_USAGE, Usage
 
 MOST_LEVELS: Final = 10
@@ -250,10 +251,10 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _envelope(content: bytes, answers: type[Any]) -> _Envelope:
     try:
         text = content.decode(errors="replace")
-        envelope = _Envelope.model_validate(json.loads(text, object_pairs_hook=_pairs))
+        envelope = _Envelope.model_validate(shallow_value(text, object_pairs_hook=_pairs))
         if not isinstance(envelope.answers, answers) or isinstance(envelope.answers, _Doubled):
             raise ValueError("its answers are of another form")
-    except (ValueError, RecursionError) as error:  # pydantic's own is a ValueError, too
+    except ValueError as error:  # pydantic's own is one, too
         raise unreadable(content, "decisions", str(error).splitlines()[0]) from None
     return envelope
 

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
 from dagengine.judges.wire.dialects.messages import normalise, without_answer
 from dagengine.prompts.bounds import Bounds, bounded_schema
+from dagengine.prompts.json_values import shallow_value
 from dagengine.prompts.parsing import complaint
 from dagengine.prompts.thoughts import are_unended
 from dagengine.question import NO_USAGE, Message, Usage, schema_of
@@ -250,8 +251,8 @@ def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Complet
         # with a substitute for them, the rest of the completion can be read.
         text = content.decode(errors="replace")
         value: Any = text
-        with suppress(ValueError, RecursionError):
-            value = json.loads(
+        with suppress(ValueError):
+            value = shallow_value(
                 text, parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None
             )
         completion = normalised(value)

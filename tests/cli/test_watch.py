@@ -107,7 +107,10 @@ def test_a_port_takes_spans_and_a_kill_loses_none_that_were_accepted(folder: Pat
             response = httpx2.post(f"{address}/v1/traces", json=export(sent))
             assert response.status_code == 200
         if not kill:
-            wait_for_rows(folder / "out" / "results.jsonl", sent)
+            rows_file = folder / "out" / "results.jsonl"
+            while not (rows_file.exists() and rows_file.read_bytes().count(b"\n") >= sent):
+                assert process.poll() is None, process.ended().stderr
+                time.sleep(0.05)
         process.send_signal(signal.SIGKILL if kill else signal.SIGINT)
         done = process.ended()
         assert done.returncode == (-signal.SIGKILL if kill else 130), done.stderr
@@ -116,14 +119,6 @@ def test_a_port_takes_spans_and_a_kill_loses_none_that_were_accepted(folder: Pat
     assert sorted(row["trace"]["trace_id"] for row in rows) == [
         trace_id(number) for number in range(1, sent + 1)
     ]
-
-
-def wait_for_rows(path: Path, count: int) -> None:
-    for _ in range(600):
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{path} never had {count} rows")
 
 
 @pytest.mark.parametrize(

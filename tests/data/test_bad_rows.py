@@ -15,6 +15,7 @@ import pytest
 
 from dagengine import evaluate
 from dagengine.data.cases import read_cases
+from dagengine.data.json_lines import value_of
 from dagengine.data.parquet import ParquetWriter
 from dagengine.data.result_rows import RowWriter, read_rows
 from dagengine.errors import InputError
@@ -210,6 +211,8 @@ def test_a_row_that_this_python_could_read_may_still_be_nested_too_deeply(tmp_pa
     (tmp_path / "a.jsonl").write_text(f'{{"input": "a", "additional_metadata": {{"b": {nested}}}}}')
     (tmp_path / "a.json").write_text(f"[{nested}]")
     assert "nested too deeply" in messages(tmp_path / "a.jsonl")[0]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        value_of(nested.encode())
     with pytest.raises(InputError, match="nested too deeply"):
         list(read_cases(tmp_path / "a.json"))
 

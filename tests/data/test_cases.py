@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.data import Cases, ConversationalGolden, Golden, read_cases
@@ -28,9 +28,7 @@ from dagengine.test_case import (
     Turn,
 )
 
-QUICK = settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(max_examples=30)
 
 
 def lines(path: Path, *rows: str) -> Path:

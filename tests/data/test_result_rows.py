@@ -11,7 +11,7 @@ from statistics import fmean, median, stdev
 
 import pytest
 from folders.full_disk import on_full_device
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
@@ -30,9 +30,7 @@ from dagengine.results import (
     Totals,
 )
 
-QUICK = settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(max_examples=30)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 verdicts = st.booleans() | text
 steps = st.builds(

@@ -13,7 +13,7 @@ from graphs.contract import ARENA, FULL, TALK, case_for, judge, make, metric_cla
 from graphs.random_graphs import Script, drawings, metric_of
 from graphs.reference import Interpreter
 from graphs.shapes import SHAPES, deep_chain
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from programs.commands import output_of
 from pydantic import Field
 
@@ -45,11 +45,7 @@ from dagengine.results import EvaluationResult
 from dagengine.test_case import ArenaTestCase, ConversationalTestCase, LLMTestCase, TestCase
 
 KINDS = metric_classes()
-PROPERTY = settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+PROPERTY = settings(max_examples=30)
 ANSWER = LLMTestCase(input="a", actual_output="b")
 
 

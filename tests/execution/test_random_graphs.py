@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from graphs.random_graphs import Script, drawings, metric_of
 from graphs.reference import interpret
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from dagengine import Limits, a_evaluate
@@ -18,11 +18,7 @@ from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(input="the input", context=["first", "second"])
-SLOW = settings(
-    max_examples=50,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+SLOW = settings(max_examples=50)
 
 
 def run(metric: DAGMetric, script: Script, limit: int, backend: str, copies: int = 1) -> Any:

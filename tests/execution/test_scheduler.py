@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from graphs.random_graphs import Script, build, drawings
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dagengine import compile_metrics
@@ -18,11 +18,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.results import Failure, MetricResult, OutcomeKind
 
-SLOW = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+SLOW = settings(max_examples=60)
 
 
 def compiled(drawing: dict[str, Any], script: Script) -> Plan:

@@ -10,7 +10,7 @@ import pytest
 from graphs.packing_judge import PackingJudge, first_option
 from graphs.random_graphs import Script, drawings, metric_of
 from graphs.trees import yes_no
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine import Limits, a_evaluate, compile_metrics
@@ -29,11 +29,7 @@ from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(input="the input", context=["first", "second"])
 AHEAD, TOGETHER = Packs(400, 100_000, 32), Packs(400, 100_000)
-MANY = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+MANY = settings(max_examples=60)
 
 
 class Priced(ScriptedJudge):

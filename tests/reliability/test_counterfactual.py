@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from graphs.contract import case_for, judge, make, metric_classes
 from graphs.random_graphs import Script, build, drawings
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 
 from dagengine.errors import GraphError
 from dagengine.evaluation import evaluate
@@ -19,7 +19,6 @@ from dagengine.reliability.counterfactual import Counterfactual, Reply
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, TestCase
 
-SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 CASE = LLMTestCase(input="the input", context=["first", "second"])
 
 
@@ -30,7 +29,7 @@ def replayed(metric: Metric, result: MetricResult, case: TestCase) -> float | No
     return replay.score(said, case)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=30)
 @given(drawings())
 def test_random_graphs_give_back_their_scores(drawing: dict[str, Any]) -> None:
     script = Script()

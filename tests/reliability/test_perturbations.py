@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from graphs.contract import case_for, judge, make, metric_classes
 from graphs.random_graphs import Script, build, drawings
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 
 from dagengine import PromptTemplate, compile_metrics, evaluate
 from dagengine.errors import GraphError, InputError
@@ -132,7 +132,7 @@ def test_a_chain_of_thousands_of_nodes_is_copied_without_recursion() -> None:
     assert len(Rewriting().graph(Graph(node)).nodes()) == 3001
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=30)
 @given(drawings())
 def test_a_copy_of_any_graph_asks_and_gives_what_the_graph_does(drawing: dict[str, Any]) -> None:
     script = Script()

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import anyio
 import pytest
 from graphs.random_graphs import Script, build, drawings
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dagengine import Limits
@@ -322,11 +322,7 @@ def test_observations_tell_which_cases_share_a_question() -> None:
     assert digests[""] == {None}
 
 
-@settings(
-    max_examples=20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=20)
 @given(drawings(), st.integers(0, 3))
 def test_in_random_graphs_no_node_that_was_reached_has_one_answer(
     drawing: dict[str, Any], seed: int

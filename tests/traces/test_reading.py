@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -278,6 +280,19 @@ def test_a_number_that_is_none_is_a_flaw_of_its_line(tmp_path: Path) -> None:
     case, flaw = read_traces(path)
     assert case_in(case).input == "question 1"
     assert str(flaw).startswith(f"{path} line 2: no traces (cannot convert float infinity")
+
+
+def test_the_temporary_database_is_closed_with_its_cases_also_in_the_middle(tmp_path: Path) -> None:
+    cases = read_traces(lines(tmp_path / "a.jsonl", talk(1), talk(2)))
+    database, rest = cases._traces.joined()._file, iter(cases)
+    next(rest)
+    del cases
+    gc.collect()
+    assert database.execute("SELECT count(*) FROM traces").fetchone() == (2,)
+    del rest
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
 
 
 def test_packed_files_are_read_as_far_as_they_go(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from graphs.contract import case_for, judge, make, metric_classes
 from graphs.random_graphs import Script, drawings, metric_of
 from graphs.trees import yes_no
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAIServer, Reply
 
@@ -63,11 +63,7 @@ from dagengine.voting.panels import RepeatVotes
 from dagengine.voting.stopping import likely_votes
 
 CASE = LLMTestCase(input="a question", actual_output="an answer")
-PROPERTY = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+PROPERTY = settings(max_examples=60)
 RULES = st.one_of(
     st.just(Curtailed()),
     st.builds(Sprt, st.floats(0.05, 0.45), st.floats(0.001, 0.4)),

@@ -23,6 +23,7 @@ from typing import Any
 from dagengine.errors import InputError, did_you_mean
 from dagengine.file_locks import one_writer
 from dagengine.prompts.instructions import parts_of
+from dagengine.prompts.json_values import shallow_value
 from dagengine.question import Question
 from dagengine.regular_files import is_there, read_whole, write_whole
 from dagengine.store.rows import key_of
@@ -101,7 +102,7 @@ class Recording:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line.decode(errors="surrogatepass"))  # as older versions wrote
+                row = shallow_value(line.decode(errors="surrogatepass"))  # as older versions wrote
                 if number == 1:
                     if row["format"] != FORMAT:
                         raise InputError(

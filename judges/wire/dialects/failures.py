@@ -24,6 +24,7 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
+from dagengine.prompts.json_values import shallow_value
 from dagengine.prompts.lengths.window import Overflow, overflow_in
 
 TRANSIENT: Final = frozenset({408, 409, 425, 429})
@@ -312,8 +313,8 @@ def _status_of(codes: str, message: str) -> int:
 
 def parsed(content: bytes | str) -> Any:
     """A body as JSON, else as text."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(content)
+    with suppress(ValueError):
+        return shallow_value(content)
     return content.decode(errors="replace") if isinstance(content, bytes) else content
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import pairs_in
+from dagengine.prompts.json_values import shallow_value
 
 # What a refusal in prose says: an apology or "as an AI" near the start, and what it will not do.
 _CANNOT: Final = re.compile(
@@ -81,8 +82,8 @@ def only_json(text: str) -> str:
     """A text that is one JSON object with nothing around it; empty for any other text."""
     text = text.strip()
     try:
-        return text if isinstance(json.loads(text), dict) else ""
-    except (ValueError, RecursionError):
+        return text if isinstance(shallow_value(text), dict) else ""
+    except ValueError:
         return ""
 
 
@@ -197,6 +198,6 @@ def _events_in(text: str) -> list[Any] | None:
     """The events of a stream that nobody asked for; None for any other text."""
     lines = [line[5:] for line in text.splitlines() if line.startswith("data:")]
     try:
-        return [json.loads(line) for line in lines if line.strip() not in ("", "[DONE]")] or None
+        return [shallow_value(line) for line in lines if line.strip() not in ("", "[DONE]")] or None
     except ValueError:
         return None

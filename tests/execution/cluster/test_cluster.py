@@ -571,11 +571,8 @@ def test_an_interrupt_leaves_the_rows_and_no_process(folder: Path) -> None:
     assert len(rows) == int(counted[1])
     # A worker of Dask may be telling its scheduler that it lives when that one ends.
     assert not re.search(r'File ".*dagengine/(execution|gateway|cli)/', said), said
-    for _ in range(1200):  # the last ones are just going
-        if not alive(process.pid):
-            break
+    while alive(process.pid):  # the last ones are just going
         time.sleep(0.05)
-    assert not alive(process.pid)
 
 
 # Its first worker to see the fatal case ends when the file `waited` is there.

@@ -142,8 +142,5 @@ def test_when_the_client_is_killed_its_workers_stop_asking(scheduler: str, tmp_p
 
 
 def wait_for(path: Path) -> None:
-    for _ in range(6000):
-        if path.exists():
-            return
+    while not path.exists():
         time.sleep(0.01)
-    raise AssertionError(f"{path.name} is not there after a minute")

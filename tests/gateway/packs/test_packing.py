@@ -33,6 +33,9 @@ from dagengine.voting import voted
 
 CASE = LLMTestCase(input="why?", actual_output="so", context=["a", "b", "c"])
 QUICK: dict[str, Any] = {"backoff": 0.0, "max_backoff": 0.0}
+VIRTUAL = pytest.mark.parametrize(
+    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio, no clock"]
+)
 pytestmark = pytest.mark.anyio
 
 
@@ -259,9 +262,7 @@ async def test_one_of_a_pack_that_is_stopped_leaves_the_others_alone() -> None:
     assert holds.score == 1.0
 
 
-@pytest.mark.parametrize(
-    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio, no clock"]
-)
+@VIRTUAL
 async def test_the_time_of_a_case_ends_its_packs_and_no_others() -> None:
     async def pause(names: Sequence[str]) -> None:
         if len(model.requests) == 1:
@@ -276,16 +277,17 @@ async def test_the_time_of_a_case_ends_its_packs_and_no_others() -> None:
     assert done.totals.in_flight == 0
 
 
+@VIRTUAL
 async def test_a_call_that_takes_too_long_ends_for_all_of_its_pack() -> None:
     async def pause(names: Sequence[str]) -> None:
         if len(model.requests) == 1:
             await anyio.sleep_forever()
 
     model = PackingJudge(pause=pause)
-    limits = Limits(call_timeout=0.2, **QUICK)
+    limits = Limits(call_timeout=50, **QUICK)
     done = await run(several(3), model, limits=limits)
     assert scores(done) == [1.0] * 3
-    assert [len(names) for names in model.requests][:2] == [3, 3]  # more where a machine is slow
+    assert [len(names) for names in model.requests] == [3, 3]
 
 
 async def test_equal_questions_of_two_cases_wait_for_one_another_without_a_knot() -> None:

@@ -541,7 +541,7 @@ def test_the_screens_are_accessible_and_fit(
         with visit(browser, file, width=width, scheme=scheme) as page:
             for place in places:
                 page.at(place)
-                page.page.wait_for_timeout(80)
+                page.settled()
                 found += [(file.parent.name, place, broken) for broken in page.violations()]
                 if page.run("return document.documentElement.scrollWidth") > width:
                     found.append((file.parent.name, place, "wider than the screen"))

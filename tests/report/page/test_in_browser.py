@@ -86,7 +86,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _listed(page: Visit) -> list[str]:
     """The names of the cases in the table; the window is tall enough for all."""
-    page.page.wait_for_timeout(60)
+    page.settled()
     found: list[str] = page.page.eval_on_selector_all(
         "table.cases .name", "cells => cells.map(cell => cell.textContent)"
     )
@@ -363,7 +363,7 @@ def test_nothing_is_wider_than_a_phone(
         with visit(browser, file, width=400) as page:
             for place in ("", "#case=1&v=case"):
                 page.at(place)
-                page.page.wait_for_timeout(60)
+                page.settled()
                 assert page.run("return document.documentElement.scrollWidth") <= 400
 
 

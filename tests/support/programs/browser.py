@@ -97,22 +97,25 @@ class Visit:
 
     def at(self, fragment: str) -> None:
         """Go to another address of the same page, and wait until it is shown."""
-        shown = self.page.evaluate(
-            """async fragment => {
-                location.hash = fragment;
-                for (let frame = 0; frame < 4; frame++) await new Promise(requestAnimationFrame);
-                return document.querySelector('h1') !== null;
-            }""",
-            fragment,
-        )
-        if not shown:
+        self.page.evaluate("fragment => { location.hash = fragment; }", fragment)
+        self.settled()
+        if not self.page.query_selector("h1"):
             self.page.wait_for_selector("h1")
             self.settled()
 
     def settled(self) -> None:
-        """Wait until what was drawn listens to keys, too: two frames."""
+        """Wait until what was drawn listens to keys, too.
+
+        The page does that in a timer after the next frame, and may draw again for it. A frame alone
+        comes before such timers if the machine is busy.
+        """
         self.page.evaluate(
-            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+            """async () => {
+                for (let round = 0; round < 3; round++) {
+                    await new Promise(requestAnimationFrame);
+                    await new Promise(done => setTimeout(done));
+                }
+            }"""
         )
 
     def until(self, condition: str) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import atexit
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -126,6 +127,7 @@ def _forked(
 ) -> None:
     # What it forks comes from where it comes from.
     _SERVER._forkserver_address, _SERVER.ensure_running = server, lambda: None
+    random.seed(0)  # every fork draws anew
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from traceback import format_exception
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -22,6 +22,13 @@ _SECRET: Final = re.compile(
 )
 _HEADERS: Final = re.compile(r"headers$", re.IGNORECASE)
 _SECRET_HEADER: Final = re.compile(r"key|token|auth|secret|cookie|sig|pass|cred", re.IGNORECASE)
+# Headers that a client writes by itself, and those that tell one request from another: no answer
+# depends on them. https://www.w3.org/TR/trace-context/, https://github.com/openzipkin/b3-propagation
+_OF_REQUEST: Final = re.compile(
+    r"^(?:(?:accept(?:-encoding)?|b3|baggage|connection|content-(?:type|length)|host|user-agent)$|"
+    r"x-(?:b3|datadog|stainless)-)|trac(?:e|ing)|(?:correlation|request|session|span)[-_]?id",
+    re.IGNORECASE,
+)
 # What of an address' query may be shown; anything else may be a key.
 _OPEN: Final = frozenset({"api-version", "api_version", "version", "deployment", "model"})
 _ADDRESS: Final = re.compile(
@@ -60,6 +67,28 @@ def public_address(url: str) -> str:
         return public_text(url)
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host, query="", fragment="").geturl().rstrip("/")
+
+
+def lasting_pairs(pairs: Mapping[str, Any], secrets: Sequence[str] = ()) -> dict[str, Any]:
+    """The pairs of headers or of a query that may change answers, without those with secrets."""
+    apart = (_SECRET, _SECRET_HEADER, _OF_REQUEST)
+    return {
+        name: value
+        for name, value in pairs.items()
+        if isinstance(value, str | int | float | list | tuple)
+        and not any(pattern.search(name) for pattern in apart)
+        and hidden_in(public_value(value), secrets) == value
+    }
+
+
+def queries_in(value: Any) -> dict[str, Any]:
+    """The queries of the addresses in plain data; not of those that are secret by their name."""
+    if isinstance(value, Mapping):
+        value = [item for _, item, hidden in _items(value) if not hidden]
+    if isinstance(value, list | tuple):
+        return {name: text for item in value for name, text in queries_in(item).items()}
+    addresses = _ADDRESS.finditer(value) if isinstance(value, str) else ()
+    return {name: text for address in addresses for name, text in _query(address)}
 
 
 def public_value(value: Any) -> Any:
@@ -173,9 +202,12 @@ def shortened(text: str, most: int = 1_000) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+def _query(address: re.Match[str]) -> list[tuple[str, str]]:
+    return parse_qsl((address["query"] or "")[1:], keep_blank_values=True)
+
+
 def _public_match(address: re.Match[str]) -> str:
-    pairs = parse_qsl((address["query"] or "")[1:], keep_blank_values=True)
-    shown = urlencode([(name, value) for name, value in pairs if name in _OPEN])
+    shown = urlencode([(name, value) for name, value in _query(address) if name in _OPEN])
     return f"{address['scheme']}{address['place']}{'?' if shown else ''}{shown}"
 
 

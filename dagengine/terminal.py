@@ -12,7 +12,13 @@ Default_Ignorable_Code_Point of Unicode (The Unicode Standard, sections 5.21, 9.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _SELECTORS = r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _HIDDEN = (
@@ -37,6 +43,15 @@ _SPELT = (
 )
 _ANY_HIDDEN = re.compile(_HIDDEN)
 _SPELT_OR_HIDDEN = re.compile(f"(?!{_HIDDEN})(?:{'|'.join(_SPELT)})|({_HIDDEN})")
+
+
+def standard_console() -> Console:
+    """A console on standard output, where letters that its encoding lacks become escapes."""
+    from rich.console import Console
+
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return Console()
 
 
 def plain(text: str) -> str:

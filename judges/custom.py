@@ -72,7 +72,7 @@ class ChatModel:
     """
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._model = self.named_code = model
 
     async def a_generate(self, prompt: str) -> tuple[str, Usage]:
         """The text of the model's answer, and the tokens that the model says it took."""
@@ -114,7 +114,7 @@ class CustomJudge:
     def __init__(self, llm: Any) -> None:
         if not looks_like_llm(llm):
             raise InputError(f"{llm!r} has neither `generate` nor `a_generate`")
-        self._llm = llm
+        self._llm, self.named_code = llm, getattr(llm, "named_code", llm)
         coroutine = getattr(llm, "a_generate", None)
         if getattr(coroutine, "__func__", None) is BaseLLM.a_generate:
             coroutine = None  # it only hands on to `generate`, whose parameters matter

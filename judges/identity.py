@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, Self
 
-from dagengine.redaction import public_value
+from dagengine.redaction import (
+    lasting_pairs,
+    public_value,
+    queries_in,
+    quotable,
+    secrets_of_environment,
+)
 
 
 def durable_name(name: str, options: Mapping[str, Any]) -> str | None:
@@ -18,6 +25,24 @@ def durable_name(name: str, options: Mapping[str, Any]) -> str | None:
         return f"{name} with {json.dumps(public_value(options), sort_keys=True)}"
     except TypeError:
         return None
+
+
+def digest_mark(
+    options: Any,
+    beside: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+    key: str | None = None,
+) -> str:
+    """The part of an identity for headers and queries that may change answers; "" for none.
+
+    It is a digest of the headers and the query `beside`, and of the queries of addresses in
+    `options`, without what is secret by its name or form, the `key`, and the environment's.
+    """
+    headers, query = beside
+    lower = {name.lower(): value for name, value in headers.items()}
+    secrets = quotable((key or "", *secrets_of_environment()))
+    every = [lasting_pairs(pairs, secrets) for pairs in (lower, {**queries_in(options), **query})]
+    text = json.dumps(every, sort_keys=True)
+    return f" (digest {hashlib.sha256(text.encode()).hexdigest()[:16]})" if any(every) else ""
 
 
 class SharedJudge:
@@ -33,8 +58,15 @@ class SharedJudge:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but keys, passwords and connections, for another process."""
-        return {**vars(self), **self._public_state()}
+        """Everything but keys, passwords and connections, for another process.
+
+        Raises TypeError if what stays here changes answers: a query may be a key.
+        """
+        state = {**vars(self), **self._public_state()}
+        if digest_mark(state) != digest_mark(vars(self)):
+            hint = "set it in the environment of all (OPENAI_BASE_URL), or leave out its query"
+            raise TypeError(f"the query of an address may be a key, and is not pickled: {hint}")
+        return state
 
     def _public_state(self) -> dict[str, Any]:
         """What is in the place of keys, passwords and connections, by attribute."""

@@ -321,8 +321,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     @property
     def hosted(self) -> bool:
         """Whether it asks OpenAI's own servers, or Azure's, which keep beginnings of prompts."""
-        own_client = str(self._given.base_url) if self._given else None
-        return is_hosted(self._address or own_client or self._of_environment() or self.provider.url)
+        return is_hosted(self._where)
 
     def _body(self, options: Options, limit: int | None, demands: Demands) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}

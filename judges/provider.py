@@ -13,6 +13,7 @@ import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import (
+    InputError,
     JudgeError,
     JudgeSetupError,
     ProviderError,
@@ -21,7 +22,7 @@ from dagengine.errors import (
     UnparseableError,
     UnsupportedError,
 )
-from dagengine.judges.identity import SharedJudge, durable_name
+from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of
 from dagengine.judges.wire.dialects.ends import End, end_of
@@ -79,6 +80,11 @@ class ProviderJudge(SharedJudge):
     """
 
     def __init__(self, spec: str, *, max_bytes: int = 4_000_000, **options: Any) -> None:
+        if "client" in options:
+            raise InputError(
+                "ProviderJudge makes its client: leave out client= and pass its options "
+                "(base_url=, api_key=), or use OpenAIJudge(client=AsyncOpenAI(…))"
+            )
         self.model = spec
         # Where beginnings are kept, it pays to let one prompt go first.
         self.capabilities = Capabilities(text=False, caches_prefixes=self.hosted)
@@ -97,12 +103,13 @@ class ProviderJudge(SharedJudge):
     @property
     def identity(self) -> str:
         """The provider string and the options."""
-        return f"{self.model} with {sorted(public_value(self._options).items())!r}"
+        options = sorted(public_value(self._options).items())
+        return f"{self.model}{digest_mark(self._options)} with {options!r}"
 
     @property
     def durable_identity(self) -> str | None:
         """The provider string and the options that are not secrets; None when one is an object."""
-        return durable_name(self.model, self._options)
+        return durable_name(f"{self.model}{digest_mark(self._options)}", self._options)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[None]:

@@ -33,7 +33,7 @@ class ScriptedJudge:
     capabilities = Capabilities(elastic=True)
 
     def __init__(self, script: Mapping[str, Any] | Script, name: str | None = None) -> None:
-        self._script = script
+        self._script = self.named_code = script
         # Two scripts under one name are two judges.
         self.identity = f"{name or 'scripted'} {id(self):x}"
         self.durable_identity = f"scripted {name}" if name else None
@@ -93,7 +93,7 @@ class RecordedJudge:
         key: Callable[[Question[Any]], str] = lambda question: question.key,
         name: str | None = None,
     ) -> None:
-        self._recordings = recordings
+        self._recordings = self.named_code = recordings
         self._key = key
         self.identity = f"{name or 'recorded'} {id(self):x}"
         self.durable_identity = f"recorded {name}" if name else None

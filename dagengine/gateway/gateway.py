@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -33,20 +34,22 @@ from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waiting import Resting, Waits, merged
 from dagengine.gateway.window.whole_prompts import WholePrompts
 from dagengine.question import (
-    NO_FACTS,
     Answer,
     Judge,
     Question,
     ServerFacts,
     durable_identity,
     facts_of,
+    judge_name,
 )
+from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
-from dagengine.store.answers import Answers
+from dagengine.store.answers import Answers, OpenStore
 from dagengine.store.rows import key_of, short_key
 from dagengine.threads import EventLoop
 
 T = TypeVar("T", bound=BaseModel)
+_log = logging.getLogger(__name__)
 
 
 class Asks(Protocol):
@@ -94,8 +97,9 @@ class Gateway:
         self.resting = Resting()
         self._answers = stored
         self._loop: EventLoop | None = None
-        self._judges: dict[str, JudgeState] = {}
-        self._facts: dict[str, ServerFacts] = {}
+        self._judges: dict[int, JudgeState] = {}  # by the ids of judges, which the states keep
+        self._states: dict[tuple[str, tuple[Any, ...]], JudgeState] = {}
+        self._met: set[int] = set()
         self._attempts = Attempts(sink)
         self._budget = Budget(limits, account)
         self._ledger = Ledger()
@@ -171,13 +175,15 @@ class Gateway:
 
         Raises InputError when a budget cannot be kept because a price is not known.
         """
-        new = {judge.identity: judge for judge in judges if judge.identity not in self._facts}
-        for identity, judge in new.items():
-            self._state(judge)
-            self._facts[identity] = NO_FACTS
+        new = {
+            id(state): judge for judge in judges if id(state := self._state(judge)) not in self._met
+        }
+        self._met |= new.keys()
+        if isinstance(self._answers, OpenStore) and self._leased is None:  # else another says it
+            await self._answers.meet(new.values())
 
         async def hear(judge: Judge) -> None:
-            facts = self._facts[judge.identity] = await facts_of(judge)
+            facts = await facts_of(judge)
             state = self._state(judge)
             state.limiter.expect(facts.places)
             state.facts, state.places = facts, sticky_places(facts, self.resting)
@@ -188,7 +194,7 @@ class Gateway:
 
     def facts(self, judge: Judge) -> ServerFacts:
         """What the server of a judge said of itself; nothing before `meet`."""
-        return self._facts.get(judge.identity, NO_FACTS)
+        return self._state(judge).facts
 
     async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError.
@@ -204,9 +210,7 @@ class Gateway:
         if self.limits.max_tokens is not None:
             request.question = request.question.limited(self.limits.max_tokens)
         question = request.question
-        request.state = state = self._judges.get(request.judge.identity) or self._state(
-            request.judge
-        )
+        request.state = state = self._state(request.judge)
         self._ledger.asked += 1
         metric, node = question.asker or ("", question.name)
         self._ledger.entries[metric, node, state.name].asked += 1
@@ -224,11 +228,25 @@ class Gateway:
         return None if durable is None else short_key(key_of(durable, question))
 
     def _state(self, judge: Judge) -> JudgeState:
-        """What is kept of a judge, which is taken up the first time."""
-        identity = judge.identity
-        state = self._judges.get(identity)
+        """What is kept of a judge, which is taken up the first time.
+
+        Judges of one identity share answers, and limits only if they are asked in one way, with
+        the same keys: a key that is wrong, or used up, says nothing of another one.
+        """
+        state = self._judges.get(id(judge))
+        if state is not None:
+            return state
+        identity, able = judge.identity, judge.capabilities
+        keys = frozenset(getattr(judge, "secrets", ())) - {*secrets_of_environment()}
+        way = able.elastic, able.batched, str(getattr(judge, "journal", None)), keys
+        state = self._states.get((identity, way))
         if state is None:
-            able, durable = judge.capabilities, durable_identity(judge)
+            twins = [twin for name, twin in self._states if name == identity]
+            if len(twins) == 1:
+                apart = "their key" if twins[0][:-1] == way[:-1] else "how they are asked"
+                line = "these judges differ only in %s: answers are shared (%s)"
+                _log.warning(line, apart, judge_name(identity))
+            durable = durable_identity(judge)
             limiter = JudgeLimiter(
                 identity, self.limits, elastic=able.elastic, batched=able.batched
             )
@@ -241,10 +259,10 @@ class Gateway:
             self._limiter.open(limiter)
             if self._leased is not None:
                 self._leased.meet(limiter)
-            self._judges[identity] = state
-        if id(judge) not in state.judges:  # of one identity, but with keys of its own
-            state.judges[id(judge)] = judge
-            state.secrets = tuple(dict.fromkeys((*state.secrets, *secrets_of(judge))))
+            self._states[identity, way] = state
+        self._judges[id(judge)] = state
+        state.judges.append(judge)
+        state.secrets = tuple(dict.fromkeys((*state.secrets, *secrets_of(judge))))
         return state
 
 

@@ -18,20 +18,20 @@ from dagengine.results import JudgeCall
 
 @dataclass(slots=True)
 class JudgeState:
-    """What a gateway keeps of one judge; judges of one identity share it.
+    """What a gateway keeps of one judge; judges of one identity, way and key share it.
 
     `name` is what the ledger calls it: the same in every process, if there is such a name
     (`durable`). `limiter` has its limits and its calls. `prompts` sees to it that they are read
-    whole, where a server may cut them and not say so. The `secrets` of all `judges`, by their ids,
-    are hidden in its answers. `facts` are what its server says of itself, with its `places` if
-    these keep beginnings of prompts; `caches` says that it reported cached tokens.
+    whole, where a server may cut them and not say so. The `secrets` of all `judges` are hidden in
+    its answers. `facts` are what its server says of itself, with its `places` if these keep
+    beginnings of prompts; `caches` says that it reported cached tokens.
     """
 
     name: str
     durable: str | None
     limiter: JudgeLimiter
     price: Price | None
-    judges: dict[int, Judge] = field(default_factory=dict[int, Judge])
+    judges: list[Judge] = field(default_factory=list[Judge])
     secrets: tuple[str, ...] = ()
     prompts: WholePrompts | None = None
     facts: ServerFacts = NO_FACTS

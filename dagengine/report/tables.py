@@ -15,7 +15,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary
 from dagengine.results.totals import Totals, cost_line
 from dagengine.results.worst import EndCounts, worst_result
-from dagengine.terminal import counted, one_line, plain
+from dagengine.terminal import counted, one_line, plain, standard_console
 
 _PLACES = 8  # ends that are printed
 _NAME = 200  # characters of a name
@@ -29,18 +29,16 @@ def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
 
     A few dozen lines for a run of any size.
     """
-    from rich.console import Console
 
-    out = console or Console()
+    out = console or standard_console()
     print_summary(tally, out)
     out.print(cost_line(totals), highlight=False)
 
 
 def print_summary(tally: Tally, console: Any = None) -> None:
     """Print the results of a run, without the cost."""
-    from rich.console import Console
 
-    out = console or Console()
+    out = console or standard_console()
     summary = tally.summing.result()
     out.print(headline_of(summary), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
@@ -57,9 +55,8 @@ def print_summary(tally: Tally, console: Any = None) -> None:
 
 def print_drafts(drafts: Sequence[DraftRecord], console: Any = None) -> None:
     """Print what became of the drafts of a synthesis, and the commonest causes of those dropped."""
-    from rich.console import Console
 
-    out = console or Console()
+    out = console or standard_console()
     out.print(kept_of(drafts), style="bold", highlight=False)
     dropped: dict[str, list[DraftRecord]] = {}
     for draft in drafts:
@@ -78,9 +75,8 @@ def print_cases(
     rows: Sequence[CaseResult], title: str, console: Any = None, *, times: bool = False
 ) -> None:
     """Print rows as the worst cases of a run are; with `times` how long each took."""
-    from rich.console import Console
 
-    out = console or Console()
+    out = console or standard_console()
     several = any(len(row.metrics) > 1 for row in rows)
     out.print(_cases_table(rows, title, several, out.width, times=times))
 
@@ -200,11 +196,10 @@ def print_steps(result: MetricResult, console: Any = None, *, times: bool = Fals
 
     With `times`, also how long each node took, if it is known.
     """
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    out = console or Console()
+    out = console or standard_console()
     headline = str(result.failure)
     if result.failure is None:
         passed = {True: ", passed", False: ", not passed", None: ""}[result.success]

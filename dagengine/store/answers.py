@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import shlex
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,10 +30,17 @@ from dagengine.errors import (
     JudgeError,
     RecordingMissError,
 )
-from dagengine.question import Answer, DurableNames, Judge, Question
+from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Claims
-from dagengine.store.file import connect, connect_to_read, explained
+from dagengine.store.file import (
+    connect,
+    connect_to_read,
+    explained,
+    printable,
+    transaction,
+)
 from dagengine.store.misses import difference
+from dagengine.store.notices import code_of, lost_answers
 from dagengine.store.rows import (
     DamagedError,
     Entry,
@@ -44,10 +52,23 @@ from dagengine.store.rows import (
     key_of,
     revive,
 )
+from dagengine.terminal import counted
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
 
+_JUDGES = """SELECT name, code, count(*) FROM answers JOIN judges ON judges.id = answers.judge
+    GROUP BY judges.id"""
+_LOST = (
+    "%s: %s of %s not used: stored with other headers, another query or another client, which may "
+    "change answers; its questions are asked again"
+)
+_EDITED = (
+    "%s has changed since answers of %r were stored: %s used as stored. To ask again, give the "
+    "judge another name, or remove them: dagengine store prune %s --judge %s"
+)
+_CODE = """INSERT INTO judges (name, code) VALUES (?, ?)
+    ON CONFLICT (name) DO UPDATE SET code = excluded.code"""
 # Seconds that a read may wait, which it does in the event loop. Writers never block readers;
 # only a process that opens or closes the file does, for moments.
 _READING = 1.0
@@ -180,6 +201,8 @@ class OpenStore:
         self._journal = Journal(writer) if writer is not None else None
         self._claims = Claims(path) if writer is not None else None
         self._names = DurableNames(_warn_of)
+        self._in_use: set[str] = set()
+        self._codes: dict[str, str | None] = {}
         self._damaged: set[bytes] = set()
         self.scope = anyio.CancelScope()
         self.failure: InputError | None = None
@@ -193,6 +216,29 @@ class OpenStore:
     def replays(self) -> bool:
         """Whether it is only read."""
         return self._journal is None
+
+    async def meet(self, judges: Iterable[Judge]) -> None:
+        """Say which stored answers the judges of a run lost, and which are of other code."""
+        pairs = [(judge, self._names.of(judge) or "") for judge in judges]
+        self._in_use |= {printable(name) for _, name in pairs}
+        with explained(self._path):
+            rows = self._reader.execute(_JUDGES).fetchall()
+            counts = {name: count for name, _, count in rows}
+            self._codes = {name: code for name, code, _ in rows} | self._codes
+            for judge, durable in pairs:
+                name = printable(durable or getattr(judge, "former_identity", None) or "")
+                if lost := lost_answers(name, counts, self._in_use):
+                    _log.warning(_LOST, self._path, counted(lost, "answer"), judge_name(name))
+                code = code_of(judge) if durable else None
+                if code is None or self._journal is None:
+                    continue
+                if self._codes.get(name) is None:
+                    self._codes[name] = code[1]
+                    await self._journal.keep_code(name, code[1])
+                elif self._codes[name] != code[1]:
+                    count, path = counted(counts.get(name, 0), "answer"), str(self._path)
+                    where = shlex.quote(path), shlex.quote(name)
+                    _log.warning(_EDITED, code[0], name, count, *where)
 
     async def get(
         self,
@@ -337,6 +383,16 @@ class Journal:
         self._turn = anyio.Lock()
         self._thread = anyio.CapacityLimiter(1)  # the caller's code may fill the common one
         self._batch = _Batch()
+
+    async def keep_code(self, judge: str, code: str) -> None:
+        """Keep the digest of a judge's code beside its name; raises what sqlite raises."""
+
+        def keep() -> None:
+            with transaction(self._db):
+                self._db.execute(_CODE, (judge, code))
+
+        async with self._turn:
+            await anyio.to_thread.run_sync(keep, limiter=self._thread)
 
     async def add(self, entry: Entry) -> bool:
         """Return when the entry is safe; False when it, or one beside it, was there before.

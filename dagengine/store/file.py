@@ -124,6 +124,12 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
                         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
                         for statement in _TABLES if empty else ():
                             db.execute(statement)
+                        columns = [row[1] for row in db.execute("PRAGMA table_info(judges)")]
+                        if (
+                            columns == ["id", "name"]
+                            and _number(db, "application_id") == _APPLICATION
+                        ):  # of a judge's code, a digest
+                            db.execute("ALTER TABLE judges ADD COLUMN code TEXT")
                     # A file of another program stays as it is. In ours readers see the last whole
                     # state while one process writes (WAL). A write is safe against the end of a
                     # process at once, and against that of the machine a little later (NORMAL): the

@@ -116,6 +116,11 @@ class AnthropicBatchJudge(SharedJudge):
         address = self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
         return public_text(address.rstrip("/"))
 
+    @property
+    def secrets(self) -> list[str]:
+        """What nothing that outlives a run may hold."""
+        return [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Batches]:
         """Keep connections open while inside; raises JudgeSetupError without a key.
@@ -161,10 +166,9 @@ class AnthropicBatchJudge(SharedJudge):
                 return _answer(question, await batches.answer_to(body))
             except JudgeError as error:
                 failure = error
-        secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
         # Errors stay in results: a cause would keep the whole response there.
         failure.__cause__ = failure.__context__ = failure.__traceback__ = None
-        failure.args = tuple(shortened(public_text(str(p), secrets)) for p in failure.args)
+        failure.args = tuple(shortened(public_text(str(p), self.secrets)) for p in failure.args)
         raise failure
 
     def _body(self, question: Question[Any]) -> dict[str, Any]:

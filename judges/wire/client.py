@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
@@ -17,12 +18,13 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.errors import (
+    InputError,
     JudgeError,
     JudgeSetupError,
     ProviderError,
     UnparseableError,
 )
-from dagengine.judges.identity import SharedJudge, durable_name
+from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
@@ -51,6 +53,7 @@ C = TypeVar("C", bound=Connection)
 
 _CONNECT_TIMEOUT = 30.0
 _NO_KEY = "not-needed"
+_ACCOUNTS = {"organization": "OPENAI_ORG_ID", "project": "OPENAI_PROJECT_ID"}
 
 
 class Provider(NamedTuple):
@@ -93,6 +96,16 @@ class EndpointJudge(SharedJudge, Generic[C]):
         parameters: dict[str, Any] | None = None,
         max_bytes: int = 4_000_000,
     ) -> None:
+        if client is not None:
+            # Its library is loaded if it is one.
+            if not isinstance(client, getattr(sys.modules.get("openai"), "AsyncOpenAI", ())):
+                raise InputError(
+                    "client= must be an AsyncOpenAI or AsyncAzureOpenAI object itself, got "
+                    f"{client!r:.80}: pass AsyncOpenAI(…)"
+                )
+            if base_url or api_key:
+                raise InputError("client= has an address and a key: leave out base_url=, api_key=")
+            base_url, api_key = str(client.base_url), str(client.api_key)
         self.model = model
         self.max_bytes = valid_limit(max_bytes)
         if base_url:
@@ -113,7 +126,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
     @property
     def base_url(self) -> str | None:
-        """The address that was given, without secrets."""
+        """The address that was given, or the client's, without secrets."""
         return self._address and public_text(self._address)
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
@@ -146,16 +159,58 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
     @cached_property
     def _identity(self) -> str:
-        address = public_text(str(self._given.base_url)) if self._given else "default"
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
-        return f"{self._called} at {self.base_url or address} with {parameters}"
+        alone = f" {id(self._given):x}" if self._is_alone else ""
+        where = f"{self.base_url or 'default'}{self._mark}{alone}"
+        return f"{self._called} at {where} with {parameters}"
 
     @property
     def durable_identity(self) -> str | None:
-        """`identity` with the endpoint that holds now, which may come from the environment."""
-        address = str(self._given.base_url) if self._given else None
-        where = self._address or address or self._of_environment() or self.provider.url
-        return durable_name(f"{self._name} at {public_address(where)}", self._parameters)
+        """`identity` with the endpoint that holds now, which may come from the environment.
+
+        None for a client that has an HTTP client or methods of its own, which may do anything.
+        """
+        return None if self._is_alone else self.former_identity
+
+    @property
+    def former_identity(self) -> str | None:
+        """The durable identity, also if answers are not stored any more."""
+        name = f"{self._name} at {public_address(self._where)}{self._mark}"
+        return durable_name(name, self._parameters)
+
+    @property
+    def _where(self) -> str:
+        """The address that holds now."""
+        return self._address or self._of_environment() or self.provider.url
+
+    @property
+    def _mark(self) -> str:
+        """What tells apart judges that send other headers or another query."""
+        return digest_mark([self._where, self._parameters], self._beside, self._api_key)
+
+    @property
+    def _beside(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The headers and the query that the client was given, or finds in the environment."""
+        if self._given is None:
+            lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "") if self.provider.address else ""
+            pairs = (line.partition(":") for line in lines.splitlines())
+            return {name.strip(): value.strip() for name, colon, value in pairs if colon}, {}
+        # An account of the environment was not chosen for this judge.
+        accounts = ((name, getattr(self._given, name)) for name in _ACCOUNTS)
+        chosen = {f"openai-{n}": v for n, v in accounts if v != os.environ.get(_ACCOUNTS[n])}
+        return {**chosen, **self._given._custom_headers}, self._given._custom_query
+
+    @cached_property
+    def _is_alone(self) -> bool:
+        """Whether nothing but the client itself says what it does with requests."""
+        if self._given is None:
+            return False
+        own = type(self._given)
+        kind = next(kind for kind in own.__mro__ if kind.__module__.split(".")[0] == "openai")
+        methods = (name for name in dir(kind) if not name.startswith("__"))
+        changed = any(getattr(own, name) is not getattr(kind, name) for name in methods)
+        plain = _transport().AsyncHttpxClientWrapper  # the library's own
+        return changed or not isinstance(self._given._client, plain)
 
     @property
     def _name(self) -> str:
@@ -255,10 +310,8 @@ class EndpointJudge(SharedJudge, Generic[C]):
         secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
         for address in (self._address, self._of_environment()):
             secrets += secrets_of_address(address) if address else []
-        if self._given is not None:
-            headers = {str(k): str(v) for k, v in self._given._custom_headers.items()}
-            secrets += [str(self._given.api_key), *secrets_in({"headers": headers})]
-            secrets += secrets_of_address(str(self._given.base_url))
+        for pairs in self._beside:
+            secrets += secrets_in({"headers": {name: str(value) for name, value in pairs.items()}})
         return secrets
 
     async def require_reachable(self) -> None:
@@ -300,9 +353,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         """
         from dagengine.judges.wire.servers import is_provider
 
-        address = str(self._given.base_url) if self._given else None
-        where = self._address or address or self._of_environment() or self.provider.url
-        return self.chats and not self.capabilities.batched and not is_provider(where)
+        return self.chats and not self.capabilities.batched and not is_provider(self._where)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int | None:
         """How many tokens messages have, as the server counts them; None where it cannot say."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,36 @@ def test_an_error_inside_gives_the_standard_error_back(capfd: pytest.CaptureFixt
 def test_a_picture_is_drawn_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
     draw(metric().spec()).layout("svg")
     assert capfd.readouterr().err == ""
+
+
+PLAIN = """
+import sys
+from dagengine import evaluate
+from dagengine.cli import main
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.test_case import LLMTestCase
+
+node = BinaryJudgementNode("ok?", evaluation_params=["input"], then={True: 10, False: 0})
+metric = [DAGMetric(name, DAG(node)) for name in ("Polite \\xfc", "\\u793c", "\\u8c8c")]
+judge = ScriptedJudge(lambda question: True, name="n")
+if __name__ == "__main__":
+    evaluate([LLMTestCase(name="F\\xe4ll", input="\\u2192")], metric, model=judge)
+    sys.argv[1:] = ["run", "m.py", "--data", "a.jsonl", "--judge", "m.py:judge", "--out", "out"]
+    sys.exit(main())
+"""
+
+
+def test_names_that_no_file_can_have_here_cost_no_run(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(PLAIN, encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text('{"name": "F\\u00e4ll", "input": "\\u2192"}\n')
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "m.py"], cwd=tmp_path, env=plain, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning: file names here are ascii, which lacks letters of 'Polite" in done.stderr
+    assert r"Polite \xfc" in done.stdout
+    names = {path.name for path in (tmp_path / "out").glob("*-tree.*")}
+    assert {name.rpartition("-")[0] for name in names} == {"polite", "metric", "metric-2"}

@@ -346,7 +346,7 @@ def test_judges_are_told_apart_in_every_process_or_not_stored() -> None:
     nameless: list[Judge] = [
         CustomJudge(Unnamed()),
         ScriptedJudge({}),
-        ProviderJudge("a/m", client=object()),
+        ProviderJudge("a/m", http_client=object()),
     ]
     assert [durable_identity(judge) for judge in nameless] == [None] * 3
 

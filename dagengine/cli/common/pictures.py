@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,10 +23,18 @@ _LONGEST = 100  # bytes of a stem; file systems take 255 in a whole name
 
 
 def stems(metrics: Sequence[MetricSpec]) -> list[str]:
-    """Parts of file names, one per metric, all different."""
+    """Parts of file names, one per metric, all different.
+
+    A warning names the metrics with letters that the file system's encoding lacks.
+    """
     names: list[str] = []
     for metric in metrics:
-        stem = re.sub(r"\W+", "-", metric.name.lower()).strip("-") or "metric"
+        letters, encoding = metric.name.lower(), sys.getfilesystemencoding()
+        possible = letters.encode(encoding, "ignore").decode(encoding)
+        if possible != letters.encode(errors="ignore").decode():
+            lacks = f"file names here are {encoding}, which lacks letters of {metric.name!r}"
+            say(f"warning: {lacks}: its pictures are named without them", err=True)
+        stem = re.sub(r"\W+", "-", possible).strip("-") or "metric"
         stem = stem.encode()[:_LONGEST].decode(errors="ignore")
         count = next(n for n in itertools.count(1) if _numbered(stem, n) not in names)
         names.append(_numbered(stem, count))

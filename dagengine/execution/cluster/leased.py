@@ -194,7 +194,9 @@ class Leased:
     def meet(self, judge: JudgeLimiter) -> None:
         """The same for the rates of a judge."""
         for name, rate in judge.rates.items():
-            self._share_rate(f"{name} {judge.name}", judge, rate)
+            # Judges of one identity come in one order in all workers.
+            count = sum(share.startswith(f"{name} {judge.name}") for share in self._shares)
+            self._share_rate(f"{name} {judge.name}{'+' * count}", judge, rate)
 
     def _share_rate(self, name: str, judge: JudgeLimiter, rate: RateLimit) -> None:
         taken, since, used = rate.taken, time.monotonic(), 0.0

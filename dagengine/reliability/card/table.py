@@ -45,7 +45,7 @@ from dagengine.reliability.card.words import (
     what_n_is,
 )
 from dagengine.reliability.statistics.measures import measure_of
-from dagengine.terminal import counted, plain
+from dagengine.terminal import counted, plain, standard_console
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -62,10 +62,9 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
 
     One metric under one setting takes at most 60 lines.
     """
-    from rich.console import Console
     from rich.text import Text
 
-    out = console or Console()
+    out = console or standard_console()
     out.print(_text(f"{judges_of(card)}: {headline(card)}"))
     unders = list(every_setting(card))
     for metric, under in unders:
@@ -187,9 +186,8 @@ def _together(metric: MetricCard) -> Iterator[RenderableType]:
 
 def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -> None:
     """Print differences, one per line."""
-    from rich.console import Console
 
-    (console or Console()).print(_contrasts(found))
+    (console or standard_console()).print(_contrasts(found))
 
 
 def _contrasts(contrasts: Sequence[Contrast]) -> Table:

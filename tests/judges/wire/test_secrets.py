@@ -178,7 +178,16 @@ async def test_the_debug_log_of_a_library_has_no_secret_of_an_address(
     assert SECRET not in caplog.text
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place != "client"])
+ROUTED = ("any query", "everywhere", "address in a parameter")
+
+
+@pytest.mark.parametrize("place", ROUTED)
+async def test_a_judge_whose_query_may_change_answers_is_not_pickled(place: str) -> None:
+    with pytest.raises(TypeError, match="set it in the environment of all"):
+        pickle.dumps(PLACES[place]("http://127.0.0.1:1/v1"))
+
+
+@pytest.mark.parametrize("place", [p for p in PLACES if p not in ("client", *ROUTED)])
 async def test_a_pickled_judge_carries_no_secret(place: str) -> None:
     judge = PLACES[place]("http://127.0.0.1:1/v1")
     assert SECRET.encode() not in pickle.dumps(judge)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any, TextIO
 from pydantic import BaseModel
 
 from dagengine.data.cases import read_cases, strict
+from dagengine.data.converter import FIELD_OF
 from dagengine.data.golden import GOLDEN_TYPES
+from dagengine.data.json_lines import finite
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
@@ -21,6 +24,7 @@ from dagengine.test_case import ConversationalTestCase, LLMTestCase
 CONTEXTS: dict[str, str] = {"context": "|", "retrieval_context": "|"}
 DELIMITERS = {**CONTEXTS, **dict.fromkeys(("tools_called", "expected_tools"), ";")}
 _TYPES = ("json", "csv", "jsonl")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 # Names of such arguments that deepeval writes in its own way.
@@ -71,7 +75,8 @@ def load_named(
     header = {str(key): None for row in rows if isinstance(row, Mapping) for key in row}
     kinds = GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
     fields = {name for kind in kinds for name in kind.model_fields} - set(columns.values())
-    every = {**columns, **{name: name for name in header if name in fields}}
+    own = {name: FIELD_OF[name] for name in header if FIELD_OF.get(name) in fields}
+    every = {**own, **columns}
     split = {
         column: delimiters[field]
         for column, field in every.items()
@@ -122,11 +127,22 @@ def save_rows(
     for golden in (*goldens, *cases):
         # Its own fields come first, then those that all kinds share: so people read a row.
         own = [name for name in type(golden).__annotations__ if name in fields]
-        values = golden.model_dump(mode="json", exclude_none=True)
+        values = finite(golden.model_dump(mode="json", exclude_none=True))
         names = [name for name in dict.fromkeys([*own, *values]) if name in fields]
         rows.append({name: values[name] for name in names if name in values})
     if not rows:
         raise InputError("No goldens found: the data set has no goldens to save")
+    for place, row in enumerate(rows if file_type == "csv" else ()):
+        for column, text in row.items():
+            # An empty cell is an absent value, and a cell has no escapes.
+            if text == "" or (isinstance(text, str) and _SURROGATE.search(text)):
+                what = (
+                    "an empty text, which is the same as none" if not text else "half a character"
+                )
+                raise InputError(
+                    f"CSV cannot hold case {row.get('name') or place}: its {column!r} is {what} "
+                    'there; save it as .jsonl (file_type="jsonl")'
+                )
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
     path = Path(directory, f"{name}.{file_type}")
     path.parent.mkdir(parents=True, exist_ok=True)

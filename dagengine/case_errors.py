@@ -31,8 +31,8 @@ _WORDS: Mapping[str, str] = {
     "truth best correct right highlight",
     "retrieval_context": "retrieval_context retrieved_context context passage chunk document",
     "context": "knowledge evidence fact reference_context source_document",
-    "input": "input user_input question prompt query instruction request task user_message "
-    "message goal article",
+    "input": "input user_input question prompt query instruction problem request "
+    "task user_message message goal article",
     "actual_output": "actual_output response output completion prediction generation reply "
     "model_answer model_output model_response generated_answer answer summary chosen",
     "turns": "message conversation dialogue dialog chat",

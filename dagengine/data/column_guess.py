@@ -141,8 +141,8 @@ def _fits(
 
 
 def _is_data(text: str) -> bool:
-    """Whether a text is a number or an object of JSON, which nobody asked or answered."""
+    """Whether a text is blank, a number or an object of JSON: nobody asked or answered that."""
     try:
         return not isinstance(read_json(text), str)
     except FlawError:
-        return False
+        return not text.strip()

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from dagengine.errors import InputError
 
@@ -23,16 +23,21 @@ _YAML = "YAML: write it as JSON" + _CODE.format(
     "import yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)"
 )
 _PANDAS = "one object of columns, not of rows" + _CODE.format(
-    "import pandas as p; p.read_json(sys.stdin, orient='ORIENT').to_json(sys.stdout, 'records')"
+    "import pandas; pandas.read_json(sys.stdin, orient='ORIENT').to_json(sys.stdout, "
+    "orient='records')"
 )
 _ROWS = "one object; its rows are at '{what}'" + _CODE.format(
     "json.dump(json.load(sys.stdin)['{what}'], sys.stdout)"
 )
 _FORMAT = "of another format, {what}: write its rows as JSON lines, CSV or Parquet"
+_SPREADSHEET = (
+    "a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and give that file, {stem}.csv"
+)
 _NO_JSON = rb"(?!.*^\s*[{\[])"
 # How files begin that are none of ours, or have the wrong name: suffixes (of JSON lines it is
 # "lines", none: any), what a file begins with, and what it is. The group of a pattern is `{what}`.
 _KINDS = (
+    (".xlsx .xlsm .xlsb .xls .ods .numbers", rb"", _SPREADSHEET),
     ("", rb"\x1f\x8b", "compressed: unpack it, or call it {path}.gz"),
     ("", rb"BZh", "compressed by bzip2: bunzip2 --keep {path}"),
     ("", rb"\xfd7zXZ", "compressed by xz: unxz --keep {path}"),
@@ -59,7 +64,11 @@ _KINDS = (
     ("lines", rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))", "one JSON array: call it {stem}.json"),
     ("lines", rb"\s*\{\s*\n", "one JSON object over several lines: write one in each line"),
     (".json", rb'\s*\{.*"resourceSpans"', "a file of traces: read it with --map otel"),
-    (".json", rb"\s*\{[^\n]*\}\s*\n\s*\{", "not one JSON array: call it {stem}.jsonl"),
+    (
+        ".json",
+        rb"\s*\{[^\n]*\}\s*\n\s*\{",
+        "JSON lines, and is not one JSON array: call it {stem}.jsonl",
+    ),
     (".json", rb'\s*\{\s*"columns"\s*:\s*\[', _PANDAS.replace("ORIENT", "split")),
     (
         ".json",
@@ -68,8 +77,6 @@ _KINDS = (
     ),
     (".json", rb'\s*\{.*?"(?!turns|tools|expected_t)(\w+)"\s*:\s*\[\s*\{', _ROWS),
 )
-_SPREADSHEETS = frozenset((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers"))
-_OWN = frozenset((".csv", ".tsv", ".json", ".yaml", ".yml"))
 
 
 def suffix_of(path: Path) -> str:
@@ -83,7 +90,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if it is called `.gz`; raises InputError for damaged ones."""
     try:
         with path.open("rb") as file:
-            yield gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file
+            packed = path.suffix.lower() == ".gz"
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} is not a whole gzip file: {error}") from None
 
@@ -91,21 +99,17 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 def require_rows(path: Path) -> None:
     """Raise InputError for a file that is no table or list of rows, or has the name of another."""
     suffix, packed = suffix_of(path), path.suffix.lower() == ".gz"
-    base = path.with_suffix("") if packed else path
-    if suffix in _SPREADSHEETS:
-        raise InputError(
-            f"{path} is a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and "
-            f"give that file, {base.with_suffix('.csv')}"
-        )
     if path.suffix.lower() == ".parquet":  # its reader says what is wrong
         return
     with opened(path) as file:
         start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf")
-    names = {"path": shlex.quote(str(path)), "stem": shlex.quote(str(base.with_suffix("")))}
-    names |= {"cat": "zcat" if packed else "cat", "suffix": suffix}
-    own = suffix if suffix in _OWN else "lines"
+    stem = (path.with_suffix("") if packed else path).with_suffix("")
+    words = {"path": shlex.quote(str(path)), "stem": shlex.quote(str(stem)), "suffix": suffix}
+    is_lines = not any(suffix and suffix in suffixes.split() for suffixes, _, _ in _KINDS)
+    own = "lines" if is_lines else suffix
     for suffixes, begin, kind in _KINDS:
         match = re.match(begin, start, re.DOTALL | re.MULTILINE)
         if match and (not suffixes or own in suffixes.split()):
-            what = match[1].decode() if match.re.groups else ""
-            raise InputError(f"{path} is {kind.format(what=what, **names)}")
+            words |= {"what": match[1].decode()} if match.re.groups else {}
+            cat = "zcat" if packed else "cat"
+            raise InputError(f"{path} is {kind.format(cat=cat, **words)}")

@@ -90,13 +90,12 @@ def _accepted(cell: Any) -> Any:
 _SCORES = (
     "answer_accuracy answer_correctness answer_relevancy answer_similarity bleu_score chrf_score "
     "context_entity_recall context_precision context_recall context_relevance context_utilization "
-    "exact_match factual_correctness faithfulness faithfulness_with_hhem noise_sensitivity "
-    "llm_context_precision_with_reference llm_context_precision_without_reference "
-    "non_llm_context_precision_with_reference non_llm_context_recall non_llm_string_similarity "
-    "nv_accuracy nv_context_relevance nv_response_groundedness response_groundedness "
-    "response_relevancy rouge_score semantic_similarity string_present summary_score "
-    "factual_correctness(mode=f1) factual_correctness(mode=precision) "
-    "factual_correctness(mode=recall) noise_sensitivity(mode=relevant) "
+    "exact_match factual_correctness faithfulness llm_context_precision_with_reference "
+    "llm_context_precision_without_reference non_llm_context_precision_with_reference "
+    "non_llm_context_recall non_llm_string_similarity nv_accuracy nv_context_relevance "
+    "nv_response_groundedness rouge_score semantic_similarity string_present summary_score "
+    "factual_correctness(mode=f1) factual_correctness(mode=precision) noise_sensitivity "
+    "factual_correctness(mode=recall) noise_sensitivity(mode=relevant) faithfulness_with_hhem "
     "noise_sensitivity(mode=irrelevant) rouge_score(mode=fmeasure)"
 )
 PRESETS: Mapping[str, Preset] = {

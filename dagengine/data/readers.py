@@ -214,6 +214,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
             elif _is_damaged(row):
                 yield Record(place, problem=f"not UTF-8; {_UTF_8}")
             else:
+                damaged = False
                 yield Record(
                     place, {key: cell or None for key, cell in zip(header, row, strict=True)}
                 )

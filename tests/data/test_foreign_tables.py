@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from dagengine import read_cases
 from dagengine.cli.commands import app
 from dagengine.errors import InputError
+from dagengine.test_case import ConversationalTestCase, LLMTestCase
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -200,12 +202,12 @@ FORMATS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def write(path: Path, row: dict[str, Any]) -> None:
-    """Three rows: their numbers tell names apart."""
-    keys = [key for key in row if key.lower().endswith("id") and row[key]][:1]
-    rows = [row, *(row | {key: f"{row[key]}{n}" for key in keys} for n in (1, 2))]
+    """Three rows, which one column with an id tells apart."""
+    key = next((key for key in row if key.lower().endswith("id") and row[key]), "")
+    more = [{key: type(row[key])(f"{row[key]}{number}")} if key else {} for number in (1, 2)]
+    rows = [row, *(row | other for other in more)]
     if path.suffix == ".parquet":
         arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        rows = [row | {key: row[key] + n for key in keys} for n in range(3)]
         parquet.write_table(arrow.Table.from_pylist(rows), path)
         return
     texts = {
@@ -239,3 +241,111 @@ def test_the_mapping_that_is_printed_works_when_it_is_pasted(
     if "turns" in first:
         seen["turns"] = [turn["content"] for turn in first["turns"]]
     assert seen == fields | {k: v for k, v in seen.items() if k == "name" and k not in fields}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"machine_summaries": [A], "human_summaries": [R], "relevance": [1.0], "text": P},
+        {"id": "0", "source_id": "1", "model": "m", "labels": [{"start": 0}], "response": A},
+        {"question_id": 81, "category": "writing", "turns": [Q, "Why?"], "reference": [R]},
+        {"q": Q, "a": A},
+    ],
+    ids=["SummEval", "RAGTruth responses", "MT-Bench questions", "single letters"],
+)
+def test_a_table_without_an_input_is_told_so_and_no_mapping_is_guessed(row: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="no column looks like the `input`") as error:
+        read_cases([row]).check()
+    assert "a guess" not in str(error.value)
+
+
+def test_a_mapping_that_fails_on_one_row_is_not_shown() -> None:
+    rows = [{"question": f"q {n}", "notes": "n"} for n in range(900)]
+    with pytest.raises(InputError, match=r"--map question=input --map notes=$"):
+        read_cases(rows).check()
+    with pytest.raises(InputError) as error:
+        read_cases([*rows, {"question": None, "notes": "n"}]).check()
+    assert "a guess" not in str(error.value)
+
+
+def test_what_the_caller_maps_is_in_the_line_that_is_pasted() -> None:
+    rows = [{"q": "a", "retrieved_contexts": "x;y", "notes": "n"}]
+    with pytest.raises(InputError) as error:
+        read_cases(rows, map={"q": "input"}, delimiters={"retrieved_contexts": ";"},
+                   preset="ragas").check()  # fmt: skip
+    line = str(error.value).partition("ignores a column): ")[2]
+    assert line == "--map ragas --map q=input --map notes= --delimiter 'retrieved_contexts=;'"
+
+
+def test_a_mapping_reaches_inside_of_columns_and_keeps_the_rest() -> None:
+    row = {"inputs": {"question": Q, "lang": "en"}, "outputs": {"texts": [{"content": A}]}}
+    mapping = {"inputs.question": "input", "outputs.texts.0.content": "actual_output"}
+    (case,) = read_cases([row], map=mapping)
+    assert case == LLMTestCase(input=Q, actual_output=A, additional_metadata={"lang": "en"})
+    as_text = {name: json.dumps(cell) for name, cell in row.items()}
+    assert list(read_cases([as_text], map=mapping)) == [case]
+    (bare,) = read_cases([row], map={**mapping, "inputs": None})
+    assert bare == LLMTestCase(input=Q, actual_output=A)
+    with pytest.raises(InputError, match=r"no row has a column 'inputs.questoin' .did you mean"):
+        read_cases([row], map={"inputs.questoin": "input"}).check()
+
+
+@pytest.mark.parametrize("column", ["messages", "conversations", "conversation"])
+@pytest.mark.parametrize("chat", [CHAT, SHARED], ids=["role and content", "from and value"])
+def test_messages_are_turns(column: str, chat: list[dict[str, str]]) -> None:
+    talk = ConversationalTestCase.model_validate({"turns": CHAT})
+    for cell in (chat, json.dumps(chat), str(chat)):
+        assert list(read_cases([{column: cell}])) == [talk]
+        assert list(read_cases([{"dialog": cell}], map={"dialog": "turns"})) == [talk]
+
+
+def test_a_system_message_is_the_role_of_the_chatbot_and_more_is_metadata_of_a_turn() -> None:
+    parts = [{"type": "text", "text": "Where is"}, {"type": "text", "text": "the ferry?"}]
+    chat = [
+        {"role": "system", "content": "You sell tickets."},
+        {"role": "user", "content": parts, "toxic": False, "name": None},
+    ]
+    (talk,) = read_cases([{"messages": chat}])
+    assert isinstance(talk, ConversationalTestCase)
+    assert talk.chatbot_role == "You sell tickets."
+    assert [turn.content for turn in talk.turns] == ["Where is\nthe ferry?"]
+    assert talk.turns[0].additional_metadata == {"toxic": False}
+    # Of a row's own turns a key that is no field is a slip.
+    (slip,) = read_cases([{"turns": [CHAT[0] | {"toxic": True}]}])
+    assert "unknown field 'turns.0.toxic'" in str(slip)
+    calls = [CHAT[0], {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]
+    (agent,) = read_cases([{"messages": calls}])
+    assert "unknown field 'turns.1.tool_calls'" in str(agent)
+
+
+def test_few_shot_messages_keep_their_roles_and_several_answers_are_accepted() -> None:
+    shots = [
+        {"role": "system", "content": "Answer."},
+        {"role": "system", "name": "example_user", "content": "1 + 1?"},
+        {"role": "system", "name": "example_assistant", "content": "2"},
+        {"role": "user", "content": "2 + 2?"},
+    ]
+    (case,) = read_cases([{"input": shots, "ideal": ["4", "four"]}], preset="openai")
+    assert case == LLMTestCase(
+        input="system: Answer.\n\nexample_user: 1 + 1?\n\nexample_assistant: 2\n\nuser: 2 + 2?",
+        expected_output="4\nor: four",
+    )
+    (single,) = read_cases([{"item": {"input": "q", "ideal": ["4"]}}], preset="openai")
+    assert single == LLMTestCase(input="q", expected_output="4")
+    (wrong,) = read_cases([{"input": "q", "ideal": [4]}], preset="openai")
+    assert "'expected_output' must be" in str(wrong)
+
+
+def test_one_passage_in_each_cell_is_a_list_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'input,context,tags\nq,"{P}; yes",A\n')
+    right = LLMTestCase(input="q", context=[f"{P}; yes"], tags=["A"])
+    with pytest.raises(InputError, match="--delimiter context= if a cell is one item"):
+        read_cases(path, map={"tags": None}).check()
+    assert list(read_cases(path, delimiters={"context": "", "tags": ""})) == [right]
+    assert list(read_cases([{"input": "q", "context": f"{P}; yes", "tags": "A"}])) == [right]
+
+
+def test_the_results_of_ragas_are_read_without_its_scores() -> None:
+    row = {"user_input": Q, "response": A, "faithfulness": 0.5, "semantic_similarity": 1.0}
+    assert list(read_cases([row], preset="ragas")) == [LLMTestCase(input=Q, actual_output=A)]

@@ -109,31 +109,32 @@ def likeness(name: str, field: str) -> tuple[int, int] | None:
     """How much a name elsewhere is like that of a field, the least for the most; None: not at all.
 
     The whole name goes before a word that says what kind of text it is (`gold answer`), that before
-    the last word (`model answer`), and that before the object which it is in (`outputs.text`).
+    the last word (`model answer`), and that before the object that it is in (`outputs.topic`).
     """
-    meant, expected = _WORDS.get(field, field).split(), {*_WORDS["expected_output"].split()}
-    *outer, _ = parts = name.split(".")
-    for depth, part in enumerate(reversed(parts)):
-        words = re.findall(r"[a-z]+|[0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", part).lower())
-        words = [word[:-1] if word.endswith("s") and len(word) > 3 else word for word in words]
-        if (whole := "_".join(words)) in meant:
-            return 3 * depth + bool(outer), meant.index(whole)
-        words = [
-            word for word in words if len(word) > 1 and word.isalpha() and word not in _NEUTRAL
-        ]
-        last = words[-1] if words else ""
-        if field == "name":
-            return (2, meant.index(last)) if last in meant and depth == 0 else None
-        if last in _NO_TEXTS or _WRONG & {*words}:
-            return None
-        if kinds := {*words} & expected:
-            is_meant = field == "expected_output"
-            return (3 * depth + 1, min(map(meant.index, kinds))) if is_meant else None
-        if last in meant:
-            return 3 * depth + 2, meant.index(last)
-        if (field, whole) == ("expected_output", "answer"):
-            return 99, 0  # where another one is the output
-    return None
+    meant, expected = _WORDS.get(field, field).split(), _WORDS["expected_output"].split()
+    *outer, last = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split(".")
+    whole = "_".join(map(_singular, re.findall(r"[a-z]+|[0-9]+", last)))
+    if whole in meant:
+        return bool(outer), meant.index(whole)
+    parts = map(_singular, re.findall(r"[a-z]{2,}", ".".join((*outer, last))))
+    words = [word for word in parts if word not in _NEUTRAL]
+    *_, final = "", *words
+    kinds = {*words} & {*expected}
+    if field == "name":
+        return (2, meant.index(final)) if final in meant else None
+    if final in _NO_TEXTS or _WRONG & {*words} or (kinds and field != "expected_output"):
+        return None
+    if kinds:
+        return 1, min(map(expected.index, kinds))
+    if final in meant:
+        return 2, meant.index(final)
+    if (field, whole) == ("expected_output", "answer"):
+        return 9, 0  # where another one is the output
+    return (4, 0) if outer and {*words} & {*meant} else None
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
 
 
 def field_like(name: str, fields: Sequence[str]) -> str:

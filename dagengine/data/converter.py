@@ -39,8 +39,6 @@ _PARSED = _TOOLS | _TEXT_LISTS | _OBJECTS | {"turns", "contestants"}
 _CHATS = frozenset({"messages", "conversations", "conversation"})
 # Characters of a column's name, and unknown columns, that are shown.
 _NAME, _COLUMNS = 80, 12
-
-
 # Every name of a field, its own and those of other spellings, to the field.
 FIELD_OF = {
     str(name): field
@@ -74,8 +72,9 @@ class Converter:
         self.columns = {**preset.columns, **self.map}
         self.values = {name: read for name, read in preset.values.items() if name not in self.map}
         # Columns that something inside of is mapped: `a` and `a.b` of `a.b.c`.
-        dots = [(name, at) for name in self.columns for at, char in enumerate(name) if char == "."]
-        self.outer = frozenset(name[:at] for name, at in dots if at)
+        self.outer = frozenset(
+            name[:at] for name in self.columns for at in range(1, len(name)) if name[at] == "."
+        )
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
         names = sorted({name for kind in kinds for name in kind.model_fields})
         for column, target in self.columns.items():
@@ -125,17 +124,12 @@ class Converter:
     def _fields(self, row: Mapping[Any, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
-        chat = ""  # a column of turns that another tool wrote
-        for column, cell in self._flat(row).items():
-            # What the cell means by the preset; an empty cell of a list is an empty list.
-            read = self.values.get(column)
-            try:
-                value = cell if read is None or cell is None else read(cell)
-            except InputError as error:
-                raise _CellError(f"column {column!r}: {error}") from None
-            if value is None and column in self.delimiters:
-                value = []
-            target = self.columns.get(column, self._unnamed(column))
+        flat = self._flat(row)
+        targets = {column: self.columns.get(column, self._unnamed(column)) for column in flat}
+        if not {"input", "turns"} & {*targets.values()}:
+            targets |= {column: "turns" for column in _CHATS if targets.get(column) == column}
+        for column, cell in flat.items():
+            value, target = self._read(column, cell), targets[column]
             if not target or value is None:
                 continue
             name, key = _split(target)
@@ -144,8 +138,7 @@ class Converter:
             elif target in fields:
                 raise _CellError(f"two columns map to the field {target!r}; ignore one")
             else:
-                fields[target] = self._as_field(column, target, value)
-                chat = column if target == "turns" != column else chat
+                fields |= self._as_fields(column, target, value)
         # Last, as `additional_metadata` may be a column itself, behind those of its keys. Then they
         # are added to what it has, and a key that is in both is nobody's to choose.
         for name, key, value in inside:
@@ -153,12 +146,16 @@ class Converter:
             if not isinstance(entries, dict) or key in entries:
                 raise _CellError(f"two columns map to the field '{name}.{key}'; ignore one")
             fields[name] = {**entries, key: value}
-        if not fields.keys() & {"turns", "input"} and (chats := fields.keys() & _CHATS):
-            chat = chats.pop()
-            fields["turns"] = self._as_field(chat, "turns", fields.pop(chat))
-        if chat and (talk := turns_of(fields["turns"])):
-            fields = talk | fields | {"turns": talk["turns"]}
         return fields
+
+    def _read(self, column: str, cell: Any) -> Any:
+        """What a cell means by the preset; an empty cell of a list is an empty list."""
+        if cell is None:
+            return [] if column in self.delimiters else None
+        try:
+            return self.values.get(column, _unchanged)(cell)
+        except InputError as error:
+            raise _CellError(f"column {column!r}: {error}") from None
 
     def _unnamed(self, column: str) -> str | None:
         """The field of a column that nothing maps: that of its name, or a key of the metadata."""
@@ -169,24 +166,25 @@ class Converter:
             return None
         return FIELD_OF.get(column, column)
 
-    def _as_field(self, column: str, field: str, value: Any) -> Any:
+    def _as_fields(self, column: str, field: str, value: Any) -> dict[str, Any]:
         """A value in the form of its field: a text, a parsed list or object, turns."""
         if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
             value = self._parsed(column, field, value)
-        if field in _TEXTS and isinstance(value, list | Mapping):
-            return text_of(value)
-        if field == "name" and isinstance(value, int | float) and not isinstance(value, bool):
-            # A column with gaps has made 3.0 of 3.
-            return str(int(value)) if value == int(value) else value
-        if field != "turns" or not isinstance(value, list):
-            return value
-        # What is null says nothing, as in the columns of a row.
-        return [
-            {name: inner for name, inner in turn.items() if inner is not None}
-            if isinstance(turn, Mapping)
-            else turn
-            for turn in value
-        ]
+        if field in _TEXTS:
+            value = text_of(value)
+        elif field == "name" and type(value) in (int, float):
+            value = str(value).removesuffix(".0")  # a column with gaps has made 3.0 of 3
+        elif field == "turns" != column and (talk := turns_of(value)):
+            return talk
+        elif field == "turns" and isinstance(value, list):
+            # What is null says nothing, as in the columns of a row.
+            value = [
+                {name: inner for name, inner in turn.items() if inner is not None}
+                if isinstance(turn, Mapping)
+                else turn
+                for turn in value
+            ]
+        return {field: value}
 
     def _flat(self, row: Mapping[Any, Any]) -> dict[str, Any]:
         """The row by the names of columns, with what is mapped inside of them as columns."""
@@ -208,32 +206,37 @@ class Converter:
         return flat
 
     def _parsed(self, column: str, field: str, cell: str) -> Any:
-        delimiter, is_list = self.delimiters.get(column), cell.lstrip().startswith("[")
         if not cell.strip():
             return None if field in _OBJECTS else []
-        flaw: FlawError | None = None
+        # Where lists are lists, a text is one item.
+        is_one = self.typed and field in _TEXT_LISTS and cell.lstrip()[0] not in "[{"
+        delimiter = self.delimiters.get(column, "" if is_one else None)
         try:
-            # With a delimiter it may be a list already, as `save_as` writes it.
-            if is_list or (delimiter is None and not self._is_one(field, cell)):
-                value = read_written(cell)
-                if isinstance(value, list) or delimiter is None:
-                    return [value] if isinstance(value, str) and field in _TEXT_LISTS else value
-        except FlawError as error:
-            flaw = error
-        if delimiter is not None or self._is_one(field, cell):
-            parts = [part.strip() for part in cell.split(delimiter)] if delimiter else [cell]
-            return [{"name": part} for part in parts] if field in _TOOLS else parts
-        way = 'write JSON (["a", "b"])'
-        if field in _TEXT_LISTS | _TOOLS:
-            split, whole = (f"--delimiter {pair(column, end)}" for end in (";", ""))
-            way += f", or say what separates its items ({split}; {whole} if a cell is one item)"
-        raise _CellError(
-            f"column {column!r} is text, but its field needs a list or object: {way}; {flaw}"
-        )
+            value = read_written(cell)
+        except FlawError as flaw:
+            value = None
+            if delimiter is None:
+                items, whole = pair(column, ";"), pair(column, "")
+                raise _CellError(
+                    f"column {column!r} is text, but its field needs a list or object: write JSON "
+                    f'(["a", "b"]), or say what separates its items (--delimiter {items}; '
+                    f"--delimiter {whole} if a cell is one item); {flaw}"
+                ) from None
+        if delimiter is None or isinstance(value, list):  # also as `save_as` writes it
+            return [value] if isinstance(value, str) else value
+        parts = [part.strip() for part in cell.split(delimiter)] if delimiter else [cell]
+        return [{"name": part} for part in parts] if field in _TOOLS else parts
 
-    def _is_one(self, field: str, cell: str) -> bool:
-        """Whether a text can only be one item: where lists are lists, a text is none."""
-        return self.typed and field in _TEXT_LISTS and cell.lstrip()[:1] not in ("[", "{")
+    def options(self) -> str:
+        """What maps the columns, as options of the command."""
+        options = [f"--map {self.preset}"] if self.preset else []
+        options += [f"--map {pair(column, target or '')}" for column, target in self.map.items()]
+        options += [f"--delimiter {pair(*item)}" for item in self.delimiters.items()]
+        return " ".join(options)
+
+
+def _unchanged(cell: Any) -> Any:
+    return cell
 
 
 def _split(field: str) -> tuple[str, str]:

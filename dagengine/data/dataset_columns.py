@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -132,17 +132,8 @@ def save_rows(
         rows.append({name: values[name] for name in names if name in values})
     if not rows:
         raise InputError("No goldens found: the data set has no goldens to save")
-    for place, row in enumerate(rows if file_type == "csv" else ()):
-        for column, text in row.items():
-            # An empty cell is an absent value, and a cell has no escapes.
-            if text == "" or (isinstance(text, str) and _SURROGATE.search(text)):
-                what = (
-                    "an empty text, which is the same as none" if not text else "half a character"
-                )
-                raise InputError(
-                    f"CSV cannot hold case {row.get('name') or place}: its {column!r} is {what} "
-                    'there; save it as .jsonl (file_type="jsonl")'
-                )
+    if file_type == "csv":
+        _require_cells(rows)
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
     path = Path(directory, f"{name}.{file_type}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,6 +141,18 @@ def save_rows(
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         _write(rows, file_type, file)
     return path
+
+
+def _require_cells(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise InputError for a text that is another one in CSV: it has no empty texts, no escapes."""
+    for number, row in enumerate(rows):
+        for column, text in row.items():
+            if text == "" or (isinstance(text, str) and _SURROGATE.search(text)):
+                what = "half a character" if text else "an empty text, which is the same as none"
+                raise InputError(
+                    f"CSV cannot hold case {row.get('name') or number}: its {column!r} is {what} "
+                    'there; save it as .jsonl (file_type="jsonl")'
+                )
 
 
 def _write(rows: list[dict[str, Any]], file_type: str, file: TextIO) -> None:

@@ -189,7 +189,7 @@ def _messages(chat: Any) -> list[tuple[str, str, dict[str, Any]]]:
 
 def text_of(chat: Any) -> Any:
     """The messages of a chat as one text, with roles where they are a talk; all else as it is."""
-    messages = _messages(chat)
+    messages = [] if isinstance(chat, str) else _messages(chat)
     is_talk = sum(role != "system" or "name" in more for role, _, more in messages) > 1
     texts = [
         f"{more.get('name') or role}: {text}" if is_talk else text for role, text, more in messages

@@ -199,13 +199,12 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
             if row is None:
                 return
             # A spreadsheet writes empty rows, and empty cells up to its widest row.
-            if not row or (len(row) > 1 and not any(row)):
+            if not any(row) and len(row) != 1:
                 continue
             if header is None:
                 header = _header(path, place, row, delimiter)
                 continue
-            while len(row) > len(header) and not row[-1]:
-                row.pop()
+            row = row if any(row[len(header) :]) else row[: len(header)]
             if len(row) != len(header):
                 problem = f"{len(row)} cells, but the header names {len(header)} columns"
                 yield Record(place, problem=problem)

@@ -128,7 +128,7 @@ def read_written(cell: str) -> Any:
         return read_json(cell)
     except FlawError as error:
         flaw = error
-    if not str(flaw).startswith("not JSON"):
+    if not str(flaw).startswith("not JSON") or cell.lstrip()[:1] not in ("[", "{", "("):
         raise flaw
     try:
         # By way of JSON, which turns sets and other values of Python away.

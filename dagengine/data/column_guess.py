@@ -50,7 +50,7 @@ def guess(convert: Converter, records: Sequence[Record]) -> str:
 def _fails(
     convert: Converter, records: Sequence[Record], which: Callable[[Iterable[bool]], bool]
 ) -> bool:
-    """Whether any, or all, of the records are no cases."""
+    """Return whether any, or all, of the records are no cases."""
     return which(isinstance(convert(record), InvalidCase) for record in records)
 
 
@@ -58,13 +58,16 @@ def _trials(convert: Converter, rows: Sequence[Any], columns: Sequence[str]) -> 
     """Converters that map or ignore every column; none if no column can be the input."""
     signed = [name for name, preset in PRESETS.items() if preset.signs & {*columns}]
     for preset in [convert.preset] if convert.preset else [*signed, None]:
-        if trial := _mapped(replace(convert, preset=preset), rows, columns):
+        if trial := _map_columns(replace(convert, preset=preset), rows, columns):
             yield trial
 
 
-def _mapped(convert: Converter, rows: Sequence[Any], columns: Sequence[str]) -> Converter | None:
+def _map_columns(
+    convert: Converter, rows: Sequence[Any], columns: Sequence[str]
+) -> Converter | None:
+    """Map what fits a field, and ignore the rest; None if no column can be the input."""
     names = _names(rows)
-    chosen, talk = (_chosen(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
+    chosen, talk = (_choose(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
     fields = {convert.columns.get(name) for name in names} | {*dict(chosen.values())}
     if "turns" in dict(talk.values()) and not convert.goldens | (fields >= _ANSWERED):
         chosen, fields = talk, {"input"}
@@ -85,7 +88,7 @@ def _mapped(convert: Converter, rows: Sequence[Any], columns: Sequence[str]) -> 
 
 
 def _is_own(convert: Converter, rows: Sequence[Any], column: str, is_filled: bool) -> bool:
-    """Whether a column is the field of its name, and no field that is guessed."""
+    """Return whether a column is the field of its name, and no field that is guessed."""
     field = FIELD_OF.get(column)
     if field is None or not is_filled:
         return field is not None
@@ -108,7 +111,7 @@ def _names(rows: Sequence[Any]) -> list[str]:
     return list(names)
 
 
-def _chosen(
+def _choose(
     convert: Converter, rows: Sequence[Any], names: Sequence[str], fields: Sequence[str]
 ) -> Chosen:
     """The columns that fit fields; those that are the most alike go first."""
@@ -139,7 +142,7 @@ def _chosen(
 def _fits(
     convert: Converter, rows: Sequence[Any], name: str, field: str, mark: str | None = None
 ) -> bool:
-    """Whether a column can be a field of all rows; names must tell the rows apart."""
+    """Return whether a column can be a field of all rows; names must tell the rows apart."""
     least = {} if field in ("input", "turns") else {_LEAST: "input"}
     marks = {} if mark is None else {name: mark}
     try:
@@ -160,7 +163,7 @@ def _fits(
 
 
 def _is_data(text: str) -> bool:
-    """Whether a text is blank, a number or an object of JSON: nobody asked or answered that."""
+    """Return whether a text is blank, a number or an object of JSON: no question, no answer."""
     try:
         return not isinstance(read_json(text), str)
     except FlawError:

@@ -153,7 +153,7 @@ class Converter:
         if cell is None:
             return [] if column in self.delimiters else None
         try:
-            return self.values.get(column, _unchanged)(cell)
+            return self.values.get(column, _keep)(cell)
         except InputError as error:
             raise _CellError(f"column {column!r}: {error}") from None
 
@@ -235,7 +235,7 @@ class Converter:
         return " ".join(options)
 
 
-def _unchanged(cell: Any) -> Any:
+def _keep(cell: Any) -> Any:
     return cell
 
 

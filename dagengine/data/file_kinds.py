@@ -86,7 +86,7 @@ def suffix_of(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def open_content(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if it is called `.gz`; raises InputError for damaged ones."""
     try:
         with path.open("rb") as file:
@@ -101,7 +101,7 @@ def require_rows(path: Path) -> None:
     suffix, packed = suffix_of(path), path.suffix.lower() == ".gz"
     if path.suffix.lower() == ".parquet":  # its reader says what is wrong
         return
-    with opened(path) as file:
+    with open_content(path) as file:
         start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf")
     stem = (path.with_suffix("") if packed else path).with_suffix("")
     words = {"path": shlex.quote(str(path)), "stem": shlex.quote(str(stem)), "suffix": suffix}

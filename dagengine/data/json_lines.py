@@ -28,6 +28,8 @@ def line_of(row: Mapping[str, Any]) -> bytes:
 
 def finite(value: Any) -> Any:
     """A value of JSON with null in the place of the numbers that JSON has no form for."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

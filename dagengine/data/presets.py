@@ -79,7 +79,7 @@ def _nothing(cell: Any) -> None:
         )
 
 
-def _accepted(cell: Any) -> Any:
+def _join_answers(cell: Any) -> Any:
     """The text of a reference; of several accepted answers each is on a line."""
     if isinstance(cell, list) and all(isinstance(answer, str) for answer in cell):
         return "\nor: ".join(cell) or None
@@ -153,7 +153,7 @@ PRESETS: Mapping[str, Preset] = {
         },
         frozenset({"item", "sample", "datasource_item", "ideal"}),
         {
-            f"{of}{name}": _accepted
+            f"{of}{name}": _join_answers
             for name in _REFERENCE
             for of in ("", "item.", "datasource_item.")
         },
@@ -189,7 +189,9 @@ def _messages(chat: Any) -> list[tuple[str, str, dict[str, Any]]]:
 
 def text_of(chat: Any) -> Any:
     """The messages of a chat as one text, with roles where they are a talk; all else as it is."""
-    messages = [] if isinstance(chat, str) else _messages(chat)
+    if isinstance(chat, str):
+        return chat
+    messages = _messages(chat)
     is_talk = sum(role != "system" or "name" in more for role, _, more in messages) > 1
     texts = [
         f"{more.get('name') or role}: {text}" if is_talk else text for role, text, more in messages

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dagengine.data.file_kinds import opened, require_rows, suffix_of
+from dagengine.data.file_kinds import open_content, require_rows, suffix_of
 from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows, require_unlike
 from dagengine.data.strict_json import FlawError, read_array, read_json
 from dagengine.errors import InputError
@@ -131,7 +131,7 @@ def _unless_flawed(path: Path, items: Iterable[Any]) -> Iterator[Record]:
 
 def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """The lines of a file that are not blank, each after its place."""
-    with opened(path) as file:
+    with open_content(path) as file:
         for number, line in enumerate(file, 1):
             if not line.isspace():
                 yield f"{path} line {number}", line
@@ -153,7 +153,7 @@ def _lines(path: Path) -> Iterator[Record]:
 def _array(path: Path) -> Iterator[Record]:
     """The objects of one JSON array. The whole file is in memory: only lines can stream."""
     try:
-        with opened(path) as file:
+        with open_content(path) as file:
             items = read_array(file.read().decode("utf-8-sig"))
     except (FlawError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not one JSON array: {error}") from None
@@ -170,7 +170,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
     # Bytes that are not UTF-8 become lone surrogates, which are found below, so that they cost one
     # row. A strict decoder would fail inside of a buffer, and nobody would know in which row.
     with (
-        opened(path) as content,
+        open_content(path) as content,
         io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="") as file,
     ):
         lines: list[str] = []  # of the row that is read
@@ -190,11 +190,11 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 row = next(reader, None)
             except csv.Error as error:
                 _require_closed(path, lines, reader.line_num - len(lines) + 1, delimiter)
-                damaged, place = True, f"{path} line {reader.line_num}"
+                damaged, line = True, f"{path} line {reader.line_num}"
                 problem = f'a quote inside of a quoted cell must be doubled (""): {error}'
                 if header is None:
-                    raise InputError(f"{place}: {problem}") from None
-                yield Record(place, problem=problem)
+                    raise InputError(f"{line}: {problem}") from None
+                yield Record(line, problem=problem)
                 continue
             if row is None:
                 return
@@ -258,7 +258,7 @@ def _header(path: Path, place: str, cells: Sequence[str], delimiter: str) -> lis
 
 
 def _is_damaged(cells: Sequence[str]) -> bool:
-    """Whether bytes of these cells are not UTF-8."""
+    """Return whether bytes of these cells are not UTF-8."""
     foreign = (cell for cell in cells if not cell.isascii())
     return any("\udc80" <= char <= "\udcff" for cell in foreign for char in cell)
 
@@ -278,8 +278,9 @@ def _other_cells(path: Path, other: str, *, skipped: bool = False) -> str:
 
 def name_of(column: Any) -> str:
     """The name of a column that may be a number, or of several levels: `('a', 'b')` is `a.b`."""
-    levels = column if isinstance(column, tuple) else (column,)
-    return ".".join(str(level) for level in levels if level != "")
+    if not isinstance(column, tuple):
+        return str(column)
+    return ".".join(str(level) for level in column if level != "")
 
 
 def _frame_rows(frame: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dagengine.data.file_kinds import opened, suffix_of
+from dagengine.data.file_kinds import open_content, suffix_of
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
@@ -163,7 +163,7 @@ def _rows(path: Path) -> Iterator[Row]:
         return
     if suffix_of(path) == ".json":
         try:
-            with opened(path) as content:
+            with open_content(path) as content:
                 data: Any = json.loads(content.read())
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from None

@@ -113,8 +113,8 @@ def test_attacks_are_read_from_a_file(tmp_path: Path) -> None:
     assert {family.name: family.whole for family in read_attacks(table)} == {
         "mine": False, "yours": True,
     }  # fmt: skip
-    for rows, word in (("text,whole\na,no\n", "`whole` must be true"), ("text\na,b\n", "2 cells")):
-        table.write_text(rows, encoding="utf-8")
+    for cells, word in (("text,whole\na,no\n", "`whole` must be true"), ("text\na,b\n", "2 cells")):
+        table.write_text(cells, encoding="utf-8")
         with pytest.raises(InputError, match=word):
             read_attacks(table)
     with pytest.raises(InputError, match="did you mean 'fake verdict'"):

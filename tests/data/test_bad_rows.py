@@ -334,7 +334,8 @@ def test_the_command_that_is_shown_makes_a_file_that_is_read(
 
 def strict_csv(text: str) -> tuple[list[list[str]], tuple[str, int] | None]:
     """Rows of RFC 4180, read letter by letter, and the first flaw with its line."""
-    rows, row, cell, line, state, opened = [], list[str](), "", 1, "start", 0
+    rows, row, cell = list[list[str]](), list[str](), ""
+    line, state, opened = 1, "start", 0
     for char in [*text, ""]:
         if state == "quoted" and char not in ('"', ""):
             cell, line = cell + char, line + (char == "\n")
@@ -481,7 +482,8 @@ def test_a_number_that_json_has_no_form_for_is_null_in_a_record(tmp_path: Path) 
     (case,) = read_cases(tmp_path / "a.parquet")
     assert isinstance(case, LLMTestCase)
     assert case.metadata == {"k": None}
-    mine = LLMTestCase(**{**rows[0], "metadata": {"k": [nan, {"l": float("inf")}]}})
+    more = {"k": [nan, {"l": float("inf")}]}
+    mine = LLMTestCase.model_validate(rows[0] | {"metadata": more})
     evaluate([mine], [ExactMatchMetric()], show=False, out=tmp_path / "out")
     (line,) = (tmp_path / "out" / "cases.jsonl").read_text().splitlines()
     assert json.loads(line, parse_constant=pytest.fail)["additional_metadata"] == {

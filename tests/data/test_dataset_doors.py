@@ -126,7 +126,9 @@ def test_fields_in_another_spelling_are_not_passed_over(tmp_path: Path) -> None:
     dataset = EvaluationDataset()
     dataset.add_goldens_from_json_file(path)
     assert dataset.goldens == [
-        Golden(input="q", expected_output="r", retrieval_context=["c"], metadata={"k": 1})
+        Golden(
+            input="q", expected_output="r", retrieval_context=["c"], additional_metadata={"k": 1}
+        )
     ]
     (twice,) = read_cases([{**row, "expected_output": "s"}])
     assert "two columns map to the field 'expected_output'" in str(twice)

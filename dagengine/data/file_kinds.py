@@ -63,7 +63,7 @@ _KINDS = (
     ("lines .json", _NO_JSON + rb"\w[^\n]*[,;]", "a table, not JSON: call it {stem}.csv"),
     ("lines", rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))", "one JSON array: call it {stem}.json"),
     ("lines", rb"\s*\{\s*\n", "one JSON object over several lines: write one in each line"),
-    (".json", rb'\s*\{.*"resourceSpans"', "a file of traces: read it with --map otel"),
+    (".json", rb'\s*\{.*"resourceSpans"', "not one JSON array; spans are read by --map otel"),
     (
         ".json",
         rb"\s*\{[^\n]*\}\s*\n\s*\{",

@@ -360,7 +360,9 @@ def strict_csv(text: str) -> tuple[list[list[str]], tuple[str, int] | None]:
     return rows, None
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.text(st.sampled_from('ab,"\n'), max_size=40))
 def test_a_table_is_read_as_it_stands_or_refused_with_the_line(tmp_path: Path, body: str) -> None:
     path = tmp_path / "a.csv"

@@ -23,15 +23,24 @@ _PLAIN: dict[Any, str] = {
     list: "a list",
 }
 _OF_TYPE = ("_type", "_parsing", "literal_error", "int_from_float")
-# Words in the names of fields elsewhere, and the field that they speak of; the first that fits
-# counts.
+# Words in the names of fields elsewhere, in the singular, and the field that they speak of: the
+# surest first.
 _WORDS: Mapping[str, str] = {
-    "name": "id key name title case",
-    "expected_output": "expected reference gold golden ideal correct truth target",
-    "retrieval_context": "context contexts passage passages chunk chunks document documents",
-    "input": "input question prompt query user message request instruction",
-    "actual_output": "answer response output completion reply generation prediction summary",
+    "name": "name id key title case",
+    "expected_output": "expected_output expected reference ground_truth gold golden ideal target "
+    "truth best correct right highlight",
+    "retrieval_context": "retrieval_context retrieved_context context passage chunk document",
+    "context": "knowledge evidence fact reference_context source_document",
+    "input": "input user_input question prompt query instruction problem request "
+    "task user_message message goal article",
+    "actual_output": "actual_output response output completion prediction generation reply "
+    "model_answer model_output model_response generated_answer answer summary chosen",
+    "turns": "message conversation dialogue dialog chat",
 }
+# Names that end so are never texts; with the second kind of word a text is not what was asked for.
+_NO_TEXTS = {"id", "hash", "type", "model", "name", "key", "url", "date", "time"}
+_NEUTRAL = {"text", "content", "value"}
+_WRONG = {"incorrect", "wrong", "rejected", "distractor", "negative"}
 Unknown = Callable[[str, type[BaseModel]], str]
 
 
@@ -96,13 +105,43 @@ def _sentence(item: Mapping[str, Any], model: type[BaseModel], unknown: Unknown)
     return f"{place}: {message}, got {value}"
 
 
+def likeness(name: str, field: str) -> tuple[int, int] | None:
+    """How much a name elsewhere is like that of a field, the least for the most; None: not at all.
+
+    The whole name goes before a word that says what kind of text it is (`gold answer`), that before
+    the last word (`model answer`), and that before the object that it is in (`outputs.topic`).
+    """
+    meant, expected = _WORDS.get(field, field).split(), _WORDS["expected_output"].split()
+    *outer, last = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split(".")
+    whole = "_".join(map(_singular, re.findall(r"[a-z]+|[0-9]+", last)))
+    if whole in meant:
+        return bool(outer), meant.index(whole)
+    parts = map(_singular, re.findall(r"[a-z]{2,}", ".".join((*outer, last))))
+    words = [word for word in parts if word not in _NEUTRAL]
+    *_, final = "", *words
+    kinds = {*words} & {*expected}
+    if field == "name":
+        return (2, meant.index(final)) if final in meant else None
+    if final in _NO_TEXTS or _WRONG & {*words} or (kinds and field != "expected_output"):
+        return None
+    if kinds:
+        return 1, min(map(expected.index, kinds))
+    if final in meant:
+        return 2, meant.index(final)
+    if (field, whole) == ("expected_output", "answer"):
+        return 9, 0  # where another one is the output
+    return (4, 0) if outer and {*words} & {*meant} else None
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
+
+
 def field_like(name: str, fields: Sequence[str]) -> str:
     """The one of these fields that a name elsewhere may stand for; empty for none."""
-    words = set(re.findall(r"[a-z]+", name.lower()))
-    for field, meant in _WORDS.items():
-        if field in fields and words & set(meant.split()):
-            return field
-    return nearest(name, fields)
+    near = nearest(name, fields)
+    ranks = {field: rank for field in fields if (rank := likeness(name, field)) is not None}
+    return min(ranks, key=lambda field: ranks[field], default=near)
 
 
 def _unknown(name: str, model: type[BaseModel]) -> str:

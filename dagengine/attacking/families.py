@@ -222,6 +222,8 @@ def read_attacks(path: str | Path) -> tuple[Family, ...]:
     texts: dict[tuple[str, bool], list[str]] = {}
     for record in table_of(path, "attack").read():
         row = record.value
+        if record.problem:
+            raise InputError(f"{record.place}: {record.problem}")
         stray = sorted(set(row) - {"family", "text", "whole"}) if isinstance(row, dict) else []
         if not isinstance(row, dict) or not isinstance(row.get("text"), str) or stray:
             wrong = f"has {stray[0]!r}" if stray else "has no `text`"
@@ -229,8 +231,10 @@ def read_attacks(path: str | Path) -> tuple[Family, ...]:
                 f"{record.place} {wrong}: an attack is "
                 '{"family": "name", "text": "words", "whole": false}'
             )
-        name = str(row.get("family") or OWN)
-        texts.setdefault((name, bool(row.get("whole"))), []).append(row["text"])
+        name, whole = str(row.get("family") or OWN), row.get("whole") or "false"
+        if str(whole).lower() not in ("true", "false"):  # a table has words
+            raise InputError(f"{record.place}: `whole` must be true or false, not {whole!r:.40}")
+        texts.setdefault((name, str(whole).lower() == "true"), []).append(row["text"])
     if not texts:
         raise InputError(f"{path} has no attacks: give rows with `family` and `text`")
     return tuple(_families(texts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import warnings
 from collections.abc import Callable, Iterator
@@ -269,6 +268,7 @@ def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:
 
 def _quotas(options: SynthesizeOptions) -> list[Quota]:
     """The quotas of --quotas, or one of --count; raises InputError for an invalid row."""
+    from dagengine.data.readers import table_of
     from dagengine.errors import InputError
     from dagengine.synthesis import Quota
 
@@ -276,21 +276,19 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
         return [Quota(options.count)]
     columns = {"count", "document", "kind", "difficulty"}
     quotas: list[Quota] = []
-    with options.quotas.open(newline="", encoding="utf-8-sig") as file:
-        for number, row in enumerate(csv.DictReader(file), 2):
-            if None in row or not set(row) <= columns or "count" not in row:
-                raise InputError(
-                    f"{options.quotas}: wrong columns; use "
-                    f"{', '.join(sorted(columns))} (count is required)"
-                )
-            cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell}
-            try:
-                cells["count"] = int(row["count"])
-            except ValueError:
-                raise InputError(
-                    f"{options.quotas} line {number}: count is not a whole number"
-                ) from None
-            quotas.append(Quota(**cells))
+    for record in table_of(options.quotas).read():
+        row = record.value
+        if not isinstance(row, dict) or not set(row) <= columns or "count" not in row:
+            raise InputError(
+                f"{record.place}: {record.problem or 'wrong columns'}; use "
+                f"{', '.join(sorted(columns))} (count is required)"
+            )
+        cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell is not None}
+        try:
+            cells["count"] = int(row["count"])
+        except (TypeError, ValueError):
+            raise InputError(f"{record.place}: count is not a whole number") from None
+        quotas.append(Quota(**cells))
     if not quotas:
         raise InputError(f"{options.quotas} has no quota")
     return quotas

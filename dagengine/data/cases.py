@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
+from dagengine.data.column_guess import guess
 from dagengine.data.converter import Converter, Item, no_case
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.presets import PRESETS, Preset
+from dagengine.data.presets import PRESETS
 from dagengine.data.readers import Record, Table, table_of
 from dagengine.errors import InputError
 from dagengine.test_case import CASE_TYPES, InvalidCase, TestCase
@@ -25,7 +27,7 @@ class Cases:
 
     def __init__(self, table: Table, convert: Converter) -> None:
         self._table = table
-        self._convert = convert
+        self._convert = replace(convert, typed=table.typed)
 
     @property
     def name(self) -> str:
@@ -51,7 +53,11 @@ class Cases:
         if not records and self._table.name:
             raise InputError(f"{self._table.name} has no test cases")
         self._convert.check_columns(records)
-        return list(strict(map(self._convert, records)))
+        items = list(map(self._convert, records))
+        try:
+            return list(strict(items))
+        except InputError as error:
+            raise InputError(f"{error}{guess(self._convert, records)}") from None
 
 
 class AsyncCases:
@@ -115,11 +121,11 @@ def read_cases(
     an iterable (also an async one) of test cases or dicts. Rows with `turns` are conversations, and
     rows with `contestants` are arena cases. Columns have the names of the fields of a test case.
     Other columns are mapped: `map={"question": "input"}`, or `{"label":
-    "additional_metadata.label"}` for a key of an object. `map={"notes": None}` ignores a column. A
-    list in a text cell is JSON, or is split at the delimiter of the column (`delimiters={"context":
-    ";"}`). With `goldens`, rows are read as goldens. Without `others`, only the columns in `map`
-    are read. A `preset` (`"ragas"`, `"promptfoo"`, `"openai"`) maps the columns of that tool's
-    files.
+    "additional_metadata.label"}` for a key of an object. `{"inputs.question": "input"}` reaches
+    inside of a column. `map={"notes": None}` ignores one. A list in a text cell is JSON, or is
+    split at the delimiter of the column (`delimiters={"context": ";"}`, `""` if a cell is one
+    item). With `goldens`, rows are read as goldens. Without `others`, only the columns in `map` are
+    read. A `preset` (`"ragas"`, `"promptfoo"`, `"openai"`) maps the columns of that tool's files.
 
     Raises InputError for a source that cannot be read, an unknown field in `map`, and an unknown
     preset.
@@ -133,13 +139,7 @@ def read_cases(
     renamed = {column: field or None for column, field in (map or {}).items()}
     if preset is not None and preset not in PRESETS:
         raise InputError(f"there is no preset {preset!r:.40}; there are {', '.join(PRESETS)}")
-    mapping = Preset({}) if preset is None else PRESETS[preset]
-    # What the caller maps goes before the preset, also before what it takes cells for.
-    every = {**mapping.columns, **renamed}
-    values = {column: read for column, read in mapping.values.items() if column not in renamed}
-    convert = Converter(
-        every, dict(delimiters or {}), goldens, others, frozenset(renamed), mapping.opened, values
-    )
+    convert = Converter(renamed, dict(delimiters or {}), goldens, others, preset)
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)
     return Cases(table_of(source), convert)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from dagengine.case_errors import field_like, sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.presets import text_of
-from dagengine.data.readers import Record
-from dagengine.data.strict_json import FlawError, python_list, read_json
+from dagengine.data.json_lines import finite
+from dagengine.data.presets import PRESETS, Preset, text_of, turns_of
+from dagengine.data.readers import Record, name_of
+from dagengine.data.strict_json import FlawError, read_json, read_written
 from dagengine.errors import InputError, did_you_mean
 from dagengine.terminal import few
 from dagengine.test_case import (
@@ -29,49 +30,70 @@ from dagengine.test_case import (
 Item = TestCase | Golden | ConversationalGolden | InvalidCase
 
 _TOOLS = frozenset({"tools_called", "expected_tools"})
-_PARSED = _TOOLS | {"context", "retrieval_context", "tags", "turns", "contestants"}
-_PARSED |= {"additional_metadata", "metadata"}
+_TEXT_LISTS = frozenset({"context", "retrieval_context", "tags"})
 _TEXTS = frozenset({"input", "actual_output", "expected_output"})
 # Fields that hold an object, whose keys columns may be mapped to.
 _OBJECTS = frozenset({"additional_metadata"})
-# Characters of a column's name, unknown columns, and characters of their mapping that are shown.
-_NAME, _COLUMNS, _MAPPING = 80, 12, 1500
+_PARSED = _TOOLS | _TEXT_LISTS | _OBJECTS | {"turns", "contestants"}
+# Columns that are turns where a row has no input.
+_CHATS = frozenset({"messages", "conversations", "conversation"})
+# Characters of a column's name, and unknown columns, that are shown.
+_NAME, _COLUMNS = 80, 12
+# Every name of a field, its own and those of other spellings, to the field.
+FIELD_OF = {
+    str(name): field
+    for kind in (*CASE_TYPES, *GOLDEN_TYPES)
+    for field, about in kind.model_fields.items()
+    for name in (field, *getattr(about.validation_alias, "choices", ()))
+}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Converter:
-    """Turns records into cases: which column is which field, and what a cell means."""
+    """Turns records into cases: which column is which field, and what a cell means.
+
+    `map` is what the caller says of columns. Without `others` only mapped columns are read. In a
+    `typed` source a list is a list, so a text is one text.
+    """
 
     map: dict[str, str | None]
     delimiters: dict[str, str]
-    goldens: bool
-    others: bool
-    required: frozenset[str] = frozenset()
-    opened: tuple[str, ...] = ()
-    values: Mapping[str, Callable[[Any], Any]] | None = None
+    goldens: bool = False
+    others: bool = True
+    preset: str | None = None
+    typed: bool = True
+    columns: dict[str, str | None] = field(init=False)
+    values: dict[str, Callable[[Any], Any]] = field(init=False)
+    outer: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        preset = PRESETS[self.preset] if self.preset else Preset({})
+        # What the caller maps goes before the preset, also before what it takes cells for.
+        self.columns = {**preset.columns, **self.map}
+        self.values = {name: read for name, read in preset.values.items() if name not in self.map}
+        # Columns that something inside of is mapped: `a` and `a.b` of `a.b.c`.
+        self.outer = frozenset(
+            name[:at] for name in self.columns for at in range(1, len(name)) if name[at] == "."
+        )
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
         names = sorted({name for kind in kinds for name in kind.model_fields})
-        for column, field in self.map.items():
+        for column, target in self.columns.items():
             # The usual slip is the order of the two: `--map field=column`.
-            if field and _split(field)[0] not in names:
-                swapped = f"; the column comes first: --map {_pair(field, column)}"
-                hint = swapped if column in names else _like(field, names)
-                raise InputError(f"column {column!r}: {field!r} is not a field of a case{hint}")
+            if target and _split(target)[0] not in names:
+                swapped = f"; the column comes first: --map {pair(target, column)}"
+                hint = swapped if column in names else _like(target, names)
+                raise InputError(f"column {column!r}: {target!r} is not a field of a case{hint}")
 
     def check_columns(self, records: Sequence[Record]) -> None:
         """Raise InputError when a mapped or delimited column is in none of the records."""
         rows = [record.value for record in records if isinstance(record.value, Mapping)]
         flattened = [self._flat(row) for row in rows]
         columns = list(dict.fromkeys(str(key) for row in flattened for key in row))
-        for column in dict.fromkeys(
-            [*(c for c in self.map if c in self.required), *self.delimiters]
-        ):
-            field = self.map.get(column, "")
-            if flattened and field is not None and column not in columns:
-                swapped = f"; the column comes first: --map {_pair(field, column)}"
-                hint = swapped if field in columns else _like(column, columns)
+        for column in dict.fromkeys([*self.map, *self.delimiters]):
+            target = self.map.get(column, "")
+            if flattened and target is not None and column not in columns:
+                swapped = f"; the column comes first: --map {pair(target, column)}"
+                hint = swapped if target in columns else _like(column, columns)
                 raise InputError(
                     f"no row has a column {column!r}{hint}; there are: {', '.join(columns)}"
                 )
@@ -96,36 +118,27 @@ class Converter:
         try:
             return kind.model_validate(fields)
         except ValidationError as error:
-            empty = {self.map.get(key, key) for key, cell in value.items() if cell is None}
-            return InvalidCase(place, _explain(error, empty, fields))
+            empty = {self.columns.get(key, key) for key, cell in value.items() if cell is None}
+            return InvalidCase(place, _explain(error, empty))
 
-    def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _fields(self, row: Mapping[Any, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
-        for column, cell in self._flat(row).items():
-            # What the cell means by the preset; an empty cell of a list is an empty list.
-            read = (self.values or {}).get(column)
-            try:
-                value = cell if read is None or cell is None else read(cell)
-            except InputError as error:
-                raise _CellError(f"column {column!r}: {error}") from None
-            if value is None and column in self.delimiters:
-                value = []
-            # A column that nothing names is the field of its own name, or a key of the metadata.
-            owner, _, part = column.partition(".")
-            unnamed = column if self.others else None
-            if owner in self.opened and part:
-                unnamed = f"additional_metadata.{part}"
-            field = self.map.get(column, unnamed)
-            if not field or value is None:
+        flat = self._flat(row)
+        targets = {column: self.columns.get(column, self._unnamed(column)) for column in flat}
+        if not {"input", "turns"} & {*targets.values()}:
+            targets |= {column: "turns" for column in _CHATS if targets.get(column) == column}
+        for column, cell in flat.items():
+            value, target = self._read(column, cell), targets[column]
+            if not target or value is None:
                 continue
-            name, key = _split(field)
+            name, key = _split(target)
             if key:
                 inside.append((name, key, value))
-            elif field in fields:
-                raise _CellError(f"two columns map to the field {field!r}; ignore one")
+            elif target in fields:
+                raise _CellError(f"two columns map to the field {target!r}; ignore one")
             else:
-                fields[field] = self._as_field(column, field, value)
+                fields |= self._as_fields(column, target, value)
         # Last, as `additional_metadata` may be a column itself, behind those of its keys. Then they
         # are added to what it has, and a key that is in both is nobody's to choose.
         for name, key, value in inside:
@@ -135,54 +148,95 @@ class Converter:
             fields[name] = {**entries, key: value}
         return fields
 
-    def _as_field(self, column: str, field: str, value: Any) -> Any:
+    def _read(self, column: str, cell: Any) -> Any:
+        """What a cell means by the preset; an empty cell of a list is an empty list."""
+        if cell is None:
+            return [] if column in self.delimiters else None
+        try:
+            return self.values.get(column, _keep)(cell)
+        except InputError as error:
+            raise _CellError(f"column {column!r}: {error}") from None
+
+    def _unnamed(self, column: str) -> str | None:
+        """The field of a column that nothing maps: that of its name, or a key of the metadata."""
+        owner, _, part = column.partition(".")
+        if part and owner in self.outer:
+            return self.columns.get(owner, f"additional_metadata.{part}")
+        if not self.others:
+            return None
+        return FIELD_OF.get(column, column)
+
+    def _as_fields(self, column: str, field: str, value: Any) -> dict[str, Any]:
         """A value in the form of its field: a text, a parsed list or object, turns."""
-        if self.opened and isinstance(value, list) and field in _TEXTS:
-            value = text_of(value)
         if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
             value = self._parsed(column, field, value)
-        if field != "turns" or not isinstance(value, list):
-            return value
-        # What is null says nothing, as in the columns of a row.
-        return [
-            {name: inner for name, inner in turn.items() if inner is not None}
-            if isinstance(turn, Mapping)
-            else turn
-            for turn in value
-        ]
+        if field in _TEXTS:
+            value = text_of(value)
+        elif field == "name" and type(value) in (int, float):
+            value = str(value).removesuffix(".0")  # a column with gaps has made 3.0 of 3
+        elif field == "turns" != column and (talk := turns_of(value)):
+            return talk
+        elif field == "turns" and isinstance(value, list):
+            # What is null says nothing, as in the columns of a row.
+            value = [
+                {name: inner for name, inner in turn.items() if inner is not None}
+                if isinstance(turn, Mapping)
+                else turn
+                for turn in value
+            ]
+        return {field: value}
 
-    def _flat(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The row, with the keys of opened objects as columns."""
-        if not any(isinstance(row.get(name), Mapping) for name in self.opened):
-            return row
+    def _flat(self, row: Mapping[Any, Any]) -> dict[str, Any]:
+        """The row by the names of columns, with what is mapped inside of them as columns."""
         flat: dict[str, Any] = {}
-        for column, value in row.items():
-            if column in self.opened and isinstance(value, Mapping):
-                flat |= {f"{column}.{key}": inner for key, inner in value.items()}
-            else:
-                flat[column] = value
+        waiting = [(name_of(key), value) for key, value in row.items()]
+        for column, value in waiting:  # grows while it is read
+            inner = value
+            if column in self.outer:
+                if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+                    with suppress(FlawError):
+                        inner = read_json(value)
+                parts = dict(enumerate(inner)) if isinstance(inner, list) else inner
+                if isinstance(parts, Mapping):
+                    waiting += [(f"{column}.{key}", part) for key, part in parts.items()]
+                    continue
+            if column in flat:
+                raise _CellError(f"two columns have the same name, {column!r:.80}")
+            flat[column] = finite(value) if isinstance(value, float | list | dict) else value
         return flat
 
     def _parsed(self, column: str, field: str, cell: str) -> Any:
-        delimiter = self.delimiters.get(column)
         if not cell.strip():
             return None if field in _OBJECTS else []
-        is_list = False
-        if delimiter is not None and cell.lstrip().startswith("["):
-            with suppress(FlawError):  # it may be a list already, as `save_as` writes it
-                is_list = isinstance(read_json(cell), list)
-        if delimiter is not None and not is_list:
-            parts = [part.strip() for part in cell.split(delimiter)]
-            return [{"name": part} for part in parts] if field in _TOOLS else parts
+        # Where lists are lists, a text is one item.
+        is_one = self.typed and field in _TEXT_LISTS and cell.lstrip()[0] not in "[{"
+        delimiter = self.delimiters.get(column, "" if is_one else None)
         try:
-            return read_json(cell)
+            value = read_written(cell)
         except FlawError as flaw:
-            if (written := python_list(cell)) is not None:
-                return written
-            raise _CellError(
-                f"column {column!r} is text, but its field needs a list or object: write JSON "
-                f'(["a", "b"]), or say what separates its items (a delimiter); {flaw}'
-            ) from None
+            value = None
+            if delimiter is None:
+                items, whole = pair(column, ";"), pair(column, "")
+                raise _CellError(
+                    f"column {column!r} is text, but its field needs a list or object: write JSON "
+                    f'(["a", "b"]), or say what separates its items (--delimiter {items}; '
+                    f"--delimiter {whole} if a cell is one item); {flaw}"
+                ) from None
+        if delimiter is None or isinstance(value, list):  # also as `save_as` writes it
+            return [value] if isinstance(value, str) else value
+        parts = [part.strip() for part in cell.split(delimiter)] if delimiter else [cell]
+        return [{"name": part} for part in parts] if field in _TOOLS else parts
+
+    def options(self) -> str:
+        """What maps the columns, as options of the command."""
+        options = [f"--map {self.preset}"] if self.preset else []
+        options += [f"--map {pair(column, target or '')}" for column, target in self.map.items()]
+        options += [f"--delimiter {pair(*item)}" for item in self.delimiters.items()]
+        return " ".join(options)
+
+
+def _keep(cell: Any) -> Any:
+    return cell
 
 
 def _split(field: str) -> tuple[str, str]:
@@ -201,7 +255,7 @@ def no_case(value: Any) -> str:
     return f"{name} is neither a test case nor a mapping of fields"
 
 
-class _CellError(Exception):
+class _CellError(InputError):
     """What is wrong with the cells of a row."""
 
 
@@ -210,12 +264,10 @@ def _like(name: str, known: Sequence[str]) -> str:
     return f" ({near})" if near else ""
 
 
-def _explain(
-    error: ValidationError, empty: Collection[str | None], fields: Mapping[str, Any]
-) -> str:
-    """What is wrong with one row: each field, and once what to do about unknown columns.
+def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
+    """What is wrong with one row: each field, and once all unknown columns.
 
-    `empty` are the fields without a value, `fields` those of the row.
+    `empty` are the fields without a value.
     """
     model = next(k for k in (*CASE_TYPES, *GOLDEN_TYPES) if k.__name__ == error.title)
     absent = {f"the field {field!r} is missing" for field in empty}
@@ -239,35 +291,11 @@ def _explain(
     ]
     plural = "s" * (len(described) > 1)
     reasons.append(f"unknown field{plural} {few(described, _COLUMNS)}")
-    return "\n  ".join(["; ".join(reasons), *_ways_out(columns, model, fields)])
-
-
-def _ways_out(
-    columns: Sequence[str], model: type[BaseModel], fields: Mapping[str, Any]
-) -> tuple[str, str]:
-    """The fields that there are, and a mapping of the columns to be pasted."""
     own = list(model.__annotations__)
-    inherited = [name for name in model.model_fields if name not in own]
-    free = [name for name in (*own, *inherited) if name not in fields]
-    guesses: list[tuple[str, str]] = []
-    for column in columns:
-        field = field_like(column, free)
-        free = [name for name in free if name != field]
-        guesses.append((column, field))
-    short = [(column, field) for column, field in guesses if len(column) <= _NAME]
-    mapping = _options(short)
-    if len(mapping) > _MAPPING:
-        mapping = _options([(column, field) for column, field in short if field])
-    return (
-        f"{model.__name__} has: {', '.join((*own, *inherited))}",
-        f"a guess (`--map COLUMN=` ignores a column): {mapping}",
-    )
+    inherited = [name for name in names if name not in own]
+    return f"{'; '.join(reasons)}\n  {model.__name__} has: {', '.join((*own, *inherited))}"
 
 
-def _options(guesses: Sequence[tuple[str, str]]) -> str:
-    return " ".join(f"--map {_pair(column, field)}" for column, field in guesses)
-
-
-def _pair(column: str, field: str) -> str:
-    """A value of `--map` as a shell takes it."""
-    return shlex.quote(f"{column}={field}")
+def pair(column: str, value: str) -> str:
+    """A value of `--map` or `--delimiter` as a shell takes it."""
+    return shlex.quote(f"{column}={value}")

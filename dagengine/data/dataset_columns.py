@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,7 +13,9 @@ from typing import Any, TextIO
 from pydantic import BaseModel
 
 from dagengine.data.cases import read_cases, strict
+from dagengine.data.converter import FIELD_OF
 from dagengine.data.golden import GOLDEN_TYPES
+from dagengine.data.json_lines import finite
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
@@ -21,6 +24,7 @@ from dagengine.test_case import ConversationalTestCase, LLMTestCase
 CONTEXTS: dict[str, str] = {"context": "|", "retrieval_context": "|"}
 DELIMITERS = {**CONTEXTS, **dict.fromkeys(("tools_called", "expected_tools"), ";")}
 _TYPES = ("json", "csv", "jsonl")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 # Names of such arguments that deepeval writes in its own way.
@@ -71,7 +75,8 @@ def load_named(
     header = {str(key): None for row in rows if isinstance(row, Mapping) for key in row}
     kinds = GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
     fields = {name for kind in kinds for name in kind.model_fields} - set(columns.values())
-    every = {**columns, **{name: name for name in header if name in fields}}
+    own = {name: FIELD_OF[name] for name in header if FIELD_OF.get(name) in fields}
+    every = {**own, **columns}
     split = {
         column: delimiters[field]
         for column, field in every.items()
@@ -122,11 +127,13 @@ def save_rows(
     for golden in (*goldens, *cases):
         # Its own fields come first, then those that all kinds share: so people read a row.
         own = [name for name in type(golden).__annotations__ if name in fields]
-        values = golden.model_dump(mode="json", exclude_none=True)
+        values = finite(golden.model_dump(mode="json", exclude_none=True))
         names = [name for name in dict.fromkeys([*own, *values]) if name in fields]
         rows.append({name: values[name] for name in names if name in values})
     if not rows:
         raise InputError("No goldens found: the data set has no goldens to save")
+    if file_type == "csv":
+        _require_cells(rows)
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
     path = Path(directory, f"{name}.{file_type}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,6 +141,18 @@ def save_rows(
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         _write(rows, file_type, file)
     return path
+
+
+def _require_cells(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise InputError for a text that is another one in CSV: it has no empty texts, no escapes."""
+    for number, row in enumerate(rows):
+        for column, text in row.items():
+            if text == "" or (isinstance(text, str) and _SURROGATE.search(text)):
+                what = "half a character" if text else "an empty text, which is the same as none"
+                raise InputError(
+                    f"CSV cannot hold case {row.get('name') or number}: its {column!r} is {what} "
+                    'there; save it as .jsonl (file_type="jsonl")'
+                )
 
 
 def _write(rows: list[dict[str, Any]], file_type: str, file: TextIO) -> None:

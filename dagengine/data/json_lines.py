@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,13 +14,28 @@ from pydantic_core import from_json
 from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import open_to_read, open_to_write, write_all
 
-_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
 
 
 def line_of(row: Mapping[str, Any]) -> bytes:
-    """The line of one object, with its end."""
+    """The line of one object, with its end; a number that is not finite is null."""
+    try:
+        text = _JSON.encode(row)
+    except ValueError:
+        text = _JSON.encode(finite(row))
     # A lone surrogate comes out as the JSON escape it needs to be.
-    return f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
+    return f"{text}\n".encode(errors="backslashreplace")
+
+
+def finite(value: Any) -> Any:
+    """A value of JSON with null in the place of the numbers that JSON has no form for."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def value_of(line: bytes) -> Any:

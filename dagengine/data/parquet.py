@@ -25,12 +25,20 @@ def _library(name: str) -> Any:
         ) from None
 
 
+def require_unlike(where: str, columns: Sequence[str]) -> None:
+    """Raise InputError if two columns have one name: only one of them would be read."""
+    if len(set(columns)) < len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise InputError(f"{where}: two columns have the same name, {twice!r:.80}")
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """The file while it is read; what the library finds wrong with it is an InputError."""
     parquet, errors = _library("pyarrow.parquet"), _library("pyarrow").ArrowException
     try:
         with parquet.ParquetFile(path) as file:
+            require_unlike(str(path), file.schema_arrow.names)
             yield file
     except (errors, OSError, UnicodeDecodeError) as error:
         raise InputError(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dagengine.errors import InputError
+from dagengine.test_case import Turn
 
 _QUESTION, _REFERENCE = ("question", "input", "prompt", "query"), ("ideal", "ground_truth")
 _OF_ITEM = {
@@ -36,19 +37,20 @@ _ASSERTION = re.compile(
     r"(\([\d.]+\))?(?::(.*))?",
     re.DOTALL,
 )
+_KEYS = (("role", "content"), ("from", "value"), ("type", "content"))
 _OF_RUN = ("object", "id", "created_at", "eval_id", "run_id", "status", "datasource_item_id")
 
 
 class Preset(NamedTuple):
     """What a tool calls fields; None leaves a column out.
 
-    The columns in `opened` hold objects: their keys are columns, too (`item.question`), and those
-    without a field go to the metadata. A text may stand there as messages of a chat. `values`
-    says what the cells of a column mean, and raises InputError for one that is no such field.
+    A name with a dot is inside of a column of objects (`item.question`); what is there without a
+    field goes to the metadata. `values` says what the cells of a column mean, and raises InputError
+    for one that is no such field. A file that has one of the columns `signs` is the tool's.
     """
 
     columns: Mapping[str, str | None]
-    opened: tuple[str, ...] = ()
+    signs: frozenset[str] = frozenset()
     values: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
 
 
@@ -77,6 +79,25 @@ def _nothing(cell: Any) -> None:
         )
 
 
+def _join_answers(cell: Any) -> Any:
+    """The text of a reference; of several accepted answers each is on a line."""
+    if isinstance(cell, list) and all(isinstance(answer, str) for answer in cell):
+        return "\nor: ".join(cell) or None
+    return cell
+
+
+# Scores in the results of ragas.
+_SCORES = (
+    "answer_accuracy answer_correctness answer_relevancy answer_similarity bleu_score chrf_score "
+    "context_entity_recall context_precision context_recall context_relevance context_utilization "
+    "exact_match factual_correctness faithfulness llm_context_precision_with_reference "
+    "llm_context_precision_without_reference non_llm_context_precision_with_reference "
+    "non_llm_context_recall non_llm_string_similarity nv_accuracy nv_context_relevance "
+    "nv_response_groundedness rouge_score semantic_similarity string_present summary_score "
+    "factual_correctness(mode=f1) factual_correctness(mode=precision) noise_sensitivity "
+    "factual_correctness(mode=recall) noise_sensitivity(mode=relevant) faithfulness_with_hhem "
+    "noise_sensitivity(mode=irrelevant) rouge_score(mode=fmeasure)"
+)
 PRESETS: Mapping[str, Preset] = {
     "ragas": Preset(
         {
@@ -96,7 +117,9 @@ PRESETS: Mapping[str, Preset] = {
                     *("retrieved_context_ids", "reference_context_ids", "reference_topics"),
                 )
             },
-        }
+            **dict.fromkeys(_SCORES.split()),
+        },
+        frozenset({"user_input", "retrieved_contexts", "reference_contexts"}),
     ),
     "promptfoo": Preset(
         {
@@ -113,7 +136,7 @@ PRESETS: Mapping[str, Preset] = {
             "response.output": "actual_output",
             **{f"prompt.{name}": None for name in ("raw", "label")},
         },
-        ("vars", "response", "prompt"),
+        frozenset({"__expected", "__description", "vars"}),
         {"__expected": _reference, "__prefix": _nothing, "__suffix": _nothing},
     ),
     "openai": Preset(
@@ -128,22 +151,71 @@ PRESETS: Mapping[str, Preset] = {
             "sample.output": "actual_output",
             **dict.fromkeys((*_OF_RUN, "results")),
         },
-        ("item", "sample", "datasource_item"),
+        frozenset({"item", "sample", "datasource_item", "ideal"}),
+        {
+            f"{of}{name}": _join_answers
+            for name in _REFERENCE
+            for of in ("", "item.", "datasource_item.")
+        },
     ),
 }
 """By tool; of these columns a file may have any."""
 
 
-def text_of(messages: list[Any]) -> Any:
-    """The contents of messages of a chat as one text; anything else as it is."""
-    contents: list[str] = []
-    for message in messages:
-        content = message.get("content") if isinstance(message, Mapping) else None
+# What tools call the sides of a conversation.
+_ROLES = {
+    **dict.fromkeys(("human", "prompter", "customer"), "user"),
+    **dict.fromkeys(("gpt", "ai", "bot", "model", "chatgpt", "bing", "bard"), "assistant"),
+    "developer": "system",
+}
+
+
+def _messages(chat: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """Role, text and all else of the messages of a chat; empty for anything else."""
+    messages: list[tuple[str, str, dict[str, Any]]] = []
+    for item in chat if isinstance(chat, list) else [chat]:
+        more = dict(item) if isinstance(item, Mapping) else {}
+        keys = next((pair for pair in _KEYS if more.keys() >= {*pair}), ("", ""))
+        role, content = more.pop(keys[0], None), more.pop(keys[1], None)
         if isinstance(content, list) and content:  # a text in parts
             parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
             texts = [text for text in parts if isinstance(text, str)]
             content = "\n".join(texts) if len(texts) == len(parts) else None
-        if not isinstance(content, str):
-            return messages
-        contents.append(content)
-    return "\n\n".join(contents) if contents else messages
+        if not isinstance(role, str) or not isinstance(content, str):
+            return []
+        messages.append((_ROLES.get(role.lower(), role), content, more))
+    return messages
+
+
+def text_of(chat: Any) -> Any:
+    """The messages of a chat as one text, with roles where they are a talk; all else as it is."""
+    if isinstance(chat, str):
+        return chat
+    messages = _messages(chat)
+    is_talk = sum(role != "system" or "name" in more for role, _, more in messages) > 1
+    texts = [
+        f"{more.get('name') or role}: {text}" if is_talk else text for role, text, more in messages
+    ]
+    return "\n\n".join(texts) if texts else chat
+
+
+def turns_of(chat: Any) -> dict[str, Any] | None:
+    """The fields of a conversation: its turns, and its system message as the chatbot's role.
+
+    What a turn has no field for is metadata of the turn. None for what is no chat, and for a chat
+    that calls tools.
+    """
+    turns: list[dict[str, Any]] = []
+    orders: list[str] = []
+    for role, text, more in _messages(chat):
+        own = {name: inner for name, inner in more.items() if inner is not None}
+        if "tool_calls" in own:
+            return None
+        metadata = {name: own.pop(name) for name in [*own] if name not in Turn.model_fields}
+        if role == "system":
+            orders.append(text)
+        else:
+            own |= {"additional_metadata": metadata} if metadata else {}
+            turns.append({"role": role, "content": text, **own})
+    about = {"chatbot_role": "\n\n".join(orders)} if orders else {}
+    return {"turns": turns, **about} if turns else None

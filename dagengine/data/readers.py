@@ -1,41 +1,36 @@
 """Rows of a data set as dicts with their place, from every kind of source, lazily.
 
 Files are read by their suffix: `.csv`, `.tsv`, `.parquet`, `.json` (one array, read whole);
-everything else is JSON lines. Places in text files are physical line numbers; rows of other
-sources count from 0, as their own indexing does.
+everything else is JSON lines. All but `.parquet` may be packed (`.csv.gz`). Places in text files
+are physical line numbers; rows of other sources count from 0, as their own indexing does.
 """
 
 from __future__ import annotations
 
 import csv
+import io
+import itertools
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows
+from dagengine.data.file_kinds import open_content, require_rows, suffix_of
+from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows, require_unlike
 from dagengine.data.strict_json import FlawError, read_array, read_json
 from dagengine.errors import InputError
 
 # Rows of a file that are looked at before a run starts.
 CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
-_ENCODING = f"is {{}}, not UTF-8: {_UTF_8}"
-# How files begin that are none of these, or have the wrong name; and what to do about them.
-_OTHERS = {
-    b"\x1f\x8b": "is compressed: unpack it, or hand it on through a pipe (<(zcat FILE))",
-    b"PK\x03\x04": "is an archive or a spreadsheet: save its table as CSV",
-    b"\xff\xfe": _ENCODING.format("UTF-16"),
-    b"\xfe\xff": _ENCODING.format("UTF-16"),
-    b"PAR1": "is a Parquet file: call it .parquet",
-}
-_SPREADSHEETS = frozenset((".xlsx", ".xlsm", ".xls", ".ods", ".numbers"))
 # A command that anybody has who reads this.
 _COMMAS = (
-    'python3 -c "import csv, sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, '
-    "delimiter='{other}'))\" < {path} > {new}"
+    '{cat} {path} | python3 -c "import csv, sys; csv.writer(sys.stdout).writerows(csv.reader('
+    "sys.stdin, delimiter='{other}'))\" > {new}"
 )
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 
@@ -54,13 +49,14 @@ class Table:
 
     `checked` is how many rows may be looked at beforehand: none of a source that can be read
     only once, all (None) of a list. `count` gives the number of rows without reading them as
-    cases (None: unknown).
+    cases (None: unknown). In a `typed` source a list is a list, so a text is one text.
     """
 
     read: Callable[[], Iterator[Record]]
     checked: int | None
     count: Callable[[], int | None]
     name: str = ""
+    typed: bool = True
 
 
 def table_of(source: Any, word: str = "case") -> Table:
@@ -79,7 +75,10 @@ def table_of(source: Any, word: str = "case") -> Table:
 
         return Table(lambda: _numbered(dataset_rows()), CHECKED, lambda: _length(source))
     if hasattr(source, "iloc") and hasattr(source, "columns"):
-        return Table(lambda: _numbered(_frame_rows(source)), CHECKED, lambda: len(source))
+        names = [name_of(column) for column in source.columns]
+        require_unlike("the data frame", names)
+        rows = partial(_frame_rows, source, names)
+        return Table(lambda: _numbered(rows()), CHECKED, lambda: len(source), typed=False)
     if isinstance(source, Iterable) and not isinstance(source, Mapping):
         checked = None if isinstance(source, Sequence) else 0
         return Table(lambda: _numbered(source, word), checked, lambda: _length(source))
@@ -113,22 +112,13 @@ def _file(path: Path) -> Table:
         ),
     }
     lines = (lambda: _lines(path), lambda: sum(1 for _ in filled_lines(path)))
-    read, count = readers.get(path.suffix.lower(), lines)
+    suffix = suffix_of(path)
+    read, count = readers.get(suffix, lines)
+    typed = suffix not in (".csv", ".tsv", ".parquet")
     if not path.is_file():  # a pipe can be read only once
-        return Table(read, 0, lambda: None, str(path))
-    if path.suffix.lower() != ".parquet":  # its reader says what is wrong
-        # The name or the first bytes tell what is no text, before a decoder says something vague.
-        if path.suffix.lower() in _SPREADSHEETS:
-            raise InputError(
-                f"{path} is a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and "
-                f"give that file, {path.with_suffix('.csv')}"
-            )
-        with path.open("rb") as file:
-            start = file.read(4)
-        for begins, what in _OTHERS.items():
-            if start.startswith(begins):
-                raise InputError(f"{path} {what}")
-    return Table(read, CHECKED, count, str(path))
+        return Table(read, 0, lambda: None, str(path), typed)
+    require_rows(path)
+    return Table(read, CHECKED, count, str(path), typed)
 
 
 def _unless_flawed(path: Path, items: Iterable[Any]) -> Iterator[Record]:
@@ -141,7 +131,7 @@ def _unless_flawed(path: Path, items: Iterable[Any]) -> Iterator[Record]:
 
 def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """The lines of a file that are not blank, each after its place."""
-    with path.open("rb") as file:
+    with open_content(path) as file:
         for number, line in enumerate(file, 1):
             if not line.isspace():
                 yield f"{path} line {number}", line
@@ -162,73 +152,144 @@ def _lines(path: Path) -> Iterator[Record]:
 
 def _array(path: Path) -> Iterator[Record]:
     """The objects of one JSON array. The whole file is in memory: only lines can stream."""
-    text = ""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        items = read_array(text)
+        with open_content(path) as file:
+            items = read_array(file.read().decode("utf-8-sig"))
     except (FlawError, UnicodeDecodeError) as error:
-        hint = "; spans are read by --map otel" if '"resourceSpans"' in text else ""
-        raise InputError(f"{path} is not one JSON array: {error}{hint}") from None
+        raise InputError(f"{path} is not one JSON array: {error}") from None
     return _unless_flawed(path, items)
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
-    """Rows of a CSV file with a header; an empty cell is None."""
+    """Rows of a CSV file with a header; an empty cell is None. Rows without any cell are none.
+
+    Raises InputError for a header that names no columns, and for a quote that nothing closes: what
+    comes after it is in no row.
+    """
     csv.field_size_limit(sys.maxsize)  # the library's own limit is shorter than a document
     # Bytes that are not UTF-8 become lone surrogates, which are found below, so that they cost one
     # row. A strict decoder would fail inside of a buffer, and nobody would know in which row.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter)
-        header = next(reader, [])
-        if len(set(header)) != len(header):
-            raise InputError(f"{path} line 1: two columns have the same name")
-        separators = ",;\t|".replace(delimiter, "")  # a quoted name may contain the file's own
-        if len(header) == 1 and (separator := next((c for c in separators if c in header[0]), "")):
-            raise InputError(
-                f"{path} line 1: one column, {header[0]!r:.80}; {delimiter!r} separates cells of "
-                f"{path.suffix}, not {separator!r}{_other_cells(path, separator)}"
-            )
+    with (
+        open_content(path) as content,
+        io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="") as file,
+    ):
+        lines: list[str] = []  # of the row that is read
+
+        def kept() -> Iterator[str]:
+            for line in file:
+                lines.append(line)
+                yield line
+
+        reader = csv.reader(kept(), delimiter=delimiter, strict=True)
+        header: list[str] | None = None
+        damaged = False
         while True:
+            lines.clear()
             place = f"{path} line {reader.line_num + 1}"
             try:
                 row = next(reader, None)
             except csv.Error as error:
-                yield Record(place, problem=f"not {path.suffix}: {error}")
+                _require_closed(path, lines, reader.line_num - len(lines) + 1, delimiter)
+                damaged, line = True, f"{path} line {reader.line_num}"
+                problem = f'a quote inside of a quoted cell must be doubled (""): {error}'
+                if header is None:
+                    raise InputError(f"{line}: {problem}") from None
+                yield Record(line, problem=problem)
                 continue
             if row is None:
                 return
-            if not row:  # a blank line
+            # A spreadsheet writes empty rows, and empty cells up to its widest row.
+            if not any(row) and len(row) != 1:
                 continue
-            cells = (cell for cell in row if not cell.isascii())
+            if header is None:
+                header = _header(path, place, row, delimiter)
+                continue
+            row = row if any(row[len(header) :]) else row[: len(header)]
             if len(row) != len(header):
                 problem = f"{len(row)} cells, but the header names {len(header)} columns"
                 yield Record(place, problem=problem)
-            elif any("\udc80" <= char <= "\udcff" for cell in cells for char in cell):
+            elif damaged and "".join(lines).count('"') % 2:
+                yield Record(place, problem="it may be the rest of a row with an invalid quote")
+            elif _is_damaged(row):
                 yield Record(place, problem=f"not UTF-8; {_UTF_8}")
             else:
+                damaged = False
                 yield Record(
                     place, {key: cell or None for key, cell in zip(header, row, strict=True)}
                 )
 
 
-def _other_cells(path: Path, other: str) -> str:
+def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:
+    """Raise InputError, with its line, for a quote that nothing closes."""
+    text = "".join(lines)
+    cells = re.finditer(rf'(?:^|[\r\n{delimiter}])("[^"]*+(?:""[^"]*+)*+("?))', text)
+    if opening := next((cell.start(1) + 1 for cell in cells if not cell[2]), None):
+        line = first + sum(end < opening for end in itertools.accumulate(map(len, lines)))
+        raise InputError(
+            f"{path} line {line}: a quote opens a cell here and nothing closes it, so all that "
+            'follows would be in this cell: close it, or double it if it is text ("")'
+        )
+
+
+def _header(path: Path, place: str, cells: Sequence[str], delimiter: str) -> list[str]:
+    """The names of the columns; empty ones at the end are no columns."""
+    header = list(cells)
+    while len(header) > 1 and not header[-1].strip():
+        header.pop()
+    if _is_damaged(header):
+        raise InputError(
+            f"{place}: the header is not UTF-8; {_UTF_8}: iconv -f WINDOWS-1252 -t UTF-8 "
+            f"{shlex.quote(str(path))} > {shlex.quote(str(path.with_stem(f'{path.stem}-utf8')))}"
+        )
+    separators = ",;\t|".replace(delimiter, "")  # a quoted name may contain the file's own
+    separator = next((c for c in separators if c in header[0]), "") if len(header) == 1 else ""
+    if header[0].startswith("sep="):
+        raise InputError(
+            f"{place}: {''.join(cells)!r} is for a spreadsheet: leave this line out"
+            f"{_other_cells(path, separator, skipped=True)}"
+        )
+    if separator:
+        raise InputError(
+            f"{place}: one column, {header[0]!r:.80}; {delimiter!r} separates cells of "
+            f"{path.suffix}, not {separator!r}{_other_cells(path, separator)}"
+        )
+    require_unlike(place, header)
+    return header
+
+
+def _is_damaged(cells: Sequence[str]) -> bool:
+    """Return whether bytes of these cells are not UTF-8."""
+    foreign = (cell for cell in cells if not cell.isascii())
+    return any("\udc80" <= char <= "\udcff" for cell in foreign for char in cell)
+
+
+def _other_cells(path: Path, other: str, *, skipped: bool = False) -> str:
     """What to do with a file whose cells something else separates."""
-    if other == "\t":
+    if other == "\t" and not skipped:
         return "; call the file .tsv"
-    if path.suffix.lower() != ".csv":
+    if suffix_of(path) != ".csv":
         return "; call the file .csv" if other == "," else ""
-    new = path.with_stem(f"{path.stem}-commas")
-    command = _COMMAS.format(other=other, path=shlex.quote(str(path)), new=shlex.quote(str(new)))
+    new = path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.csv')}-commas.csv")
+    cat = "zcat" if path.suffix.lower() == ".gz" else "tail -n +2" if skipped else "cat"
+    quoted = shlex.quote(str(path)), shlex.quote(str(new))
+    command = _COMMAS.format(cat=cat, other=other or ",", path=quoted[0], new=quoted[1])
     return f"; save it with commas, or convert it:\n  {command}"
 
 
-def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
+def name_of(column: Any) -> str:
+    """The name of a column that may be a number, or of several levels: `('a', 'b')` is `a.b`."""
+    if not isinstance(column, tuple):
+        return str(column)
+    return ".".join(str(level) for level in column if level != "")
+
+
+def _frame_rows(frame: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Rows of a data frame; what it counts as missing is absent."""
     for start in range(0, len(frame), BATCH):
         part = frame.iloc[start : start + BATCH]
         plain = part.astype(object)
-        for row in plain.where(part.notna(), None).to_dict("records"):
+        for row in plain.where(part.notna(), None).itertuples(index=False, name=None):
             yield {
-                key: (value.tolist() if hasattr(value, "tolist") else value)
-                for key, value in row.items()
+                name: (value.tolist() if hasattr(value, "tolist") else value)
+                for name, value in zip(names, row, strict=True)
             }

@@ -8,7 +8,11 @@ of one row, so they are named and cost that row alone.
 from __future__ import annotations
 
 import ast
+import io
+import itertools
 import json
+import math
+import tokenize
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,10 +99,16 @@ def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
                 "in quotes"
             )
 
-    def constant(name: str) -> Any:
-        return flawed(f"{name} is not a JSON value; write null, or leave the field out")
+    def number(digits: str) -> Any:
+        value = float(digits)
+        return value if math.isfinite(value) else constant(digits)
 
-    return json.JSONDecoder(object_pairs_hook=made, parse_int=integer, parse_constant=constant)
+    def constant(name: str) -> Any:
+        return flawed(f"{name:.20} is not a JSON value; write null, or leave the field out")
+
+    return json.JSONDecoder(
+        object_pairs_hook=made, parse_int=integer, parse_float=number, parse_constant=constant
+    )
 
 
 def _raise(message: str) -> Any:
@@ -108,11 +118,29 @@ def _raise(message: str) -> Any:
 _RAISING, _MARKING = _decoder(_raise), _decoder(_Flaw)
 
 
-def python_list(cell: str) -> list[str] | None:
-    """The texts of a list as pandas writes it into a table; None for anything else."""
+def read_written(cell: str) -> Any:
+    """The value of a cell: of JSON, or a list or object as pandas or NumPy write it.
+
+    NumPy writes texts without commas between them, which Python would join to one text. Raises
+    FlawError for anything else, and if only some commas are missing.
+    """
     try:
-        value = ast.literal_eval(cell.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
-    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return value if texts else None
+        return read_json(cell)
+    except FlawError as error:
+        flaw = error
+    if not str(flaw).startswith("not JSON") or cell.lstrip()[:1] not in ("[", "{", "("):
+        raise flaw
+    try:
+        # By way of JSON, which turns sets and other values of Python away.
+        value = json.loads(json.dumps(ast.literal_eval(cell.strip()), allow_nan=False))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise flaw from None
+    tokens = list(tokenize.generate_tokens(io.StringIO(cell.strip()).readline))
+    kinds = [token.type for token in tokens if token.type in (tokenize.STRING, tokenize.OP)]
+    if (tokenize.STRING, tokenize.STRING) in itertools.pairwise(kinds):
+        if kinds.count(tokenize.OP) > 2:
+            raise FlawError("there is no comma between some of its items")
+        value = [ast.literal_eval(t.string) for t in tokens if t.type == tokenize.STRING]
+    if not isinstance(value, list | dict):
+        raise flaw
+    return value

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.data.case_numbers import Places
+from dagengine.data.file_kinds import suffix_of
 from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
@@ -75,7 +76,7 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     """
     if isinstance(source, Mapping):
         cells: Mapping[int, Any] = source
-    elif Path(source).suffix.lower() in _SUFFIXES:
+    elif suffix_of(Path(source)) in _SUFFIXES:
         places, rows, columns = Places(cases), dict[int, list[Any]](), dict[str, None]()
         for record in table_of(Path(source)).read():
             # Several rows for a case are labels of several people.

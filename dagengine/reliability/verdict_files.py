@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dagengine.data.file_kinds import open_content, suffix_of
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
@@ -151,7 +152,7 @@ def _rows(path: Path) -> Iterator[Row]:
         files = sorted(
             file
             for file in path.iterdir()
-            if file.suffix.lower() in _SUFFIXES or run_at(file) is not None
+            if suffix_of(file) in _SUFFIXES or run_at(file) is not None
         )
         if not files:
             raise InputError(f"{path} has no run and no result files ({', '.join(_SUFFIXES)})")
@@ -161,9 +162,10 @@ def _rows(path: Path) -> Iterator[Row]:
     if path.suffix.lower() == ".eval":
         yield from _inspect(_archived(path))
         return
-    if path.suffix.lower() == ".json":
+    if suffix_of(path) == ".json":
         try:
-            data: Any = shallow_value(path.read_bytes())
+            with open_content(path) as content:
+                data: Any = shallow_value(content.read())
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from None
         except ValueError as error:

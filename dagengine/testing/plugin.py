@@ -351,6 +351,9 @@ def dagengine_case() -> Callable[..., CaseResult]:
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """The name of a test case, or of a golden."""
     if type(val).__module__ in ("dagengine.test_case", "dagengine.data.golden"):
+        from dagengine.terminal import plain
+
         name: str | None = getattr(val, "name", None)
-        return name
+        # What a terminal or the environment of a process cannot hold is escaped.
+        return name and plain(name).replace("\n", "\\n").replace("\t", "\\t")
     return None

@@ -108,5 +108,14 @@ def test_attacks_are_read_from_a_file(tmp_path: Path) -> None:
         file.write_text(json.dumps(line), encoding="utf-8")
         with pytest.raises(InputError, match=word):
             read_attacks(file)
+    table = tmp_path / "own.csv"
+    table.write_text("text,family,whole\na,mine,false\nb,yours,TRUE\n", encoding="utf-8")
+    assert {family.name: family.whole for family in read_attacks(table)} == {
+        "mine": False, "yours": True,
+    }  # fmt: skip
+    for cells, word in (("text,whole\na,no\n", "`whole` must be true"), ("text\na,b\n", "2 cells")):
+        table.write_text(cells, encoding="utf-8")
+        with pytest.raises(InputError, match=word):
+            read_attacks(table)
     with pytest.raises(InputError, match="did you mean 'fake verdict'"):
         chosen(["fake verdct"])

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dagengine import evaluate
+from dagengine.attacking.families import read_attacks
 from dagengine.data.cases import read_cases
 from dagengine.data.json_lines import value_of
 from dagengine.data.parquet import ParquetWriter
@@ -21,6 +26,8 @@ from dagengine.data.result_rows import RowWriter, read_rows
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, CodeNode
+from dagengine.reliability.labels import labels_of
+from dagengine.reliability.verdict_files import collected
 from dagengine.test_case import InvalidCase, LLMTestCase
 
 LONG = "7" * 5000
@@ -261,6 +268,33 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
             "line 2: the field 'input' is missing: its cell is empty",
         ),
         ("a.csv", "input\nGr\xfc\xdfe\n".encode("latin-1"), "not UTF-8; save the file as UTF-8"),
+        ("a.csv", "Gr\xf6\xdfe,input\na,b\n".encode("cp1252"), "header is not UTF-8.*iconv -f WIN"),
+        ("a.csv", "input\na\n".encode("utf-32"), r"is UTF-32, not UTF-8(?s:.*)iconv -f UTF-32"),
+        ("a.jsonl", GOOD.decode().encode("utf-16-le"), "is UTF-16, not UTF-8"),
+        ("a.jsonl", GOOD.decode().encode("utf-16-be"), "iconv -f UTF-16BE"),
+        ("a.csv.bz2", b"BZh91AY&SY", "bunzip2 -k"),
+        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd.", "zstd -d"),
+        ("a.jsonl.xz", b"\xfd7zXZ\x00.", "unxz"),
+        ("a.tar.gz", gzip.compress(b"x" * 257 + b"ustar", mtime=0), "is an archive: tar -xf"),
+        ("a.csv", b"SQLite format 3\x00", "is a database: sqlite3"),
+        ("a.jsonl", b"\x80\x04\x95", "a pickle"),
+        ("a.csv", b"%PDF-1.7", "of another format, PDF"),
+        ("a.jsonl", b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull -I"),
+        ("a.csv", b"<!DOCTYPE html>\n<table>", "is HTML or XML: .*save it as CSV"),
+        ("a.csv", b'{"input": "a"}\n', r"is JSON, not a table: call it .*a\.jsonl"),
+        ("a.csv", b'[{"input": "a"}]', r"is JSON, not a table: call it .*a\.json"),
+        ("a.json", GOOD + b"\n" + GOOD, r"is JSON lines.*call it .*a\.jsonl"),
+        ("a.jsonl", b'[\n{"input": "a"}\n]', r"is one JSON array: call it .*a\.json"),
+        ("a.jsonl", b'{\n "input": "a"\n}', "is one JSON object over several lines"),
+        ("a.json", b'{"version": 1, "data": [{"input": "a"}]}', r"its rows are at 'data'"),
+        ("a.json", b'{"input": {"0": "a"}}', "is one object of columns, not of rows"),
+        ("a.json", b'{"columns": ["input"], "data": [["a"]]}', "orient='split'"),
+        ("a.yaml", b"- input: a\n", "is YAML: write it as JSON"),
+        ("a.jsonl", b"tests:\n  - input: a\n", "is YAML"),
+        ("a.txt", b"name,input\na,b\n", r"is a table, not JSON: call it .*a\.csv"),
+        ("a.csv", b"sep=;\nname;input\na;b\n", r"'sep=;' is for a spreadsheet(?s:.*)tail -n \+2"),
+        ("a.csv.gz", gzip.compress(b"input\na\n", mtime=0)[:-9], "is not a whole gzip file"),
+        ("a.csv", b"input,input\na,b\n", "two columns have the same name, 'input'"),
     ],
 )
 def test_a_file_of_another_kind_is_told_what_to_do(
@@ -272,7 +306,241 @@ def test_a_file_of_another_kind_is_told_what_to_do(
         read_cases(path).check()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the command is for a shell of Unix")
+UNIX = pytest.mark.skipif(sys.platform == "win32", reason="the command is for a shell of Unix")
+
+
+@UNIX
+@pytest.mark.parametrize(
+    ("name", "content", "made"),
+    [
+        ("a.json", b'{"data": [{"input": "a"}, {"input": "b"}]}', "a-rows.json"),
+        ("a.json", b'{"input": {"0": "a", "1": "b"}}', "a-rows.json"),
+        ("a.json", b'{"columns": ["input"], "data": [["a"], ["b"]]}', "a-rows.json"),
+        ("a.yaml", b"- input: a\n- input: b\n", "a-rows.json"),
+        ("a.csv", b"sep=;\ninput;name\na;\nb;\n", "a-commas.csv"),
+        ("a.csv.gz", gzip.compress(b"input;name\na;\nb;\n", mtime=0), "a-commas.csv"),
+        ("a.csv", "input\na\nb\n".encode("utf-16"), "a-utf8.csv"),
+        ("a.jsonl", '{"input": "a"}\n{"input": "b"}'.encode("utf-32-le"), "a-utf8.jsonl"),
+    ],
+)
+def test_the_command_that_is_shown_makes_a_file_that_is_read(
+    tmp_path: Path, name: str, content: bytes, made: str
+) -> None:
+    pytest.importorskip("pandas"), pytest.importorskip("yaml")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_cases(tmp_path / name).check()
+    command = str(error.value).splitlines()[-1].replace("python3", shlex.quote(sys.executable))
+    subprocess.run(command, shell=True, check=True)
+    assert list(read_cases(tmp_path / made)) == [LLMTestCase(input="a"), LLMTestCase(input="b")]
+
+
+def strict_csv(text: str) -> tuple[list[list[str]], tuple[str, int] | None]:
+    """Rows of RFC 4180, read letter by letter, and the first flaw with its line."""
+    rows, row, cell = list[list[str]](), list[str](), ""
+    line, state, opened = 1, "start", 0
+    for char in [*text, ""]:
+        if state == "quoted" and char not in ('"', ""):
+            cell, line = cell + char, line + (char == "\n")
+        elif state == "quoted":
+            if not char:
+                return rows, ("open", opened)
+            state = "after"
+        elif char == '"' and state in ("start", "after"):
+            cell += '"' if state == "after" else ""
+            state, opened = "quoted", line if state == "start" else opened
+        elif char in (",", "\n", ""):
+            if char or row or cell or state != "start":
+                row.append(cell)
+            if char != ",":
+                rows.append(row if row != [""] or state == "after" else [])
+                row = []
+            cell, state, line = "", "start", line + (char == "\n")
+        elif state == "after":
+            return rows, ("doubled", line)
+        else:
+            cell, state = cell + char, "plain"
+    return rows, None
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.text(st.sampled_from('ab,"\n'), max_size=40))
+def test_a_table_is_read_as_it_stands_or_refused_with_the_line(tmp_path: Path, body: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"input,name\n{body}")
+    rows, flaw = strict_csv(path.read_text())
+    if flaw is not None and flaw[0] == "open":
+        with pytest.raises(InputError, match=f"line {flaw[1]}: a quote opens a cell here"):
+            list(read_cases(path))
+        return
+    try:
+        cases = list(read_cases(path))
+    except InputError:  # behind an invalid row a quote may be open
+        assert flaw is not None
+        return
+    if flaw is not None:
+        first = next(c for c in cases if isinstance(c, InvalidCase) and "doubled" in c.message)
+        assert flaw[0] == "doubled"
+        assert first.name == f"{path} line {flaw[1]}"
+        return
+    filled = [row for row in rows[1:] if row and (len(row) == 1 or any(row))]
+    for row in filled:
+        while len(row) > 2 and not row[-1]:
+            row.pop()
+    right = [
+        LLMTestCase(input=row[0], name=row[1] or None) if len(row) == 2 and row[0] else None
+        for row in filled
+    ]
+    assert [None if isinstance(case, InvalidCase) else case for case in cases] == right
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ('q1,a\nq2,"Quote starts here\nq3,b\nq4,c\n', 3),
+        ('q1,"two\nlines"\nq2,"he said ""no""\n', 4),
+        ('q1,"two\nlines","open\nq2,b\n', 3),
+        ('"open', 2),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv"])
+def test_a_quote_that_nothing_closes_is_refused_with_its_line(
+    tmp_path: Path, rows: str, line: int, suffix: str
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    names = [LLMTestCase(input="q", name=name) for name in ("q1", "q2")]
+    readers: dict[str, Callable[[], Any]] = {
+        "input,name": lambda: list(read_cases(path)),
+        "case,label": lambda: labels_of(names, path),
+        "text,family": lambda: read_attacks(path),
+        "case,verdict": lambda: collected(path),
+    }
+    for header, read in readers.items():
+        table = f"{header}\n{rows}".replace(",", "\t" if suffix == ".tsv" else ",").encode()
+        path.write_bytes(gzip.compress(table) if suffix.endswith("gz") else table)
+        with pytest.raises(InputError, match=f"line {line}: a quote opens a cell here"):
+            read()
+
+
+@pytest.mark.parametrize("row", ['"The word "yes" is right"', '"5" screen"'])
+def test_a_quote_inside_of_a_cell_is_an_invalid_row_and_not_another_text(
+    tmp_path: Path, row: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'input\n{row}\n"a ""b"""\n5" screen\n')
+    bad, doubled, plain = read_cases(path)
+    assert "line 2: a quote inside of a quoted cell must be doubled" in str(bad)
+    assert [doubled, plain] == [LLMTestCase(input='a "b"'), LLMTestCase(input='5" screen')]
+
+
+def test_rows_behind_an_invalid_quote_are_not_made_of_its_rest(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('name,input\nq1,"He said "yes" and\nno, never"\nq2,b\n')
+    bad, rest, good = read_cases(path)
+    assert isinstance(bad, InvalidCase)
+    assert "rest of a row" in str(rest)
+    assert good == LLMTestCase(name="q2", input="b")
+
+
+def test_what_a_spreadsheet_leaves_around_a_table_is_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\n,,,\ninput,name,,\na,b,,\n,,,\nc,d,,,,\ne,,,extra\n")
+    first, second, third = read_cases(path)
+    assert [first, second] == [LLMTestCase(input="a", name="b"), LLMTestCase(input="c", name="d")]
+    assert "line 7: 4 cells, but the header names 2 columns" in str(third)
+
+
+@pytest.mark.parametrize(
+    ("cell", "items"),
+    [
+        ("['Paris is it.' 'France is in Europe.']", ["Paris is it.", "France is in Europe."]),
+        ("['a'\n \"b's\"]", ["a", "b's"]),
+        ("['a', 'b']", ["a", "b"]),
+        ('"a, b"', ["a, b"]),
+        ("['a' 'b', 'c']", "no comma between some of its items"),
+        ("['a' ... 'b']", "needs a list or object"),
+        ("{'a', 'b'}", "needs a list or object"),
+        ("a;b", "--delimiter 'context=;'; --delimiter context= if a cell is one item"),
+    ],
+)
+def test_a_list_that_python_or_numpy_wrote_is_its_items_or_refused(
+    tmp_path: Path, cell: str, items: Any
+) -> None:
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("input", "context"), ("q", cell)])
+    (case,) = read_cases(path)
+    if isinstance(items, list):
+        assert case == LLMTestCase(input="q", context=items)
+    else:
+        assert items in str(case)
+        assert isinstance(case, InvalidCase)
+
+
+def test_a_number_that_json_has_no_form_for_is_null_in_a_record(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    nan = float("nan")
+    rows = [{"input": "a", "actual_output": "a", "expected_output": "a", "metadata": {"k": nan}}]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    (case,) = read_cases(tmp_path / "a.parquet")
+    assert isinstance(case, LLMTestCase)
+    assert case.metadata == {"k": None}
+    more = {"k": [nan, {"l": float("inf")}]}
+    mine = LLMTestCase.model_validate(rows[0] | {"metadata": more})
+    evaluate([mine], [ExactMatchMetric()], show=False, out=tmp_path / "out")
+    (line,) = (tmp_path / "out" / "cases.jsonl").read_text().splitlines()
+    assert json.loads(line, parse_constant=pytest.fail)["additional_metadata"] == {
+        "k": [None, {"l": None}]
+    }
+    (tmp_path / "a.jsonl").write_text('{"input": "a", "token_cost": 1e999}')
+    assert "1e999 is not a JSON value" in messages(tmp_path / "a.jsonl")[0]
+
+
+def test_columns_of_a_data_frame_may_be_numbers_and_pairs_but_not_twins() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([["q", "a"]], columns=[0, 1])
+    assert list(read_cases(frame, map={"0": "input", "1": "actual_output"})) == [
+        LLMTestCase(input="q", actual_output="a")
+    ]
+    pairs = pandas.DataFrame([["q", "n"]], columns=[("inputs", "question"), ("name", "")])
+    pairs.columns = pandas.MultiIndex.from_tuples(pairs.columns)
+    assert list(read_cases(pairs, map={"inputs.question": "input"})) == [
+        LLMTestCase(input="q", name="n")
+    ]
+    with pytest.raises(InputError, match="the data frame: two columns have the same name, 'input'"):
+        read_cases(pandas.DataFrame([["q", "r"]], columns=["input", "input"]))
+    with pytest.raises(InputError, match="unknown field '3'"):
+        read_cases([{"input": "q", 3: "x"}]).check()
+    (twins,) = read_cases([{"1": "q", 1: "r"}], map={"1": "input"})
+    assert "two columns have the same name, '1'" in str(twins)
+
+
+def test_a_parquet_file_with_a_column_twice_is_refused(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.Table.from_arrays([arrow.array(["a"]), arrow.array(["b"])], ["input", "input"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="two columns have the same name"):
+        read_cases(tmp_path / "a.parquet").check()
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".jsonl.gz", ".json.gz", ".tsv.gz"])
+def test_a_packed_file_is_read_by_its_inner_suffix(tmp_path: Path, suffix: str) -> None:
+    texts = {
+        ".csv.gz": "input,name\na,7\n",
+        ".tsv.gz": "input\tname\na\t7\n",
+        ".jsonl.gz": '{"input": "a", "name": 7}\n',
+        ".json.gz": '[{"input": "a", "name": 7.0}]',
+    }
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(gzip.compress(texts[suffix].encode()))
+    cases = read_cases(path)
+    assert list(cases) == cases.check() == [LLMTestCase(input="a", name="7")]
+    assert cases.count() == 1
+
+
+@UNIX
 def test_the_command_that_is_shown_makes_commas_of_semicolons(tmp_path: Path) -> None:
     path = tmp_path / "my cases.csv"
     path.write_text('name;input\na;"b, or ""c"""\n')

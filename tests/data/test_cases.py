@@ -264,7 +264,9 @@ def test_text_where_a_list_belongs_is_an_error_that_says_what_to_do(tmp_path: Pa
 
 def test_an_unknown_column_is_an_error_with_a_suggestion_and_a_way_out(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.csv", "input,actual_ouput,notes", "a,b,c")
-    said = str(only(path))
+    with pytest.raises(InputError) as error:
+        read_cases(path).check()
+    said = str(error.value)
     for words in ("line 2", "'actual_ouput' (did you mean 'actual_output'?)", "--map notes="):
         assert words in said
     renamed = only(path, map={"actual_ouput": "actual_output", "notes": ""})
@@ -274,7 +276,9 @@ def test_an_unknown_column_is_an_error_with_a_suggestion_and_a_way_out(tmp_path:
 def test_a_first_table_is_told_its_fields_once_and_how_to_read_it(tmp_path: Path) -> None:
     header = "Case ID,question,model answer,gold answer,passages,my notes,question 2"
     path = lines(tmp_path / "a.csv", header, 'one,q,a,g,"[""p""]",n,r')
-    problem, known, guess = str(only(path)).splitlines()
+    with pytest.raises(InputError) as error:
+        read_cases(path).check()
+    problem, known, guess = str(error.value).splitlines()
     assert "the field 'input' is missing; unknown fields 'Case ID', 'question'" in problem
     assert known.count("expected_output") == 1
     options = shlex.split(guess.partition("column): ")[2])
@@ -282,7 +286,7 @@ def test_a_first_table_is_told_its_fields_once_and_how_to_read_it(tmp_path: Path
     assert only(path, map=mapping) == LLMTestCase(
         name="one", input="q", actual_output="a", expected_output="g", retrieval_context=["p"]
     )
-    assert len(str(only(path))) < 800
+    assert len(str(error.value)) < 800
 
 
 def test_a_table_of_many_columns_is_told_in_short(tmp_path: Path) -> None:
@@ -368,7 +372,7 @@ def test_lone_surrogates_and_a_mark_of_the_byte_order_are_read(tmp_path: Path) -
         ("a.jsonl", " \n", "has no test cases"),
         ("a.csv", "input\n", "has no test cases"),
         ("a.csv", "input,input\na,b", "same name"),
-        ("a.jsonl", '[{"input": "a"}]', "list is neither"),
+        ("a.jsonl", '[{"input": "a"}]', "is one JSON array: call it .*a.json"),
     ],
 )
 def test_a_file_without_cases_is_refused_beforehand(

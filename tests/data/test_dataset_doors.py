@@ -105,6 +105,35 @@ def test_contexts_of_a_jsonl_file_may_be_texts(tmp_path: Path) -> None:
     assert contexts == [["b", "c;d"], [], ["b|c", "d"], []]
 
 
+@pytest.mark.parametrize("text", ["", "half \ud83d"])
+def test_what_csv_cannot_hold_is_refused_before_a_file_is_written(
+    tmp_path: Path, text: str
+) -> None:
+    goldens = [Golden(input="a"), Golden(name="second", input="b", actual_output=text)]
+    with pytest.raises(
+        InputError, match=r"case second: its 'actual_output' is .* save it as .jsonl"
+    ):
+        EvaluationDataset(goldens=goldens).save_as("csv", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    path = EvaluationDataset(goldens=goldens).save_as("jsonl", tmp_path)
+    assert list(read_cases(path, goldens=True)) == goldens
+
+
+def test_fields_in_another_spelling_are_not_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    row = {"input": "q", "expectedOutput": "r", "retrievalContext": ["c"], "metadata": {"k": 1}}
+    path.write_text(json.dumps([{**row, "colour": "red"}]), encoding="utf-8")
+    dataset = EvaluationDataset()
+    dataset.add_goldens_from_json_file(path)
+    assert dataset.goldens == [
+        Golden(
+            input="q", expected_output="r", retrieval_context=["c"], additional_metadata={"k": 1}
+        )
+    ]
+    (twice,) = read_cases([{**row, "expected_output": "s"}])
+    assert "two columns map to the field 'expected_output'" in str(twice)
+
+
 def test_what_is_null_in_a_turn_says_nothing(tmp_path: Path) -> None:
     turn = {"role": "user", "content": "Hi", "user_id": None, "of_another_tool": None}
     path = tmp_path / "a.json"

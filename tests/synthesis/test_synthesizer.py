@@ -742,6 +742,14 @@ def test_the_command_says_what_is_missing_and_why(folder: Path) -> None:
     assert "docs/locked.txt: it is not UTF-8 text" in done.stdout
     assert "fell at Answerable" in done.stdout
     assert (folder / "g.jsonl").read_text().count("\n") >= 2
+    for rows, words in (
+        ('count,document\n1,"docs/a.md\n2,docs/b.md\n', "line 2: a quote opens a cell here"),
+        ("count,colour\n1,red\n", "quotas.csv line 2: wrong columns; use count, "),
+        ("count\nmany\n", "quotas.csv line 2: count is not a whole number"),
+    ):
+        (folder / "quotas.csv").write_text(rows)
+        done = run_command(folder, *arguments, "9")
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
 
 
 def test_documents_without_a_text_end_with_the_cause_of_each(

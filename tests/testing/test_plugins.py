@@ -263,3 +263,21 @@ class Debugger(pdb.Pdb):
     left = run(pytester, "--pdb", "--pdbcls=debugger:Debugger", "-s")
     assert [event[2] for event in left.outcomes] == ["failed", "passed"]
     assert "stopped in the test" in left.output
+
+
+def test_a_name_with_control_characters_is_an_id_that_can_be_printed(
+    pytester: pytest.Pytester,
+) -> None:
+    name = r"a\nb\t\x1b[31m\x00\ud83d é"
+    pytester.makepyfile(f"""
+import pytest
+from dagengine.test_case import LLMTestCase
+
+
+@pytest.mark.parametrize("one", [LLMTestCase(name="{name}", input="i"), LLMTestCase(input="i")])
+def test_each(one):
+    assert one.input == "i"
+""")
+    done = pytester.runpytest_inprocess("-v", "-p", "no:cacheprovider")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines([r"*::test_each[[]a\nb\t\x1b[[]31m\x00\ud83d é[]] PASSED*"])

@@ -215,8 +215,8 @@ def go_on(store: Path | None) -> str:
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
     """`COLUMN=VALUE` of a repeatable option."""
     parts = [text.rpartition("=") for text in given or ()]
-    for column, _, value in parts:
-        if not column:
+    for column, equals, value in parts:
+        if not equals or not (column or option == "--map"):  # a table may have a nameless column
             raise typer.BadParameter(f"{option} {value!r}: write COLUMN=…")
     return {column: value for column, _, value in parts}
 

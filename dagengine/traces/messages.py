@@ -252,8 +252,8 @@ def data_of(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        data = json.loads(value)
-    except (ValueError, RecursionError):
+        data = shallow_value(value)
+    except ValueError:
         return None if _CUT.match(value) else value
     return data if isinstance(data, str | list | dict) else value
 

@@ -75,16 +75,23 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 }
 """What has another name here, by library."""
 
-_NO_TRACES = "agents are not traced: give the application, evaluate(goldens, metrics, app=…)"
+_TRACES = (
+    "traces of an instrumented agent are read: dagengine run METRICS.py --map otel --data "
+    "spans.jsonl, or case_of_spans(…) of dagengine.traces in a test (docs/traces.md); else give "
+    "the application: evaluate(goldens, metrics, app=…)"
+)
 _NO_SERVICE = "there is no service: what a run writes stays on your machine"
 _NO_SOUND = "sound is not judged: give the transcript as turns, and keep this metric for the rest"
 _NO_PICTURES = "pictures are not judged: keep this metric where it is"
-_NO_ATTACKS = "no attacks are made: write them as inputs of test cases"
+_ATTACKS = (
+    "attacks on a judge: dagengine attack METRICS.py --data FILE (docs/attack.md); attacks on an "
+    "application are inputs of test cases"
+)
 _INNER = "it is internal to deepeval: nothing here needs it"
 
 MODULES: Mapping[str, str] = {
     "deepeval.annotation": "people label cases in a browser: dagengine view FOLDER",
-    "deepeval.anthropic": _NO_TRACES,
+    "deepeval.anthropic": _TRACES,
     "deepeval.benchmarks": (
         "models are not benchmarked: load the data set (EvaluationDataset) and give the model as "
         "app=…; how reliable a judge is says `dagengine benchmark`"
@@ -94,10 +101,10 @@ MODULES: Mapping[str, str] = {
     "deepeval.confident": _NO_SERVICE,
     "deepeval.config": "settings are arguments of evaluate, or `dagengine judge set`",
     "deepeval.constants": _INNER,
-    "deepeval.contextvars": _NO_TRACES,
+    "deepeval.contextvars": _TRACES,
     "deepeval.guardrails": "there are no guardrails: judge one answer by metric.measure(case)",
     "deepeval.inspect": "a run is looked at in a browser: dagengine view FOLDER",
-    "deepeval.integrations": _NO_TRACES,
+    "deepeval.integrations": _TRACES,
     "deepeval.key_handler": "the default judge and its key: dagengine judge set",
     "deepeval.metrics.community": "write the metric as a tree, or ask it with GEval",
     "deepeval.metrics.mcp": (
@@ -110,8 +117,8 @@ MODULES: Mapping[str, str] = {
     "deepeval.metrics.multimodal_metrics": _NO_PICTURES,
     "deepeval.metrics.utils": _INNER,
     "deepeval.metrics.voice": _NO_SOUND,
-    "deepeval.openai": _NO_TRACES,
-    "deepeval.openai_agents": _NO_TRACES,
+    "deepeval.openai": _TRACES,
+    "deepeval.openai_agents": _TRACES,
     "deepeval.optimizer": (
         "prompts are not optimized: run each, and compare the runs by `dagengine diff`"
     ),
@@ -119,7 +126,7 @@ MODULES: Mapping[str, str] = {
     "deepeval.prompt": (
         "prompts are texts of your program: say which by evaluate(…, hyperparameters={'prompt': …})"
     ),
-    "deepeval.red_teaming": _NO_ATTACKS,
+    "deepeval.red_teaming": _ATTACKS,
     "deepeval.simulator": (
         "conversations are not simulated: give their turns, ConversationalTestCase(turns=[…]), or "
         "an app that completes conversational goldens"
@@ -131,13 +138,10 @@ MODULES: Mapping[str, str] = {
     "deepeval.synthesizer.templates": "own prompts of goldens are a tree: Synthesizer(generator=…)",
     "deepeval.telemetry": "nothing is sent anywhere, so there is nothing to switch off",
     "deepeval.templates": "a metric takes its prompts as a class: evaluation_template=…",
-    "deepeval.tracing": (
-        "agents are not traced: give the application, evaluate(goldens, metrics, app=…), and its "
-        "calls of tools as tools_called"
-    ),
+    "deepeval.tracing": _TRACES,
     "deepeval.utils": _INNER,
     "deepeval.voice": _NO_SOUND,
-    "deepteam": _NO_ATTACKS,
+    "deepteam": _ATTACKS,
     "langchain.evaluation.qa.generate_chain": (
         "questions about documents: Synthesizer().generate_goldens_from_docs([…])"
     ),
@@ -145,7 +149,7 @@ MODULES: Mapping[str, str] = {
         "questions about documents: Synthesizer().generate_goldens_from_docs([…])"
     ),
     "ragas.embeddings": "no metric needs embeddings",
-    "ragas.integrations": _NO_TRACES,
+    "ragas.integrations": _TRACES,
     "ragas.llms": "model= takes a name, a judge, or an object with `generate` or `invoke`",
     "ragas.testset": "goldens from documents: Synthesizer().generate_goldens_from_docs([…])",
 }
@@ -164,7 +168,7 @@ _RECORD = "the record of a run is a folder: evaluate(…, out=FOLDER), read by r
 _TIMES = "sound is not judged; seconds can be: a CodeNode that reads completion_time"
 
 _DEEPEVAL = {
-    "a_flush_traces": _NO_TRACES,
+    "a_flush_traces": _TRACES,
     "a_send_annotation": "people label cases in a browser: dagengine view FOLDER",
     "AgentLoopDetectionMetric": "count equal calls in a CodeNode that reads tools_called",
     "AgentResponsivenessMetric": _TIMES,
@@ -257,23 +261,23 @@ _DEEPEVAL = {
     "dag_to_dict": "a tree is Python: keep its source; `dagengine render` draws it",
     "dag_to_json": "a tree is Python: keep its source; `dagengine render` draws it",
     "evals_iterator": "give the application: dataset.evaluate(metrics, app=…)",
-    "flush_traces": _NO_TRACES,
+    "flush_traces": _TRACES,
     "get_available_mcp_tool_names": "name the tools that are right in expected_tools",
     "get_current_golden": "an app gets its golden as its argument: evaluate(goldens, …, app=…)",
     "global_test_run_manager": _RECORD,
-    "instrument": _NO_TRACES,
+    "instrument": _TRACES,
     "invoke_test_run_end_hook": "a function runs at the end by on_test_run_end",
     "log_hyperparameters": "give them to the run: evaluate(…, hyperparameters={…})",
     "login": "there is no account: what a run writes stays on your machine",
     "normalize_mcp_servers": "name the tools that are right in expected_tools",
-    "observe": _NO_TRACES,
+    "observe": _TRACES,
     "pull": "a data set stays on your machine: use a loader",
     "push": "a data set stays on your machine: use save_as",
     "send_annotation": "people label cases in a browser: dagengine view FOLDER",
     "sentence_bleu_score": "bleu_score is BLEU as sacrebleu has it, not bleu1",
     "track": _NO_SERVICE,
-    "update_current_span": _NO_TRACES,
-    "update_current_trace": _NO_TRACES,
+    "update_current_span": _TRACES,
+    "update_current_trace": _TRACES,
 }
 
 _QA = "labeled_criteria with criteria='correctness', the right answer as reference"
@@ -435,7 +439,7 @@ ARGUMENTS: Mapping[str, str] = {
     "expected_labels": "what is right is expected_output, or the human label of a node",
     "official": _NO_SERVICE,
     "persona": "who asks is a text: user_description=…",
-    "trace_dict": "agents are not traced: calls of tools are tools_called",
+    "trace_dict": _TRACES,
     "system_one_model": "a judge that decides is a judge: model=DecisionJudge(…)",
 }
 """Arguments that other libraries have, and what is done here in their place."""

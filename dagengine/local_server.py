@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import uvicorn
 
 _HOST = "127.0.0.1"
+_MOMENT = 1  # seconds
 
 
 @contextmanager
@@ -37,19 +38,24 @@ def listening(port: int) -> Iterator[tuple[socket.socket, tuple[str, str]]]:
 def server_of(app: Any) -> uvicorn.Server:
     """A quiet server of an application; run it with the sockets to serve.
 
-    At its end all connections are closed, also those whose client does not read its answer.
+    At its end requests in progress have a second. Then all connections are closed, so that the
+    application hears that its client is gone.
     """
     import uvicorn
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            asyncio.get_running_loop().call_later(_MOMENT, self.close_connections)
             await super().shutdown(sockets)
+            self.close_connections()
+            await asyncio.sleep(0)  # their sockets are closed by the loop
+
+        def close_connections(self) -> None:
             for connection in [*self.server_state.connections]:
                 connection.transport.abort()
-            await asyncio.sleep(0)  # their sockets are closed by the loop
 
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="off",
-        timeout_graceful_shutdown=1,  # a request in progress does not hold up the end
+        timeout_graceful_shutdown=2 * _MOMENT,  # who does not hear it does not hold up the end
     )  # fmt: skip
     return Server(config)

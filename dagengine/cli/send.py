@@ -27,8 +27,8 @@ def send(
     Keys are read from the environment (PHOENIX_API_KEY, LANGFUSE_PUBLIC_KEY and
     LANGFUSE_SECRET_KEY, MLFLOW_TRACKING_TOKEN, OPIK_API_KEY, OTEL_EXPORTER_OTLP_HEADERS).
 
-    Exit codes: 0 all scores are there; 1 some are not, and are sent by the next call; 2 invalid
-    input, or a key that is refused.
+    Exit codes: 0 all scores are there; 1 some are not, and are sent by the next call, or nobody
+    knows whether they are (uncertain); 2 invalid input, or a key that is refused.
     """
     from dagengine.record.run import load_run
     from dagengine.record.writer import sole_writer
@@ -54,7 +54,13 @@ def send_all(folder: Path, destinations: Sequence[str]) -> bool:
         say(str(sent))
         for problem, count in sent.problems.most_common(3):
             say(f"  {count} x {problem}", err=True)
-        if not sent.complete:
+        if sent.absent or sent.failed:
             say("  run `dagengine send` again for what is missing", err=True)
+        if sent.uncertain:
+            say(
+                f"  {sent.uncertain} uncertain: look at {backend.name} whether they arrived; they "
+                f"are not sent again, unless you remove {folder / 'sent.jsonl'}",
+                err=True,
+            )
         complete = complete and sent.complete
     return complete

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dagengine.watch import Watch, WatchSettings
     from dagengine.watch.budget import DailyAccount
 
+_ATTEMPTS = 6  # so many failures in a row, of one case only, show that the judge is away
 _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
 
 
@@ -186,6 +187,7 @@ def watch(options: WatchOptions) -> None:
         budget=options.budget_per_day,
         prices=prices(options.price),
         remembered=_REMEMBERED,
+        attempts=_ATTEMPTS,
     )
     shown = {
         "metrics": options.metrics, "judge": options.judge, "base_url": options.base_url,

@@ -192,6 +192,11 @@ class Gateway:
             for judge in new.values():
                 group.start_soon(hear, judge)
 
+    def try_again(self) -> None:
+        """Let questions probe the judges that were given up."""
+        for state in self._judges.values():
+            state.limiter.breaker.try_again(anyio.current_time())
+
     def facts(self, judge: Judge) -> ServerFacts:
         """What the server of a judge said of itself; nothing before `meet`."""
         return self._state(judge).facts

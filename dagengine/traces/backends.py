@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
+from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError, did_you_mean
+from dagengine.traces.otlp import DAMAGES
 from dagengine.traces.scores import Score
 
 _AT_ONCE = 500  # scores in one request
@@ -21,7 +24,7 @@ _AT_ONCE = 500  # scores in one request
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request: where, what, and the scores that are written if it is answered with 2xx.
+    """One request: where, what, and the scores that are written if the place says so.
 
     If there is an `otherwise`, it is made in its place when the answer is 404.
     """
@@ -34,9 +37,16 @@ class Request:
 
 
 class Backend(ABC):
-    """A place that takes scores. `repeatable` says whether writing twice leaves one score."""
+    """A place that takes scores.
+
+    `repeatable` says whether writing twice leaves one score, `passing` which statuses are worth
+    another attempt, and `answers` the names in an answer of its own (with an empty name: it may be
+    without a body).
+    """
 
     repeatable: ClassVar[bool] = True
+    passing: ClassVar[frozenset[int]] = frozenset({408, 429, 500, 502, 503, 504})
+    answers: ClassVar[frozenset[str]] = frozenset()
     default: ClassVar[str] = ""
     # Environment variables that name the address; the first that is set counts.
     addresses: ClassVar[tuple[str, ...]] = ()
@@ -72,9 +82,33 @@ class Backend(ABC):
         """Why this place cannot take a score; None if it can."""
         return None
 
+    def rejected(self, request: Request, text: str) -> tuple[int, str] | None:
+        """Return the number of scores that an answer with 2xx did not take, and why.
+
+        None if this is not an answer of the place, but for instance a page to log in.
+        """
+        try:
+            is_empty = "" in self.answers and not text.strip()
+            answer = {} if is_empty else value_of(text.encode())
+            if isinstance(answer, dict) and (not answer or answer.keys() & self.answers):
+                return self._rejected(request, answer)
+        except DAMAGES:
+            pass
+        return None
+
+    def _rejected(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+        """The same of an answer with the names of the place; raises one of DAMAGES for another."""
+        return 0, ""
+
     def absent(self, request: Request, answer: str) -> list[Score]:
         """The scores whose spans are not there, after a 404; all of them if it does not say."""
         return list(request.scores)
+
+    @property
+    def secrets(self) -> list[str]:
+        """Texts that no message may show."""
+        keys = [self._key(name) or "" for name in self.keys]
+        return [*keys, *(part for value in self.headers.values() for part in value.split())]
 
     def _key(self, name: str) -> str | None:
         return self._environment.get(name) or None
@@ -104,6 +138,7 @@ class Phoenix(Backend):
     default = "http://localhost:6006"
     addresses = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_HOST_URL")
     keys = ("PHOENIX_API_KEY",)
+    answers = frozenset({"data"})
 
     @property
     def headers(self) -> dict[str, str]:
@@ -131,6 +166,11 @@ class Phoenix(Backend):
                 path = f"/v1/{level}_annotations?sync=true"
                 yield Request("POST", path, {"data": data}, batch)
 
+    def _rejected(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+        # Every annotation that was written has an id.
+        ids = answer.get("data", request.scores)
+        return max(0, len(request.scores) - len(ids)), "Phoenix gave no ids for them"
+
     def absent(self, request: Request, answer: str) -> list[Score]:
         """One unknown span refuses the whole batch; the answer names the unknown ones."""
         named = [
@@ -151,6 +191,7 @@ class Langfuse(Backend):
 
     addresses = ("LANGFUSE_BASE_URL", "LANGFUSE_HOST")
     keys = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+    answers = frozenset({"id"})
 
     @property
     def headers(self) -> dict[str, str]:
@@ -192,6 +233,7 @@ class MLflow(Backend):
     default = "http://localhost:5000"
     addresses = ("MLFLOW_TRACKING_URI",)
     keys = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    answers = frozenset({"assessment"})
 
     @property
     def headers(self) -> dict[str, str]:
@@ -247,6 +289,7 @@ class Opik(Backend):
 
     addresses = ("OPIK_URL_OVERRIDE",)
     keys = ("OPIK_API_KEY",)
+    answers = frozenset({""})
 
     @property
     def headers(self) -> dict[str, str]:
@@ -281,10 +324,13 @@ class Opik(Backend):
 class Otlp(Backend):
     """Any OTLP receiver: a log record `gen_ai.evaluation.result` in the context of the span.
 
-    Nothing there tells two records apart, so each is written at most once.
+    Nothing there tells two records apart, so each is written at most once. The statuses that may be
+    repeated are those of the specification (https://opentelemetry.io/docs/specs/otlp/).
     """
 
     repeatable = False
+    passing = frozenset({429, 502, 503, 504})
+    answers = frozenset({"", "partialSuccess", "partial_success"})
     default = "http://localhost:4318"
     addresses = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     keys = ("OTEL_EXPORTER_OTLP_HEADERS",)
@@ -292,7 +338,7 @@ class Otlp(Backend):
     @property
     def headers(self) -> dict[str, str]:
         pairs = (pair.partition("=") for pair in (self._key(self.keys[0]) or "").split(","))
-        return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
+        return {name.strip(): unquote(value.strip()) for name, _, value in pairs if name.strip()}
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         path = "" if self.url.endswith("/v1/logs") else "/v1/logs"
@@ -302,6 +348,12 @@ class Otlp(Backend):
             resource = {"attributes": _pairs({"service.name": "dagengine"})}
             body = {"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]}
             yield Request("POST", path, body, batch)
+
+    def _rejected(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+        partial = answer.get("partialSuccess", answer.get("partial_success")) or {}
+        counts = [int(count) for name, count in partial.items() if name.startswith("rejected")]
+        why = partial.get("errorMessage") or partial.get("error_message")
+        return min(max(0, sum(counts)), len(request.scores)), f"rejected: {why}"
 
     def _record(self, score: Score, now: int) -> dict[str, Any]:
         attributes = {

@@ -8,28 +8,47 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dagengine.prompts.json_values import shallow_value
-from dagengine.traces.otlp import RawRecord, RawSpan, id_text
+from dagengine.traces.otlp import (
+    LeaveOut,
+    RawRecord,
+    RawSpan,
+    id_text,
+    is_otlp,
+    readable,
+    records_of,
+)
 
 # Attributes that Phoenix gives as lists, and OpenInference writes flat.
 _SPREAD = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
 
 
-def records_of_export(value: Any) -> Iterator[RawRecord]:
-    """The spans in a value of an export; raises one of `otlp.DAMAGES` for anything else."""
+def records_of_any(value: Any, leave_out: LeaveOut) -> Iterator[RawRecord]:
+    """The records in a value of a file, or in an array of such values.
+
+    What is damaged, or no span of a tool that is known, is left out, alone.
+    """
     items = value if isinstance(value, list) else [value]
     if isinstance(value, Mapping) and isinstance(value.get("data"), list):
         items = value["data"]
     for item in items:
-        if not isinstance(item, Mapping):
-            raise ValueError(f"{item!r:.60} is no span")
-        if "traceID" in item:
-            yield from map(_jaeger, item["spans"])
-        elif "context.span_id" in item or isinstance(item.get("context"), Mapping):
-            yield _phoenix(item)
-        elif "observations" in item or "traceId" in item or "sessionId" in item:
-            yield from _langfuse(item)
+        if is_otlp(item):
+            yield from records_of(item, leave_out)
         else:
-            raise ValueError(f"its keys are {', '.join(map(str, item))!s:.120}")
+            for spans in readable([item], lambda item: _spans_of(item, leave_out), leave_out):
+                yield from spans
+
+
+def _spans_of(item: Any, leave_out: LeaveOut) -> list[RawRecord]:
+    """The spans in an item of an export; raises one of DAMAGES for anything else."""
+    if not isinstance(item, Mapping):
+        raise ValueError(f"{item!r:.60} is no span")
+    if "traceID" in item:
+        return list(readable(item["spans"], _jaeger, leave_out))
+    if "context.span_id" in item or isinstance(item.get("context"), Mapping):
+        return [_phoenix(item)]
+    if "observations" in item or "traceId" in item or "sessionId" in item:
+        return list(_langfuse(item, leave_out))
+    raise ValueError(f"its keys are {', '.join(map(str, item))!s:.120}")
 
 
 def _jaeger(value: Mapping[str, Any]) -> RawSpan:
@@ -108,12 +127,12 @@ def _spread(name: str, value: Any) -> dict[str, Any]:
     return {key: inner for pair in pairs for key, inner in _spread(*pair).items()}
 
 
-def _langfuse(value: Mapping[str, Any]) -> Iterator[RawSpan]:
+def _langfuse(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawSpan]:
     """A trace of Langfuse with its observations, or one observation of a table."""
     if value.get("traceId"):
         yield _observation(value)
         return
-    observations = [_observation(item) for item in value.get("observations") or ()]
+    observations = list(readable(value.get("observations") or (), _observation, leave_out))
     start = _nanoseconds(value.get("timestamp"))
     trace = id_text(value["id"])
     attributes = _values(value) | {"openinference.span.kind": "CHAIN"}

@@ -18,7 +18,10 @@ from dagengine.traces.otlp import RawLog, RawRecord, RawSpan, id_text
 
 _AT_ONCE = 1000  # records that are inserted by one statement
 _CACHE = 32 * 1024  # KiB
-_SESSION = ("session.id", "gen_ai.conversation.id")
+_SESSION = (
+    *("session.id", "gen_ai.conversation.id", "langfuse.session.id", "mlflow.trace.session"),
+    "traceloop.association.properties.session_id",
+)
 
 
 def temporary_database(owner: object, tables: str, cache: int) -> sqlite3.Connection:

@@ -1,16 +1,21 @@
 """From the spans of a trace to the case that is judged, by rules that are the same for all tools.
 
-`input` and `actual_output` are those of the root, if they are text; else the last text of the user
-in the first call of a model, and the last text that a model answered. What was retrieved and the
-tools that were called are the spans of these kinds.
+`input` and `actual_output` are those of the topmost span that has texts of its own. Of several
+beside each other an agent goes before other steps, and these before models; the input is that of
+the first, the output that of the last. What was retrieved and the tools that were called are the
+spans of these kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 from dagengine.errors import InputError
@@ -37,6 +42,21 @@ _NO_TEXTS = (
     "or event_only with the file of the logs as another --data)"
 )
 _NO_INPUT = "no input captured: the trace has an output, but no text that a user put in"
+
+
+# Steps whose texts are not those of the trace, with all that is in them. Not every instrumentation
+# has a kind for what looks at texts before and after, but people name it so.
+_BESIDE = frozenset({TOOL, RETRIEVER, "guardrail", "evaluator", "embedding", "reranker", "prompt"})
+_GUARD = re.compile("guard.?rail|moderation", re.IGNORECASE)
+# Attributes that say how, where and by what something was done, not what was said.
+_ABOUT = re.compile(
+    r"(http|url|server|client|net|network|service|telemetry|otel|exception|error|code|thread|db|rpc|"
+    r"user_agent|process|host|session|metadata|gen_ai\.(?!prompt|completion)|tool|logfire)[._].*|"
+    r".*[._](id|ids|name|type|kind|model|version|mime_type|system|provider|\w*parameters)",
+    re.IGNORECASE,
+)
+_NAMED = 6  # attributes that are named
+_RANKS = {AGENT: 0, LLM: 2}  # who speaks for a trace, of those beside each other; else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +186,7 @@ def conversation_of(parts: Sequence[Parts]) -> ConversationalTestCase | InvalidC
             )
     name = f"session {parts[0].session}"
     if all(part.input is None and part.output is None for part in parts):
-        return InvalidCase(name, _NO_TEXTS, nothing_to_judge=True)
+        return InvalidCase(name, _why_no_texts(parts), nothing_to_judge=True)
     first = parts[0].metadata
     ids = {name: first[name] for name in ("session_id", STARTED) if name in first}
     return ConversationalTestCase(name=name, turns=turns, additional_metadata=ids)
@@ -202,19 +222,73 @@ def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Pa
     passages = [text for span in spans for text in span.documents or ()]
     if root.span.kind in (TOOL, RETRIEVER):
         answer = root.span.output if root.span.kind == TOOL else "\n\n".join(passages) or None
-        asked, answers = [(_as_text(root.span.input), root)], [(_as_text(answer), root)]
+        text_in, text_out = _as_text(root.span.input), _as_text(answer)
+        teller = root if text_in else None
+        speaker = root if text_out else None
     else:
-        speaking = [step for step in steps if step.span.kind in (LLM, AGENT) or step is root]
-        asked = [(step.dialogue.user_text(), step) for step in speaking]
-        answers = [(step.dialogue.answer(), step) for step in reversed(speaking)]
-        # What the root itself says comes before what models were asked in it, and answered.
-        asked.insert(0, (root.text_in, root))
-        answers.insert(0, (root.text_out, root))
-    nothing: tuple[str | None, Step | None] = (None, None)
-    text_in, teller = next((pair for pair in asked if pair[0]), nothing)
-    text_out, speaker = next((pair for pair in answers if pair[0]), nothing)
+        asking = _speakers(root, steps, attrgetter("text_in"))
+        answering = _speakers(root, steps, attrgetter("text_out"))
+        # The last that did not fail: a step may have been tried again.
+        answering.sort(key=lambda step: step.span.error is None)
+        teller, speaker = next(iter(asking), None), next(reversed(answering), None)
+        text_in, text_out = getattr(teller, "text_in", None), getattr(speaker, "text_out", None)
     origins = {"input": _origin(teller), "actual_output": _origin(speaker)}
     return Parts(id, root, steps, session, text_in, text_out, passages or None, origins)
+
+
+def _speakers(root: Step, steps: list[Step], text: Callable[[Step], str | None]) -> list[Step]:
+    """The spans that have a text for the whole; of several, in their order."""
+    groups = (_topmost(group, text) for group in _groups(root, steps))
+    return next(filter(None, groups), [])
+
+
+def _groups(root: Step, steps: list[Step]) -> Iterator[list[Step]]:
+    """The spans in which a text is looked for, one group after the other."""
+    yield [root]
+
+    def within(tops: Iterable[Step], spans: list[Step]) -> list[Step]:
+        inner = {step.span.span_id for step, _ in _tree(tops, spans)}
+        return [step for step in spans if step.span.span_id in inner]
+
+    aside = [
+        step
+        for step in steps
+        if step is not root and (step.span.kind in _BESIDE or _GUARD.search(step.span.name))
+    ]
+    hidden = {step.span.span_id for step in within(aside, steps)}
+    working = [step for step in steps if step.span.span_id not in hidden]
+    own = within([root], working)
+    speakers = _topmost(own, lambda step: step.text_in or step.text_out)
+    # Where these lack a text, a step in them has it.
+    yield from (speakers, within(speakers, own), own, working, steps)
+
+
+def _topmost(steps: list[Step], text: Callable[[Step], str | None]) -> list[Step]:
+    """The topmost spans that have a text, of the kind that speaks for the others, in order."""
+    speakers: list[Step] = []
+    limit = math.inf  # what is deeper is in the span that spoke last
+    for step, depth in _tree(_tops(steps), steps):
+        if depth <= limit:
+            speaks = bool(text(step))
+            speakers += [step] if speaks else []
+            limit = depth if speaks else math.inf
+    ranks = [_RANKS.get(step.span.kind, 1) for step in speakers]
+    best = [step for step, rank in zip(speakers, ranks, strict=True) if rank == min(ranks)]
+    return sorted(best, key=lambda step: step.raw.start)
+
+
+def _why_no_texts(parts: Iterable[Parts]) -> str:
+    """The message for a case without texts, with the attributes that may have them."""
+    sizes = Counter[str]()
+    for step in (step for part in parts for step in part.steps):
+        texts = {name: text for name, text in step.raw.attributes.items() if isinstance(text, str)}
+        sizes.update(
+            {name: len(text) for name, text in texts.items() if not _ABOUT.fullmatch(name)}
+        )
+    names = ", ".join(name for name, _ in sizes.most_common(_NAMED))
+    return _NO_TEXTS + (
+        f". Attributes that are there, but not known as texts: {names}" * bool(names)
+    )
 
 
 def _origin(step: Step | None) -> str:
@@ -252,7 +326,7 @@ def _case(parts: Parts) -> LLMTestCase | InvalidCase:
     )
     if parts.input is not None:
         return case
-    why = _NO_TEXTS if parts.output is None else _NO_INPUT
+    why = _why_no_texts([parts]) if parts.output is None else _NO_INPUT
     return InvalidCase(name, why, nothing_to_judge=True, test_case=case)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from dagengine.prompts.json_values import shallow_value
 from dagengine.traces.otlp import RawLog, RawSpan
 
-_USER, _ASSISTANT, _TOOL = "user", "assistant", "tool"
-_ROLES = {"human": _USER, "ai": _ASSISTANT, "model": _ASSISTANT, "function": _TOOL}
+USER, ASSISTANT, _TOOL = "user", "assistant", "tool"
+_ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "function": _TOOL}
 # Names of events in which one message is: their role is in the name.
 _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
 _CHOICE = "gen_ai.choice"
@@ -33,7 +33,21 @@ _LISTS = (
     ("gen_ai.prompt", True),
     ("gen_ai.completion", False),
     ("pydantic_ai.all_messages", True),
+    ("ai.prompt.messages", True),
 )
+# Names under which the text is in the data of a step, the surest first.
+_NAMES = {
+    USER: (
+        *("messages", "input", "inputs", "question", "query", "prompt", "user_input", "message"),
+        *("content", "contents", "text", "args", "kwargs"),
+    ),
+    ASSISTANT: (
+        *("messages", "output", "outputs", "answer", "response", "result", "replies", "choices"),
+        *("generations", "message", "content", "contents", "text"),
+    ),
+}
+_DEPTH = 8  # of data in which a text is looked for
+_CUT = re.compile(r'\s*[\[{]\s*[\[{"]')  # how JSON begins, also where its end was cut off
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +83,11 @@ class Dialogue:
 
     def user_text(self) -> str | None:
         """The last text of a user; results of tools are none, whatever their role."""
-        return _last_text(self.inputs, _USER)
+        return _last_text(self.inputs, USER)
 
     def answer(self) -> str | None:
         """The last text of the assistant that came out."""
-        return _last_text(self.outputs, _ASSISTANT)
+        return _last_text(self.outputs, ASSISTANT)
 
     def messages(self) -> Iterator[Message]:
         """All messages, those that went in first."""
@@ -101,8 +115,9 @@ def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
     ]
     for name, body in events:
         if name == _CHOICE:
-            message = as_json(body.get("message"), dict, body)
-            dialogue.outputs.append(_message({"role": _ASSISTANT, **message}))
+            text = body.get("message")
+            message = as_json(text, dict, {"content": text} if isinstance(text, str) else body)
+            dialogue.outputs.append(_message({"role": ASSISTANT, **message}))
         elif role := _MESSAGE.fullmatch(name):
             dialogue.inputs.append(_message({"role": role[1], **body}))
         else:
@@ -113,18 +128,52 @@ def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
 def _take_attributes(dialogue: Dialogue, attributes: Mapping[str, Any]) -> None:
     for name, went_in in _LISTS:
         side = dialogue.inputs if went_in else dialogue.outputs
-        messages = as_json(attributes.get(name), list, ())
+        value = parsed(attributes.get(name))
+        # Before there were messages it was the text itself. What was cut off is no JSON any more.
+        if isinstance(value, str) and not _CUT.match(value):
+            value = [{"role": USER if went_in else ASSISTANT, "content": value}]
+        messages = value if isinstance(value, list) else ()
         side += [_message(item) for item in messages if isinstance(item, Mapping)]
+
+
+def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
+    """The text of a role in the data of a step: of messages the last one, else by usual names.
+
+    None if there is none, or if it is not clear which.
+    """
+    if isinstance(value, str):
+        return value if value.strip() else None
+    items = value if isinstance(value, list) else [value]
+    if items and all(map(_is_message, items)):
+        return _last_text([_message(item) for item in items], role)
+    if isinstance(value, Mapping):
+        named = [value[name] for name in _NAMES[role] if value.get(name)]
+        # Under other names are no texts (an id, a state), but there may be some inside.
+        items = named[:1] or [inner for inner in value.values() if not isinstance(inner, str)]
+    is_data = isinstance(value, list | Mapping) and depth
+    texts = {text_for(role, item, depth - 1) for item in items if is_data} - {None}
+    return texts.pop() if len(texts) == 1 else None
+
+
+def _is_message(value: Any) -> bool:
+    """Return whether it is a message, which may be an object of LangChain's that was serialised."""
+    inner = as_json(value.get("kwargs"), dict, value) if isinstance(value, Mapping) else {}
+    has_role = "role" in inner or str(inner.get("type")) in _ROLES
+    return has_role and not inner.keys().isdisjoint(("content", "contents", "parts", "tool_calls"))
 
 
 def _message(value: Mapping[str, Any]) -> Message:
     """A message in either form."""
-    role = str(value.get("role") or _ASSISTANT)
-    role = _ROLES.get(role, role)
+    value = as_json(value.get("kwargs"), dict, value)
+    role = str(value.get("role") or value.get("type") or "")
+    role = _ROLES.get(role, role if value.get("role") else ASSISTANT)
     texts: list[str] = []
     calls: list[Call] = []
     results: list[tuple[str | None, Any]] = []
     content = value.get("content")
+    listed = parsed(content)
+    if listed and isinstance(listed, list) and all(isinstance(part, Mapping) for part in listed):
+        content = listed
     parts = value.get("parts") or value.get("contents") or ()
     if role == _TOOL and value.get("content") is not None:
         results.append((_id(value, "tool_call_id", "id"), content))
@@ -143,7 +192,7 @@ def _message(value: Mapping[str, Any]) -> Message:
             calls.append(_call(inner))
         elif kind == "tool_call_response":
             results.append((_id(inner, "id"), inner.get("response", inner.get("result"))))
-        elif kind in ("text", "input_text", "output_text"):
+        elif kind in (None, "text", "input_text", "output_text"):
             text = inner.get("content", inner.get("text"))
             texts += [text] if isinstance(text, str) else []
     asked = as_json(value.get("tool_calls"), list, ())
@@ -196,6 +245,17 @@ def parsed(value: Any) -> Any:
         except ValueError:
             return value
     return value
+
+
+def data_of(value: Any) -> Any:
+    """What a text says as JSON; else the text itself. None for JSON that was cut off."""
+    if not isinstance(value, str):
+        return value
+    try:
+        data = shallow_value(value)
+    except ValueError:
+        return None if _CUT.match(value) else value
+    return data if isinstance(data, str | list | dict) else value
 
 
 def as_json(value: Any, kind: type, otherwise: Any) -> Any:

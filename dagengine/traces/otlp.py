@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-# What reading an export raises that is damaged.
+# What reading something damaged raises.
 DAMAGES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 # Hex digits of the ids, and the characters that base64 needs for as many bytes.
 _TRACE, _SPAN = (32, 24), (16, 12)
@@ -47,6 +47,7 @@ class RawLog:
 
 
 RawRecord = RawSpan | RawLog
+T = TypeVar("T")
 
 
 def is_otlp(value: Any) -> bool:
@@ -58,17 +59,44 @@ def is_otlp(value: Any) -> bool:
     )
 
 
-def records_of(value: Mapping[str, Any]) -> Iterator[RawRecord]:
-    """The spans and the log records of an export; raises one of DAMAGES for a damaged one."""
-    for resource in _list(value, "resourceSpans", "resource_spans"):
-        for scope in _list(resource, "scopeSpans", "scope_spans"):
-            yield from map(span_of, _list(scope, "spans"))
-    for resource in _list(value, "resourceLogs", "resource_logs"):
-        for scope in _list(resource, "scopeLogs", "scope_logs"):
-            for record in _list(scope, "logRecords", "log_records"):
-                log = _log_of(record)
-                if log.span_id:  # what no span said belongs to no trace
-                    yield log
+LeaveOut = Callable[[Exception], object]
+"""Takes note of something that is damaged, and so left out, by what was wrong."""
+
+
+def _refuse(error: Exception) -> None:
+    raise error
+
+
+def records_of(value: Mapping[str, Any], leave_out: LeaveOut = _refuse) -> Iterator[RawRecord]:
+    """The spans and the log records of an export; those that are damaged are left out, alone.
+
+    Raises one of DAMAGES for them if nobody takes note.
+    """
+    resources = _lists([value], leave_out, "resourceSpans", "resource_spans")
+    scopes = _lists(resources, leave_out, "scopeSpans", "scope_spans")
+    yield from readable(_lists(scopes, leave_out, "spans"), span_of, leave_out)
+    resources = _lists([value], leave_out, "resourceLogs", "resource_logs")
+    scopes = _lists(resources, leave_out, "scopeLogs", "scope_logs")
+    records = _lists(scopes, leave_out, "logRecords", "log_records")
+    logs = readable(records, _log_of, leave_out)
+    yield from (log for log in logs if log.span_id)  # what no span said belongs to no trace
+
+
+def _lists(holders: Iterable[Any], leave_out: LeaveOut, *names: str) -> Iterator[Any]:
+    """What is in the lists of this name."""
+    for items in readable(holders, lambda holder: _list(holder, *names), leave_out):
+        yield from items
+
+
+def readable(items: Iterable[Any], read: Callable[[Any], T], leave_out: LeaveOut) -> Iterator[T]:
+    """What can be read of some items: the one way to read what others wrote."""
+    for item in items:
+        try:
+            result = read(item)
+        except DAMAGES as error:
+            leave_out(error)
+        else:
+            yield result
 
 
 def span_of(value: Mapping[str, Any]) -> RawSpan:
@@ -159,5 +187,9 @@ def _first(value: Mapping[str, Any], camel: str, snake: str) -> Any:
     return value[camel] if camel in value else value.get(snake)
 
 
-def _list(value: Mapping[str, Any], *names: str) -> Any:
-    return next((value[name] for name in names if value.get(name)), ())
+def _list(value: Mapping[str, Any], *names: str) -> list[Any]:
+    """The list of this name, empty without one; raises ValueError for anything else."""
+    items: Any = next((value[name] for name in names if value.get(name)), [])
+    if not isinstance(items, list):
+        raise ValueError(f"{names[0]} is no list")
+    return items

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from dagengine.errors import InputError
 from dagengine.regular_files import is_there
 from dagengine.terminal import counted
 from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase
-from dagengine.traces.foreign import records_of_export
+from dagengine.traces.foreign import records_of_any
 from dagengine.traces.joining import Joined
 from dagengine.traces.mapping import (
     Parts,
@@ -28,11 +27,12 @@ from dagengine.traces.mapping import (
     mapping_lines,
     parts_in,
 )
-from dagengine.traces.otlp import DAMAGES, RawRecord, is_otlp, records_of
+from dagengine.traces.otlp import RawRecord
 from dagengine.traces.spans import steps_of
 
 _FIRST = 20  # cases of which the largest is shown
 _TURNS = 3  # traces of a session that are shown
+_OPENINGS = (b"[", b"{")  # first lines of JSON that is indented
 _LOOKED = 1000  # traces whose kinds of spans are named
 _EXPECTED = (
     'traces are OTLP JSON lines ({"resourceSpans": …} or {"resourceLogs": …}), or an export of '
@@ -85,12 +85,15 @@ class Traces:
     def _records(self) -> Iterator[RawRecord]:
         for path in self._files:
             for place, value in _values(path):
-                try:
-                    if isinstance(value, ValueError):
-                        raise value
-                    yield from records_of(value) if is_otlp(value) else records_of_export(value)
-                except DAMAGES as error:
-                    self._flaws.append(InvalidCase(place, f"no traces ({error}); {_EXPECTED}"))
+                flaws = [value] if isinstance(value, Exception) else list[Exception]()
+                count = 0
+                for record in () if flaws else records_of_any(value, flaws.append):
+                    count += 1
+                    yield record
+                if flaws:
+                    what = f"{len(flaws)} of its parts are left out ({flaws[0]})"
+                    what = what if count else f"no traces ({flaws[0]}); {_EXPECTED}"
+                    self._flaws.append(InvalidCase(place, what))
 
     def parts(self) -> Iterator[list[Parts]]:
         """What each case is made of: one element, or of a session the traces in their order.
@@ -172,24 +175,24 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
             yield f"{path} row {number}", row
         return
     packed = path.suffix.lower() == ".gz"
-    if (path.with_suffix("") if packed else path).suffix.lower() == ".json":
-        with _opened(path, packed) as file:
-            value = _value(file.read())
-        if not isinstance(value, ValueError):  # else lines of JSON, in spite of the name
-            yield str(path), value
-            return
+    json = (path.with_suffix("") if packed else path).suffix.lower() == ".json"
     number = 0
-    with _opened(path, packed) as file:
+    with gzip.open(path) if packed else path.open("rb") as file:
         try:
-            for number, line in enumerate(file, 1):
-                if not line.isspace():
+            first = file.readline()
+            lines: Iterable[bytes] = itertools.chain([first], file)
+            # One value over many lines, as `json.dump` indents it, whatever the name of the file
+            if first.strip() in _OPENINGS or (json and isinstance(_value(first), ValueError)):
+                text = first + file.read()
+                if not isinstance(value := _value(text), ValueError):
+                    yield str(path), value
+                    return
+                lines = text.splitlines()
+            for number, line in enumerate(lines, 1):
+                if line.strip():
                     yield f"{path} line {number}", _value(line)
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             yield f"{path} line {number + 1}", ValueError(f"the file is damaged: {error}")
-
-
-def _opened(path: Path, packed: bool) -> gzip.GzipFile | io.BufferedReader:
-    return gzip.open(path) if packed else path.open("rb")
 
 
 def _value(text: bytes) -> Any:

@@ -6,13 +6,19 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagengine.errors import InputError
+import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from dagengine.data.json_lines import line_of
+from dagengine.errors import InputError, ProviderError
+from dagengine.judges.wire.bodies import BodyReader
+from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.run import Run, load_run
 from dagengine.redaction import public_text
 from dagengine.terminal import counted
@@ -23,11 +29,11 @@ from dagengine.traces.scores import Score, Scores
 if TYPE_CHECKING:
     import httpx2
 
-_TIMEOUT = 60.0  # seconds
+_TIMEOUT = 60.0  # seconds for a request and its whole answer
+_LONGEST = 1 << 20  # bytes of an answer
 _WAITS = (0.5, 2.0, 8.0)  # seconds before another attempt, if the server does not say
 _LONGEST_WAIT = 60.0
 _AT_ONCE = 2000  # scores that are held
-_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
 
 Sleep = Callable[[float], None]
@@ -39,7 +45,8 @@ class Sent:
 
     `written` now, `earlier` by an earlier call, `absent` have no span there (yet), `failed` were
     not taken; those two are sent again the next time. `uncertain` were in a request whose end
-    nobody saw, where a second write would be a second score: they are not sent again.
+    nobody saw, or of which a part was rejected, where a second write would be a second score: they
+    are not sent again.
     `unwritable` are what the place has no form for. `problems` says why, by message.
     """
 
@@ -55,8 +62,8 @@ class Sent:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to send."""
-        return not (self.absent or self.failed)
+        """Return whether all scores are there that have a form there."""
+        return not (self.absent or self.failed or self.uncertain)
 
     def __str__(self) -> str:
         parts = [f"{counted(self.written, 'score')} written"]
@@ -72,8 +79,16 @@ class Sent:
         return f"{self.to}: {', '.join([*parts, *([cases] if self.without_trace else [])])}"
 
 
-class _StoppedError(Exception):
-    """The place takes nothing now; what is left is sent the next time."""
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The end of a request: a status and a text; without a status it had no answer.
+
+    It `arrived` unless it is certain that the place did nothing with it.
+    """
+
+    text: str
+    status: int = 0
+    arrived: bool = True
 
 
 def send(
@@ -106,9 +121,14 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
     sent = Sent(to)
     with (
         Journal(run.folder, to) as journal,
-        httpx2.Client(headers=backend.headers, timeout=_TIMEOUT, follow_redirects=True) as client,
+        start_blocking_portal() as portal,
+        ExitStack() as stack,
     ):
-        courier = _Courier(backend, client, journal, sent, sleep)
+        # As judges are asked: an answer is read up to a limit, and no redirect is followed.
+        sender = httpx2.AsyncClient(headers=backend.headers, timeout=_TIMEOUT)
+        client = BoundedClient(sender, BodyReader(_LONGEST))
+        stack.callback(portal.call, client.aclose)
+        courier = _Courier(backend, client, portal, journal, sent, sleep)
         scores = _unsent(run, backend, journal, sent)
         # Looked at before the first request: a run without traces is refused with nothing written.
         first = list(islice(scores, _AT_ONCE))
@@ -147,7 +167,8 @@ class _Courier:
     """Makes requests, one after the other, and notes what came of them."""
 
     backend: Backend
-    client: httpx2.Client
+    client: BoundedClient
+    portal: BlockingPortal
     journal: Journal
     sent: Sent
     sleep: Sleep
@@ -158,76 +179,89 @@ class _Courier:
         for request in self.backend.requests(scores):
             if self.stopped:
                 self.sent.failed += len(request.scores)
-                continue
-            try:
+            else:
                 self._make(request)
-            except _StoppedError as stop:
-                self.stopped = True
-                self.sent.failed += len(request.scores)
-                self.sent.problems[str(stop)] += 1
 
     def _make(self, request: Request) -> None:
-        response = self._answer(request)
-        status = response.status_code
-        if response.is_success:
-            self.journal.done(request.scores)
-            self.sent.written += len(request.scores)
-            return
-        refusal = public_text(f"{status} {response.text[:300]}")
-        if not self.backend.repeatable:
-            self.journal.failed(request.scores)
-        if status in _REFUSED:
-            names = ", ".join(self.backend.keys)
-            raise InputError(f"{self.sent.to} refuses the key ({refusal}): set {names}")
+        backend, sent, count = self.backend, self.sent, len(request.scores)
+        answer = self._answer(request)
+        status, text, rejected = answer.status, answer.text[:300], count
+        if 200 <= status < 300:
+            verdict = backend.rejected(request, answer.text)
+            rejected, text = verdict or (count, f"is no answer of {backend.name}: {text!r}")
+            self.stopped = verdict is None
         if status == 404 and request.otherwise is not None:
             self._make(request.otherwise)
-        elif status == 404:
-            # Write the rest of a batch that was refused because some of its spans are not there
-            absent = self.backend.absent(request, response.text)
-            self.sent.absent += len(absent)
-            self.sent.problems[refusal] += len(absent)
-            rest = without(request.scores, absent)
-            for again in self.backend.requests(rest) if rest else ():
-                self._make(again)
-        elif status in _TRANSIENT:
-            raise _StoppedError(refusal)
-        else:
-            self.sent.failed += len(request.scores)
-            self.sent.problems[refusal] += len(request.scores)
+            return
+        sent.written += count - rejected
+        if not rejected:
+            self.journal.done(request.scores)
+            return
+        problem = public_text(f"{status or ''} {text}".strip(), backend.secrets)
+        sent.problems[problem] += rejected
+        self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
+        if not backend.repeatable:
+            if rejected < count or answer.arrived:
+                sent.uncertain += rejected  # a second write could be a second score
+                return
+            self.journal.failed(request.scores)
+        if status in _REFUSED:
+            names = ", ".join(backend.keys)
+            raise InputError(f"{sent.to} refuses the key ({problem}): set {names}")
+        if status != 404:
+            sent.failed += rejected
+            return
+        # Write the rest of a batch that was refused because some of its spans are not there
+        absent = backend.absent(request, answer.text)
+        sent.absent += len(absent)
+        rest = without(request.scores, absent)
+        sent.problems[problem] -= len(rest)
+        for again in backend.requests(rest) if rest else ():
+            self._make(again)
 
-    def _answer(self, request: Request) -> httpx2.Response:
-        """The last answer to a request, or _StoppedError if there is none."""
+    def _answer(self, request: Request) -> _Answer:
+        """The last answer to a request, which is made again where that does no harm."""
         import httpx2
 
-        address = self.backend.url + request.path
-        once = not self.backend.repeatable
-        for wait in (*_WAITS, None):
-            if once:
+        backend, waits = self.backend, iter(_WAITS)
+        unsent = (
+            *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.InvalidURL),
+            *(httpx2.UnsupportedProtocol, httpx2.LocalProtocolError),
+        )
+        while True:
+            if not backend.repeatable:
                 self.journal.begin(request.scores)
+            asked, again = 0.0, backend.repeatable
             try:
-                response = self.client.request(request.method, address, json=request.body)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                if once:
-                    self.journal.failed(request.scores)  # nothing left this machine
-                if wait is None:
-                    raise _StoppedError(f"no connection: {error}") from None
-                self.sleep(wait)
-            except httpx2.HTTPError as error:
-                if once:  # it may have been written
-                    self.sent.uncertain += len(request.scores)
-                    self.sent.failed -= len(request.scores)
-                    raise _StoppedError(f"the server ended in between: {error!r:.200}") from None
-                if wait is None:
-                    raise _StoppedError(f"the server ended in between: {error!r:.200}") from None
-                self.sleep(wait)
+                response = self.portal.call(self._exchange, request)
+            except unsent as error:
+                answer, again = _Answer(f"no connection: {error}", arrived=False), True
+            except ProviderError:
+                answer = _Answer(f"the answer is damaged, or longer than {_LONGEST:,} bytes")
+                again = False
+            except (httpx2.HTTPError, TimeoutError) as error:
+                answer = _Answer(f"the server ended in between: {error!r:.200}")
             else:
-                if response.status_code not in _TRANSIENT or wait is None:
-                    return response
-                if once:
-                    self.journal.failed(request.scores)
-                pause = wait
+                status = response.status_code
+                again = status in backend.passing
+                # Of other errors of a server nobody knows what came before them.
+                arrived = not again and (status == 408 or status >= 500)
+                answer = _Answer(response.text, status, arrived)
+                if (there := response.headers.get("location")) and response.is_redirect:
+                    hint = f"log in again, or write --to {backend.name}=ADDRESS"
+                    answer = replace(answer, text=f"it redirects to {there}, not followed: {hint}")
                 with suppress(ValueError):  # it asks for a date, or for nothing
                     asked = float(response.headers.get("retry-after", ""))
-                    pause = min(max(0.0, asked), _LONGEST_WAIT)
-                self.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
+            wait = next(waits, None)
+            if not again or wait is None:
+                return answer
+            if not backend.repeatable:
+                self.journal.failed(request.scores)
+            self.sleep(min(max(0.0, asked), _LONGEST_WAIT) or wait)
+
+    async def _exchange(self, request: Request) -> httpx2.Response:
+        """Make one request; raises TimeoutError if its answer takes too long, slowly or not."""
+        address, body = self.backend.url + request.path, line_of(request.body)
+        headers = {"Content-Type": "application/json"}
+        with anyio.fail_after(_TIMEOUT):
+            return await self.client.request(request.method, address, content=body, headers=headers)

@@ -5,36 +5,65 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from dagengine.test_case import Span
-from dagengine.traces.messages import Call, Dialogue, as_json, dialogue_of, parsed
+from dagengine.traces.messages import (
+    ASSISTANT,
+    USER,
+    Call,
+    as_json,
+    data_of,
+    dialogue_of,
+    parsed,
+    text_for,
+)
 from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
 
 LLM, TOOL, RETRIEVER, AGENT, CHAIN = "llm", "tool", "retriever", "agent", "chain"
-_OPERATIONS = {
-    "chat": LLM,
-    "text_completion": LLM,
+# Attributes that name a kind, the surest first, and their words for it where they differ from ours.
+_KIND_IN = (
+    *("openinference.span.kind", "langfuse.observation.type", "traceloop.span.kind"),
+    *("langsmith.span.kind", "mlflow.spanType", "ai.operationId", "llm.request.type"),
+)
+_KINDS = {
+    **dict.fromkeys(("generation", "chat_model", "chat", "completion", "text_completion"), LLM),
+    **dict.fromkeys(("ai.generatetext.dogenerate", "ai.streamtext.dostream"), LLM),
+    **dict.fromkeys(("ai.generateobject.dogenerate", "ai.streamobject.dostream"), LLM),
+    **dict.fromkeys(("workflow", "task", "invoke_workflow"), CHAIN),
+    **dict.fromkeys(("invoke_agent", "create_agent"), AGENT),
+    **dict.fromkeys(("execute_tool", "ai.toolcall"), TOOL),
     "generate_content": LLM,
     "embeddings": "embedding",
-    "execute_tool": TOOL,
-    "invoke_agent": AGENT,
-    "create_agent": AGENT,
-    "invoke_workflow": CHAIN,
     "retrieval": RETRIEVER,
+    "rerank": "reranker",
 }
-# Other words for a kind, in attributes that name it.
-_KINDS = {"generation": LLM, "workflow": CHAIN, "task": CHAIN, "retrieval": RETRIEVER}
-_KIND_IN = ("openinference.span.kind", "langfuse.observation.type", "traceloop.span.kind")
 _JSON = "application/json"
 _DOCUMENT = re.compile(r"retrieval\.documents\.([0-9]+)\.document\.content")
+_CONTENT = ("content", "page_content", "text")  # of a document
+# What went into any step, and what came out, the surest first. Of the plain ones the value is the
+# text, unless the span says that it is JSON; in the others the text is somewhere in JSON.
+_PLAIN = ("input.value", "output.value", "final_result", "ai.response.text")
+_IN = (
+    *("input.value", "traceloop.entity.input", "ai.prompt", "mlflow.spanInputs", "request_data"),
+    *("langfuse.observation.input", "haystack.pipeline.input_data", "haystack.component.input"),
+    *("braintrust.input_json", "gcp.vertex.agent.llm_request", "gen_ai.prompt"),
+)
+_OUT = (
+    *("output.value", "final_result", "traceloop.entity.output", "ai.response.text"),
+    *("mlflow.spanOutputs", "response_data", "langfuse.observation.output"),
+    *("haystack.pipeline.output_data", "haystack.component.output", "braintrust.output_json"),
+    *("gcp.vertex.agent.llm_response", "gen_ai.completion"),
+)
 # Attributes of a tool span, those of the conventions first, then those of OpenInference.
-_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_call.function.arguments")
+_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_call.function.arguments", "ai.toolCall.args")
 _PARAMETERS = "tool.parameters"  # the schema of a tool; some write the arguments there
-_RESULT = "gen_ai.tool.call.result"
-_CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
+_RESULT = ("gen_ai.tool.call.result", "ai.toolCall.result")
+_CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "tool.id", "ai.toolCall.id")
+_TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
 _TOKENS_OUT = (
     *("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
@@ -44,29 +73,16 @@ _TOKENS_OUT = (
 
 @dataclass(slots=True)
 class Step:
-    """A span, with what it was read from and the messages of a model."""
+    """A span, with what it was read from, and its own texts if it has any.
+
+    These are what a person may have written, and what was answered: of a model its messages, of
+    any other step first what it says of its input and output.
+    """
 
     raw: RawSpan
     span: Span
-    dialogue: Dialogue
-
-    @property
-    def text_in(self) -> str | None:
-        """`input.value`, if it is text that a person may have written."""
-        return self._text("input")
-
-    @property
-    def text_out(self) -> str | None:
-        """`output.value`, or the final result of an agent, if it is text."""
-        final = self.raw.attributes.get("final_result")
-        return self._text("output") or (final if isinstance(final, str) else None)
-
-    def _text(self, side: str) -> str | None:
-        """A text that is neither JSON nor the raw request or response of a model."""
-        value = self.raw.attributes.get(f"{side}.value")
-        if self.span.kind == LLM or self.raw.attributes.get(f"{side}.mime_type") == _JSON:
-            return None
-        return value if isinstance(value, str) and value.strip() else None
+    text_in: str | None
+    text_out: str | None
 
 
 def steps_of(records: Iterable[RawRecord]) -> list[Step]:
@@ -75,7 +91,9 @@ def steps_of(records: Iterable[RawRecord]) -> list[Step]:
     logs: dict[str, list[RawLog]] = defaultdict(list)
     for record in records:
         if isinstance(record, RawSpan):
-            raw[record.span_id] = record
+            # A span may be written when it begins, too. The one that ended later is complete.
+            earlier = raw.get(record.span_id, record)
+            raw[record.span_id] = max(record, earlier, key=attrgetter("end"))
         else:
             logs[record.span_id].append(record)
     ordered = sorted(raw.values(), key=lambda span: span.start)  # equal times: as they were written
@@ -88,66 +106,69 @@ def steps_of(records: Iterable[RawRecord]) -> list[Step]:
         for message in dialogue.messages():
             calls |= {call.id: call for call in message.calls if call.id}
             results |= {key: result for key, result in message.results if key}
-    return [
-        Step(span, _span(span, dialogue, calls, results), dialogue)
-        for span, dialogue in zip(ordered, dialogues, strict=True)
-    ]
+    steps: list[Step] = []
+    for span, dialogue in zip(ordered, dialogues, strict=True):
+        text_in, text_out = _text_of(span, USER, _IN), _text_of(span, ASSISTANT, _OUT)
+        if kind_of(span.attributes) == LLM:
+            text_in, text_out = dialogue.user_text() or text_in, dialogue.answer() or text_out
+        else:
+            text_in, text_out = text_in or dialogue.user_text(), text_out or dialogue.answer()
+        steps.append(Step(span, _span(span, text_in, text_out, calls, results), text_in, text_out))
+    return steps
+
+
+def _text_of(span: RawSpan, role: str, names: Iterable[str]) -> str | None:
+    """The text of a role in what a span says of itself."""
+    texts = (text_for(role, value) for value in _data_in(span.attributes, names))
+    return next(filter(None, texts), None)
+
+
+def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:
+    """Yield the values of these attributes, as data if they are JSON."""
+    for name in names:
+        mime = attributes.get(name.replace(".value", ".mime_type"))
+        plain = name in _PLAIN and mime != _JSON
+        yield attributes.get(name) if plain else data_of(attributes.get(name))
 
 
 def kind_of(attributes: Mapping[str, Any]) -> str:
     """What a span did, in small letters; `span` if it does not say."""
     for name in _KIND_IN:
         if attributes.get(name):
-            kind = str(attributes[name]).lower()
+            kind = str(attributes[name]).strip('"').lower()  # some write it as JSON
             return _KINDS.get(kind, kind)
     otherwise = TOOL if attributes.get("gen_ai.tool.name") else "span"
-    return _OPERATIONS.get(str(attributes.get("gen_ai.operation.name")), otherwise)
+    return _KINDS.get(str(attributes.get("gen_ai.operation.name")), otherwise)
 
 
 def _span(
-    raw: RawSpan, dialogue: Dialogue, calls: Mapping[str, Call], results: Mapping[str, Any]
+    raw: RawSpan,
+    text_in: str | None,
+    text_out: str | None,
+    calls: Mapping[str, Call],
+    results: Mapping[str, Any],
 ) -> Span:
     attributes, kind = raw.attributes, kind_of(raw.attributes)
     documents, call_id = None, None
     name = raw.name
-    error: str | None = None
-    if raw.failed:
-        # The exception says more than the status, the status more than the type.
-        messages = [
-            str(fields["exception.message"])
-            for event, fields in raw.events
-            if event == "exception" and fields.get("exception.message")
-        ]
-        type_of_error = str(attributes.get("error.type") or "") or "it failed"
-        error = next(iter(messages), "") or raw.message or type_of_error
+    error = _error_of(raw)
     if kind == TOOL:
         output, failure, call_id = _tool_output(attributes)
         call_id = _first(attributes, *_CALL_ID) or call_id
         call = calls.get(str(call_id), Call(None, ""))
-        name = str(_first(attributes, "gen_ai.tool.name", "tool.name") or call.name or name)
-        # The span itself knows best; the model's request is nearer than a general input.
-        shown = _first(attributes, *_ARGUMENTS)
-        if shown is None:
-            shown = call.arguments
-        if shown is None:
-            shown = attributes.get("input.value")
-        if shown is None:
-            # Some write the arguments there, others the JSON schema of them.
-            parameters = parsed(attributes.get(_PARAMETERS))
-            if not isinstance(parameters, dict) or not parameters.keys() >= {"type", "properties"}:
-                shown = parameters
-        shown = parsed(shown)
+        name = str(_first(attributes, *_TOOL_NAME) or call.name or name)
+        shown = _arguments(attributes, call)
         error = error or failure
         if output is None:
             output = parsed(results.get(str(call_id)))
         output = None if error else output
     elif kind == RETRIEVER:
         documents, output = _documents(attributes), None
-        shown = _first(attributes, "gen_ai.retrieval.query.text", "input.value")
+        shown = _first(attributes, "gen_ai.retrieval.query.text", "input.value") or text_in
     elif kind == LLM:
-        shown, output = dialogue.user_text(), dialogue.answer()
+        shown, output = text_in, text_out
     else:
-        shown, output = attributes.get("input.value"), attributes.get("output.value")
+        shown, output = _first(attributes, *_IN), _first(attributes, *_OUT)
     return Span(
         span_id=raw.span_id,
         trace_id=raw.trace_id,
@@ -165,15 +186,43 @@ def _span(
     )
 
 
+def _error_of(raw: RawSpan) -> str | None:
+    """Return why a span failed: the exception says more than the status, that than the type."""
+    messages = [
+        fields.get("exception.message") for name, fields in raw.events if name == "exception"
+    ]
+    reasons = (*messages, raw.message, raw.attributes.get("error.type"), "it failed")
+    return next(str(reason) for reason in reasons if reason) if raw.failed else None
+
+
+def _arguments(attributes: Mapping[str, Any], call: Call) -> Any:
+    """The arguments of a tool: its span knows best, then the model that asked for it."""
+    # Some write the arguments there, others the JSON schema of them.
+    parameters = parsed(attributes.get(_PARAMETERS))
+    if isinstance(parameters, dict) and parameters.keys() >= {"type", "properties"}:
+        parameters = None
+    sources = (
+        _first(attributes, *_ARGUMENTS),
+        call.arguments,
+        _first(attributes, *_IN),
+        parameters,
+    )
+    shown = parsed(next((source for source in sources if source is not None), None))
+    if isinstance(shown, dict) and shown.keys() == {"args", "kwargs"} and not shown["args"]:
+        return shown["kwargs"]  # of a Python function
+    return shown
+
+
 def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | None]:
     """The result of a tool, why it failed, and the id of the call, from the output of its span.
 
     LangChain writes a message: of a tool whose error was handled the span says that all is well,
     and the message that its status is `error`.
     """
-    if attributes.get(_RESULT) is not None:
-        return parsed(attributes[_RESULT]), None, None
-    output = parsed(attributes.get("output.value"))
+    if (result := _first(attributes, *_RESULT)) is not None:
+        return parsed(result), None, None
+    values = (parsed(value) for value in _data_in(attributes, _OUT))
+    output = next((value for value in values if value is not None), None)
     data = output.get("data") if isinstance(output, dict) else None
     if not isinstance(data, dict) or "tool_call_id" not in data:
         return output, None, None
@@ -183,8 +232,10 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
 
 def _documents(attributes: Mapping[str, Any]) -> list[str] | None:
     """The texts that were retrieved; None if none was captured."""
-    listed = as_json(attributes.get("gen_ai.retrieval.documents"), list, ())
-    texts = [item.get("content") for item in listed if isinstance(item, Mapping)]
+    listed = parsed(_first(attributes, "gen_ai.retrieval.documents", *_OUT))
+    listed = listed.get("documents") if isinstance(listed, Mapping) else listed
+    documents = [item for item in as_json(listed, list, ()) if isinstance(item, Mapping)]
+    texts = [_first(document, *_CONTENT) for document in documents]
     places = {
         int(place[1]): value
         for name, value in attributes.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
 from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, read_whole, write_whole
+from dagengine.traces.otlp import DAMAGES
 
 SPENT = "spent.json"
 
@@ -37,7 +39,9 @@ class DailyAccount(Account):
                 spent = shallow_value(read_whole(self._path))
                 if spent["day"] == self._day:
                     self.calls, self.spent = int(spent["calls"]), float(spent["dollars"])
-            except (ValueError, TypeError, KeyError) as error:
+                if self.calls < 0 or not 0 <= self.spent < math.inf:
+                    raise ValueError(spent)
+            except DAMAGES as error:
                 raise InputError(f"{self._path} does not say what was spent: {error!r}") from None
 
     def __enter__(self) -> Account:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.early_rows import index_of
+from dagengine.data.json_lines import complete_lines
 from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError
 from dagengine.record.merging import spent_together
@@ -16,6 +21,9 @@ from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
 from dagengine.regular_files import is_there, open_to_read
 from dagengine.results import CaseResult, Spent, Totals
+
+T = TypeVar("T")
+_INSTEAD = "restore it, or choose another folder for --out"
 
 
 class GrowingRun(RunWriter):
@@ -61,7 +69,7 @@ class GrowingRun(RunWriter):
         self.folder.mkdir(parents=True, exist_ok=True)
         count = cut(self.folder / ROWS, lambda line, place: index_of(line) == place)
         for name in (CASES, TIMES):
-            cut(self.folder / name, lambda line, place: index_in(line) == place < count)
+            cut(self.folder / name, lambda line, place: index_in(line) == place, count)
         if count:
             for row in read_rows(self.folder / ROWS):
                 self._summing.add(row)
@@ -84,16 +92,34 @@ class GrowingRun(RunWriter):
             self._replace(self.manifest)
 
 
-def cut(path: Path, fits: Callable[[bytes, int], bool]) -> int:
-    """Shorten a file to its first lines that are whole and fit their place; how many there are."""
+def cut(path: Path, fits: Callable[[bytes, int], bool], most: float = math.inf) -> int:
+    """Shorten a file to its first `most` whole lines; how many there are.
+
+    Raises InputError for a whole line that does not fit its place: only half a line is of a kill.
+    """
     if not is_there(path):
         return 0
     count = end = 0
     with open_to_read(path) as file:
         for line in file:
-            if not line.endswith(b"\n") or not fits(line, count):
+            if not line.endswith(b"\n") or count >= most:
                 break
+            if not fits(line, count):
+                raise InputError(f"{path} line {count + 1} is damaged; {_INSTEAD}")
             count, end = count + 1, end + len(line)
     if end < path.stat().st_size:
         os.truncate(path, end)
     return count
+
+
+def lines_of(path: Path, kind: type[T]) -> list[T]:
+    """Read the whole lines of a file; raises InputError for a damaged one."""
+    cut(path, lambda line, place: True)
+    read, items = TypeAdapter(kind).validate_json, list[T]()
+    for source, line in complete_lines(path, whole=True) if is_there(path) else ():
+        try:
+            items.append(read(line))
+        except ValidationError as error:
+            why = error.errors(include_url=False)[0]["msg"]
+            raise InputError(f"{source} is damaged ({why}); {_INSTEAD}") from None
+    return items

@@ -7,29 +7,35 @@ leads here is an attack by DNS. A page in a browser cannot post JSON here withou
 
 from __future__ import annotations
 
+import gzip
+import io
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dagengine.data.json_lines import JsonLines, line_of, value_of
 from dagengine.local_server import listening, server_of
-from dagengine.traces.otlp import is_otlp
+from dagengine.traces.otlp import is_otlp, records_of
 
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 _LONGEST = 64 << 20  # bytes of a request
+_ROOM = 128 << 20  # bytes of all requests in progress together
+_PATIENCE = 60.0  # seconds for which a request may be in progress
 _FILE = 64 << 20  # bytes of a file
 _KINDS = {
-    "traces": ("trace", "ExportTraceServiceRequest"),
-    "logs": ("logs", "ExportLogsServiceRequest"),
+    "traces": ("trace", "ExportTraceService", "rejectedSpans"),
+    "logs": ("logs", "ExportLogsService", "rejectedLogRecords"),
 }
 
 
@@ -71,50 +77,71 @@ class _Files:
 
 
 def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
+    room = _ROOM
+
     async def take(request: Request) -> Response:
+        nonlocal room
         kind = request.path_params["kind"]
+        body = bytearray()
         try:
             if request.headers.get("host", "") not in hosts:
                 raise _RefusedError(403, "this address is for programs on this machine")
             media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            body = bytearray()
-            async for part in request.stream():
-                body += part
-                if len(body) > _LONGEST:
-                    raise _RefusedError(413, f"a request has at most {_LONGEST >> 20} MB")
-            value = _value(kind, media, _unpacked(bytes(body), request))
+            with anyio.fail_after(_PATIENCE):
+                async for part in request.stream():
+                    if len(body) + len(part) > _LONGEST:
+                        raise _RefusedError(413, f"a request has at most {_LONGEST >> 20} MB")
+                    if len(part) > room:
+                        raise _RefusedError(503, "other requests are in progress: send it again")
+                    body += part
+                    room -= len(part)
+            value = _value(kind, media, _unpacked(body, request))
+            damaged: list[Exception] = []
+            deque(records_of(value, damaged.append), maxlen=0)
             files.append(value)
         except _RefusedError as refusal:
-            return JSONResponse({"message": str(refusal)}, refusal.status)
-        return Response(b"", media_type=media) if media == _PROTOBUF else JSONResponse({})
+            headers = {"Retry-After": "1"} if refusal.status == 503 else None
+            return JSONResponse({"message": str(refusal)}, refusal.status, headers)
+        except TimeoutError:
+            return JSONResponse({"message": f"it took more than {_PATIENCE:g} s"}, 408)
+        except ClientDisconnect:
+            return Response()
+        finally:
+            room += len(body)
+        answer: dict[str, Any] = {}
+        if damaged:
+            counted = {_KINDS[kind][2]: len(damaged), "errorMessage": f"{damaged[0]!s:.200}"}
+            answer = {"partialSuccess": counted}
+        if media == _JSON:
+            return JSONResponse(answer)
+        return Response(_as_protobuf(kind, answer), media_type=media)
 
     routes = [Route("/v1/{kind:str}", take, methods=["POST"])]
     return Starlette(routes=routes)
 
 
-def _unpacked(body: bytes, request: Request) -> bytes:
+def _unpacked(body: bytearray, request: Request) -> bytes | bytearray:
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
         return body
     if encoding != "gzip":
         raise _RefusedError(415, f"the encoding {encoding} is not known here: use gzip or none")
-    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
-        data = stream.decompress(body, _LONGEST)
-    except zlib.error as error:
+        data = gzip.GzipFile(fileobj=io.BytesIO(body)).read(_LONGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise _RefusedError(400, f"not gzip: {error}") from None
-    if stream.unconsumed_tail:
+    if len(data) > _LONGEST:
         raise _RefusedError(413, f"a request has at most {_LONGEST >> 20} MB")
     return data
 
 
-def _value(kind: str, media: str, body: bytes) -> Mapping[str, Any]:
+def _value(kind: str, media: str, body: bytes | bytearray) -> Mapping[str, Any]:
     """The export in a request, as OTLP's JSON."""
     if kind not in _KINDS:
         raise _RefusedError(404, f"/v1/{kind} is not taken here: only /v1/traces and /v1/logs")
     if media == _JSON:
         try:
-            value = value_of(body)
+            value = value_of(bytes(body))
         except ValueError as error:
             raise _RefusedError(400, f"not JSON: {error!s:.200}") from None
         if value == {} or not is_otlp(value):
@@ -125,25 +152,35 @@ def _value(kind: str, media: str, body: bytes) -> Mapping[str, Any]:
     raise _RefusedError(415, f"the content type is {_JSON} or {_PROTOBUF}, not {media or 'empty'}")
 
 
-def _of_protobuf(kind: str, body: bytes) -> Mapping[str, Any]:
-    module, name = _KINDS[kind]
+def _of_protobuf(kind: str, body: bytes | bytearray) -> Mapping[str, Any]:
+    message, form = _protobuf(kind, "Request")
+    try:
+        message.ParseFromString(bytes(body))
+    except Exception as error:  # noqa: BLE001 - its own class of error is in an optional package
+        raise _RefusedError(400, f"not a protobuf message of OTLP: {error!s:.200}") from None
+    value: Mapping[str, Any] = form.MessageToDict(message)
+    return value
+
+
+def _as_protobuf(kind: str, answer: Mapping[str, Any]) -> bytes:
+    message, form = _protobuf(kind, "Response")
+    data: bytes = form.ParseDict(answer, message).SerializeToString()
+    return data
+
+
+def _protobuf(kind: str, side: str) -> tuple[Any, Any]:
+    """An empty message of a service, and the module that makes JSON of it."""
+    module, name, _ = _KINDS[kind]
     try:
         package = f"opentelemetry.proto.collector.{module}.v1.{module}_service_pb2"
-        message: Any = getattr(import_module(package), name)()
-        as_dict: Callable[..., dict[str, Any]] = import_module(
-            "google.protobuf.json_format"
-        ).MessageToDict
+        message = getattr(import_module(package), f"{name}{side}")()
+        return message, import_module("google.protobuf.json_format")
     except ModuleNotFoundError:
         raise _RefusedError(
             415,
             "protobuf needs the package opentelemetry-proto beside dagengine; or send JSON: "
             "OTEL_EXPORTER_OTLP_PROTOCOL=http/json",
         ) from None
-    try:
-        message.ParseFromString(body)
-    except Exception as error:  # noqa: BLE001 - its own class of error is in an optional package
-        raise _RefusedError(400, f"not a protobuf message of OTLP: {error!s:.200}") from None
-    return as_dict(message)
 
 
 @contextmanager

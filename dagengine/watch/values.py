@@ -89,6 +89,14 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """An old case that was asked again: its row, and what changed; one line of `again.jsonl`."""
+
+    row: int
+    pairs: list[Pair]
+
+
+@dataclass(frozen=True, slots=True)
 class Alert:
     """One alarm: what left its baseline at which row, and why.
 
@@ -117,12 +125,6 @@ class Alert:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, one line of `alerts.jsonl`."""
         return asdict(self)
-
-    @classmethod
-    def of(cls, line: dict[str, Any]) -> Self:
-        """Read back; raises TypeError for what is no alert."""
-        parts = {name: None if line[name] is None else tuple(line[name]) for name in _PARTS}
-        return cls(**{**line, **parts})
 
     def __str__(self) -> str:
         words = [f"alarm at row {self.row}: {self.metric}, {self.group}"]

@@ -6,6 +6,9 @@
                                                       ▲                     │
                                                       └── old questions ◀───┘
 
+While the judge does not answer nothing is read or recorded. A case that met this is kept and asked
+again, now and then, until the judge is back.
+
 The record is the only truth about what was judged: a process that is started again reads it, gives
 every row to the alarms as if it came now, and then goes on with the traces that have no row.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -27,7 +31,7 @@ import anyio
 import anyio.to_thread
 
 from dagengine.data.converter import Item
-from dagengine.data.json_lines import JsonLines, complete_lines, value_of
+from dagengine.data.json_lines import JsonLines
 from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import OnRow, RunObserver
@@ -36,23 +40,23 @@ from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.judges import as_judge
 from dagengine.question import Judge
-from dagengine.regular_files import is_there
 from dagengine.report.page.days import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import WATCHED
 from dagengine.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase
 from dagengine.traces.mapping import Unit, cases_of
+from dagengine.traces.otlp import DAMAGES
 from dagengine.watch.again import OldCases, pairs_of
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
 from dagengine.watch.budget import DailyAccount
 from dagengine.watch.causes import explained
-from dagengine.watch.growing import GrowingRun, cut
+from dagengine.watch.growing import GrowingRun, lines_of
 from dagengine.watch.pending import Pending
 from dagengine.watch.sampling import Sampling, share_of
 from dagengine.watch.sequences import Bettor
-from dagengine.watch.tailing import Folder
-from dagengine.watch.values import Alert, Departure, Judged, Pair, TrafficMean
+from dagengine.watch.tailing import DAMAGED, Folder
+from dagengine.watch.values import Again, Alert, Departure, Judged, Pair, TrafficMean
 
 AGAIN = "again.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
@@ -60,6 +64,12 @@ _FEW = 10  # old questions that are asked together
 _MANY, _MOST = 200, 800  # old questions for the cause of an alarm, more while it is not clear
 _KINDS = ("judged", "no score", "unasked", "not sampled")  # what becomes of a trace
 _PAUSE = 60.0  # seconds between two times that scores are sent, at least
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0  # seconds before a judge that does not answer is asked
+_LONG = 600.0  # seconds without an answer after which a watch until idle leaves its last cases
+# How often the judge may answer others, and not a case, before that is the row of this case.
+_STRIKES = 3
+# Failures that say that a judge answers nobody: it was given up, or the key or the account is.
+_AWAY = re.compile(r"the judge is given up|HTTP 40[12]\b")
 _SAMPLES = 1024  # between the samples of two times that an old question is asked again
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -83,6 +93,11 @@ class WatchSettings:
     again: float = 0.05
     seconds: float | None = None
     until_idle: bool = False
+
+
+def _trace_of(item: Any) -> str:
+    case = getattr(item, "test_case", item)
+    return str((case.additional_metadata or {}).get("trace_id"))
 
 
 class Watch(RunObserver):
@@ -138,6 +153,11 @@ class Watch(RunObserver):
         self._asked_again = 0
         self.counts = Counter[str]()
         self._waiting: dict[str, int] = {}
+        self._open = 0  # cases that are in the engine
+        self._ended = anyio.Event()  # of one of them
+        self._held: deque[Item] = deque()  # those that found the judge away
+        self._strikes = Counter[str]()  # by trace
+        self._away: datetime | None = None  # since when
         self.alerts: list[Alert] = []  # of this process
 
     async def run(self, record: GrowingRun, *, remembers: bool = True) -> None:
@@ -149,17 +169,14 @@ class Watch(RunObserver):
         self._old = OldCases(self._folder) if remembers and self._how.again else None
         self._known: set[tuple[int, str, str]] = set()
         self._folder.mkdir(parents=True, exist_ok=True)
-        earlier = []
-        for path in (self._folder / ALERTS, self._folder / AGAIN):
-            cut(path, lambda line, place: True)  # half a line that a kill has left
-            lines = complete_lines(path, whole=True) if is_there(path) else ()
-            earlier.append([value_of(line) for _, line in lines])
+        alerts = lines_of(self._folder / ALERTS, Alert)
+        again = lines_of(self._folder / AGAIN, Again)
         self._alert_lines = JsonLines(self._folder / ALERTS, emptied=False)
         self._again_lines = JsonLines(self._folder / AGAIN, emptied=False)
         with ExitStack() as stack:
             for file in (self._pending, self._alert_lines, self._again_lines):
                 stack.callback(file.close)
-            self._take_up(*earlier)
+            self._take_up(alerts, again)
             try:
                 with record:
                     await self._work()
@@ -169,6 +186,7 @@ class Watch(RunObserver):
                 "not quiet yet": self._pending.count(ended=True),
                 "without the end of a root": self._pending.count(ended=False),
                 "late spans left out": self._pending.late,
+                "waiting for the judge": len(self._held),
             }
 
     async def _work(self) -> None:
@@ -193,21 +211,17 @@ class Watch(RunObserver):
 
     # What was before
 
-    def _take_up(self, alerts: list[dict[str, Any]], again: list[dict[str, Any]]) -> None:
+    def _take_up(self, alerts: list[Alert], again: list[Again]) -> None:
         """Go through the record as if its rows came now."""
-        drifts: list[int] = []
-        for line in alerts:
-            alert = Alert.of({name: value for name, value in line.items() if name != "time"})
-            self._known.add(alert.key)
-            drifts += [alert.row] if alert.cause == "judge" else []
+        self._known.update(alert.key for alert in alerts)
         self._record.take_up(self._take)
-        last = -1
         for line in again:
-            last = line["row"]
             self._asked_again += 1
-            self._compare([Pair(**pair) for pair in line["pairs"]])
+            self._compare(line.pairs)
+        asked = [line.row + 1 for line in again[-1:]]
+        drifts = [alert.row for alert in alerts if alert.cause == "judge"]
         if self._old is not None:
-            self._old.skip_to(max([last + 1, *drifts]))
+            self._old.skip_to(max([0, *asked, *drifts]))
 
     def _take(self, row: CaseResult) -> None:
         """Let a row that is in the record count."""
@@ -235,33 +249,94 @@ class Watch(RunObserver):
     async def _cases(self) -> AsyncIterator[Item]:
         """The cases to judge, as their traces become ready."""
         began = latest = self._clock()
+        end = math.inf if self._how.seconds is None else began + self._how.seconds
         while True:
+            async for case in self._held_back(end):
+                yield case
+            if self._held:
+                return
             read = await anyio.to_thread.run_sync(self._poll)
             now = self._clock()
             latest = now if read else latest
             ready: list[Item] = []
             if not self._source.behind:
-                ready = await anyio.to_thread.run_sync(self._ready, now)
+                ready = await anyio.to_thread.run_sync(self._ready, now, _AT_ONCE)
+            self._open += len(ready)
             for case in ready:
                 yield case
-            if self._how.seconds is not None and now - began >= self._how.seconds:
+            if now >= end:
                 return
             if not read and not ready and not self._source.behind:
                 quiet = now - latest >= max(self._how.quiet, 2 * self._how.poll)
-                if self._how.until_idle and quiet and not self._pending.count(ended=True):
+                left = self._pending.count(ended=True) + self._open + len(self._held)
+                if self._how.until_idle and quiet and not left:
                     return
                 await self._sleep(self._how.poll)
+
+    async def _held_back(self, end: float) -> AsyncIterator[Item]:
+        """The cases that found the judge away: one now and then, and once it answers all.
+
+        Some are left at the `end`, and after a while if nobody waits for more traces.
+        """
+        pause, failed, began = _FIRST_PAUSE, set[str](), self._clock()
+        while self._held and self._clock() < end:
+            await self._sleep(min(pause, end - self._clock()))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            self.engine.gateway.run.try_again()
+            held, self._held = self._held, deque()
+            # One that no judge could answer must not stop the others: a new one tries, too.
+            if failed.issuperset(map(_trace_of, held)):
+                await anyio.to_thread.run_sync(self._poll)
+                new = await anyio.to_thread.run_sync(self._ready, self._clock(), 1)
+                held.extendleft(new)
+                if self._how.until_idle and not new and self._clock() - began > _LONG:
+                    self._held = held
+                    return
+            case, judged = held.popleft(), self.counts["judged"]
+            self._open += 1
+            yield case
+            while self._open:
+                await self._ended.wait()
+            failed.update(map(_trace_of, self._held))
+            self._held.extendleft(reversed(held))
+            if self.counts["judged"] > judged or not self._held:
+                self._strikes.update(failed)
+                failed, began = set(), self._clock()
+                self._is_back()
+                held, self._held = self._held, deque()
+                self._open += len(held)
+                for case in held:
+                    yield case
+
+    def _is_back(self) -> None:
+        if self._away is not None:
+            self._say("the judge answers again")
+            self._away = None
+
+    def _holds(self, row: CaseResult) -> bool:
+        """Keep the case of a row that only says that the judge is away; whether it is one."""
+        failures = [result.failure for result in row.metrics if result.failure is not None]
+        why = next((f.message for f in failures if _AWAY.search(f.message)), None)
+        if why is None:
+            return False
+        if self._away is None:
+            self._away = datetime.now(UTC)
+            self._say(f"{self._status()}; nothing is read until it does: {why}")
+        return self._strikes[_trace_of(row.test_case)] < _STRIKES
+
+    def _status(self) -> str:
+        return f"the judge does not answer since {self._away:%Y-%m-%d %H:%M:%S} UTC"
 
     def _poll(self) -> int:
         before = self._read
         self._read += self._pending.add(self._source.poll(), self._clock())
         return self._read - before
 
-    def _ready(self, now: float) -> list[Item]:
+    def _ready(self, now: float, most: int) -> list[Item]:
         """The cases of some traces that are ready and sampled."""
         cases: list[Item] = []
         sampling = self._how.sampling
-        for trace, records in self._pending.take(now - self._how.quiet, _AT_ONCE):
+        for trace, records in self._pending.take(now - self._how.quiet, most):
             (item,) = cases_of(records, Unit())
             case = item.test_case if isinstance(item, InvalidCase) else item
             if not isinstance(case, LLMTestCase):  # a trace that is refused has a row, too
@@ -285,6 +360,12 @@ class Watch(RunObserver):
         """Write a row at once: a stream has no order but that in which rows are finished."""
         if self._check is not None:
             self._check(row)
+        self._open -= 1
+        self._ended.set()
+        self._ended = anyio.Event()
+        if self._holds(row):
+            self._held.append(row.test_case)
+            return
         row = dataclasses.replace(row, index=self._record.count)
         self._record.add(row)
         if self._account is not None:
@@ -323,7 +404,10 @@ class Watch(RunObserver):
         if self._old is None:
             return []
         asked = self._record.count
-        old = list(self._old.take(most, before))
+        try:
+            old = list(self._old.take(most, before))
+        except DAMAGES as error:
+            raise InputError(f"{self._folder} has a damaged case or row: {error!s:.200}") from None
         rows: list[CaseResult] = []
         asks = Resampled(self.engine.gateway, (asked + 1) * _SAMPLES)
         engine = self._engine_of(gateway=asks)
@@ -332,11 +416,18 @@ class Watch(RunObserver):
         await engine.run([case for _, case in old], OnRow(rows.append))
         if self._account is not None:
             self._account.save()
+        while any(map(self._holds, rows)):
+            if self._over:
+                return []
+            rows.clear()
+            await self._sleep(_FIRST_PAUSE)
+            self.engine.gateway.run.try_again()
+            await engine.run([case for _, case in old], OnRow(rows.append))
+        self._is_back()
         changes: list[Pair] = []
         for (row, _), new in zip(old, rows, strict=True):
             pairs = pairs_of(row, new, asked)
-            line = {"row": row.index, "pairs": [dataclasses.asdict(pair) for pair in pairs]}
-            self._again_lines.write(line)
+            self._again_lines.write(dataclasses.asdict(Again(row.index, pairs)))
             self._asked_again += 1
             self._compare(pairs)
             changes += pairs
@@ -374,6 +465,7 @@ class Watch(RunObserver):
         counts = {name: self.counts[name] for name in _KINDS} | self._waiting
         parts = [f"{count} {what}" for what, count in counts.items() if count]
         lines = ["traces: " + (", ".join(parts) or "none")]
+        lines += [self._status()] if self._away else []
         for name in self.metrics:
             mean = self._means[name].mean
             if mean is not None:
@@ -383,5 +475,6 @@ class Watch(RunObserver):
                 )
         for flaw, count in self._source.flaws.items():
             first = self._source.first[flaw]
-            lines.append(f"{counted(count, 'line')} left out: {flaw} (first in {first})")
+            noun = "record" if flaw == DAMAGED else "line"
+            lines.append(f"{counted(count, noun)} left out: {flaw} (first in {first})")
         return lines

@@ -156,7 +156,7 @@ class BoundedClient(httpx2.AsyncClient):
             body = await self._reader.read(chunks, response.headers.get("Content-Encoding", ""))
         except ProviderError:
             await response.aclose()
-            with suppress(httpx2.HTTPError):  # it is closed: the iterators in it end, too
+            with suppress(httpx2.HTTPError, httpx2.StreamError):  # the iterators in it end, too
                 async for _ in chunks:
                     pass
             raise

@@ -172,6 +172,179 @@ def test_ids_in_base64_are_the_same_as_in_hex(tmp_path: Path) -> None:
     assert [tool.error for tool in case_in(two).tools or ()] == ["no"]
 
 
+def step(number: int, *texts: str, parent: int = 1, kind: str = "AGENT", **fields: Any) -> Any:
+    """A span with these texts: what went in, and what came out."""
+    names = ("input.value", "output.value")
+    attributes = dict(zip(names, texts, strict=False))
+    return span(number, kind, attributes=attributes, parentSpanId=ids(parent)["spanId"], **fields)
+
+
+def model(number: int, asked: str, answer: str, parent: int = 1, **fields: Any) -> Any:
+    messages = {
+        f"llm.input_messages.0.message.{k}": v for k, v in (("role", "user"), ("content", asked))
+    }
+    said = {"llm.output_messages.0.message.role": "assistant"}
+    said["llm.output_messages.0.message.content"] = answer
+    return span(
+        number, "LLM", attributes={**messages, **said}, parentSpanId=ids(parent)["spanId"], **fields
+    )
+
+
+FAILED: Any = {"status": {"code": 2, "message": "it broke"}}
+MODELS = [
+    model(7, "Classify the topic.", "news", 2),
+    model(8, "Q?", "A.", 2),
+    model(9, "Is it safe?", "SAFE", 2),
+]
+TREES: dict[str, list[Any]] = {
+    "an agent behind a web server": [step(2, "Q?", "A."), *MODELS],
+    "without models": [step(2, "Q?", "A.")],
+    "two servers": [step(2, kind="CHAIN"), step(3, "Q?", "A.", parent=2), *MODELS],
+    "an agent in an agent": [step(2, "Q?", "A."), step(3, "part?", "part", parent=2)],
+    "an agent as a tool": [
+        model(2, "Q?", ""), step(3, kind="TOOL"), step(4, "p?", "p", parent=3),
+        model(5, "Q?", "A."),
+    ],
+    "handed over": [step(2, "Q?", "over"), step(3, "over", "A.")],
+    "tried again": [step(2, "Q?", "half", **FAILED), step(3, "Q?", "A.")],
+    "tried at the same time": [step(2, "Q?", "A."), step(3, "Q?", "half", **FAILED)],
+    "guards": [
+        step(2, "Q?", "SAFE", kind="GUARDRAIL"), step(3, "Q?", "A."),
+        step(4, "A.", "SAFE", kind="GUARDRAIL"),
+    ],
+    "guards by name": [
+        step(2, kind="CHAIN", name="input_guardrail"), model(3, "safe?", "SAFE", 2),
+        model(4, "Q?", "A."), step(5, kind="CHAIN", name="Moderation"),
+        model(6, "safe?", "SAFE", 5),
+    ],
+    "models beside an agent": [
+        model(2, "topic?", "news"), step(3, "Q?", "A."), model(4, "title?", "T"),
+    ],
+    "an input only": [step(2, "Q?"), model(7, "Classify.", "news", 2), model(8, "Q?", "A.", 2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_the_topmost_span_with_texts_of_its_own_speaks_for_the_trace(
+    tmp_path: Path, name: str
+) -> None:
+    root = span(1, "CHAIN", name="POST /chat")
+    for spans in ([root, *TREES[name]], [*reversed(TREES[name]), root]):
+        (case,) = map(case_in, read_traces(lines(tmp_path / "a.jsonl", *spans)))
+        assert (case.input, case.actual_output) == ("Q?", "A.")
+        assert (case.additional_metadata or {})["span_id"] == root["spanId"]
+
+
+def json_of(**value: Any) -> str:
+    return json.dumps(value)
+
+
+ASKED, ANSWERED = {"role": "user", "content": "Q?"}, {"role": "assistant", "content": "A."}
+HUMAN = {"lc": 1, "type": "constructor", "kwargs": {"type": "human", "content": "Q?"}}
+CONVENTIONS: dict[str, dict[str, str]] = {
+    "OpenLLMetry": {
+        "llm.request.type": "chat",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "Q?",
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "A.",
+    },
+    "Traceloop": {
+        "traceloop.span.kind": "workflow",
+        "traceloop.entity.input": json_of(args=["Q?"], kwargs={}),
+        "traceloop.entity.output": '"A."',
+    },
+    "Vercel": {
+        "ai.operationId": "ai.generateText",
+        "ai.prompt": json_of(system="s", messages=[ASKED]),
+        "ai.response.text": "A.",
+    },
+    "Vercel's model": {
+        "ai.operationId": "ai.streamText.doStream",
+        "ai.prompt.messages": json.dumps([ASKED]),
+        "ai.response.text": "A.",
+    },
+    "MLflow": {
+        "mlflow.spanType": '"AGENT"',
+        "mlflow.spanInputs": json_of(question="Q?", k=3, user_id="u-1"),
+        "mlflow.spanOutputs": '"A."',
+    },
+    "MLflow's model": {
+        "mlflow.spanType": '"CHAT_MODEL"',
+        "mlflow.spanInputs": json_of(messages=[ASKED], model="m"),
+        "mlflow.spanOutputs": json_of(id="x", choices=[{"index": 0, "message": ANSWERED}]),
+    },
+    "LangSmith": {
+        "langsmith.span.kind": "llm",
+        "gen_ai.prompt": json_of(messages=[[HUMAN]]),
+        "gen_ai.completion": json_of(generations=[[{"text": "A."}]]),
+    },
+    "Logfire": {
+        "request_data": json_of(model="m", messages=[ASKED]),
+        "response_data": json_of(message=ANSWERED, usage={"total": 3}),
+    },
+    "Haystack": {
+        "haystack.pipeline.input_data": json_of(find={"query": "Q?"}, ask={"question": "Q?"}),
+        "haystack.pipeline.output_data": json_of(llm={"replies": ["A."]}),
+    },
+    "Langfuse": {"langfuse.observation.input": "Q?", "langfuse.observation.output": "A."},
+    "a graph of LangChain": {
+        "input.value": json_of(messages=[{"type": "human", "content": "Q?"}]),
+        "input.mime_type": "application/json",
+        "output.value": json_of(messages=[{"type": "ai", "content": "A."}], state="s"),
+        "output.mime_type": "application/json",
+    },
+    "the first conventions": {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.prompt": "Q?",
+        "gen_ai.completion": "A.",
+    },
+}
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_conventions_of_others_give_the_same_case(tmp_path: Path, name: str) -> None:
+    whole = span(2, attributes={"openinference.span.kind": "", **CONVENTIONS[name]})
+    (case,) = map(case_in, read_traces(lines(tmp_path / "a.jsonl", span(1, "CHAIN"), whole)))
+    assert (case.input, case.actual_output) == ("Q?", "A.")
+
+
+def test_attributes_that_are_not_read_are_named(tmp_path: Path) -> None:
+    unread = {"acme.question": "Who?", "acme.reply": "I.", "http.route": "/x", "acme.user.id": "7"}
+    cut_off = {"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "te'}
+    path = lines(tmp_path / "a.jsonl", span(1, attributes=unread), span(2, attributes=cut_off))
+    (case,) = read_traces(path)
+    assert isinstance(case, InvalidCase)
+    named = case.message.partition("not known as texts: ")[2].split(", ")
+    assert named == ["gen_ai.input.messages", "acme.question", "acme.reply"]
+
+
+def test_of_a_span_that_was_written_twice_the_later_end_wins(tmp_path: Path) -> None:
+    early = {**talk(), "endTimeUnixNano": "0", "attributes": []}
+    for order in ([early, talk()], [talk(), early]):
+        (case,) = map(case_in, read_traces(lines(tmp_path / "a.jsonl", *order)))
+        assert (case.input, case.actual_output) == ("question 1", "answer 1")
+
+
+def test_a_damaged_span_costs_itself_only(tmp_path: Path) -> None:
+    broken: Any = {**span(3, "TOOL"), "startTimeUnixNano": float("nan")}
+    scope = {"spans": [talk(), broken, "no span", span(2, "TOOL"), {**span(4), "traceId": 4}]}
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [scope]}, 7]}) + "\n")
+    case, flaw = read_traces(path)
+    assert [tool.name for tool in case_in(case).tools or ()] == ["TOOL 2"]
+    assert str(flaw).startswith(f"{path} line 1: 4 of its parts are left out (cannot convert")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.json.gz"])
+def test_an_array_of_requests_is_read(tmp_path: Path, name: str, indent: int | None) -> None:
+    requests = [{SPAN[0]: [{SPAN[1]: [{SPAN[2]: [talk(number)]}]}]} for number in (1, 2)]
+    path, text = tmp_path / name, json.dumps(requests, indent=indent).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    assert [case_in(case).input for case in read_traces(path)] == ["question 1", "question 2"]
+
+
 def test_a_span_that_is_in_two_files_counts_once(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", talk(), span(2, "TOOL"), span(2, "TOOL"))
     (case,) = read_traces(path, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from operator import attrgetter
 from pathlib import Path
@@ -106,7 +107,7 @@ def test_another_answer_to_the_same_question_replaces_its_score(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("failures", [[429], [500, 503], [DROP_UNREAD]], ids=str)
+@pytest.mark.parametrize("failures", [[429], [502, 503], [500, 503], [DROP_UNREAD]], ids=str)
 def test_after_a_passing_failure_every_score_is_there_once(
     tmp_path: Path, kind: str, failures: list[int]
 ) -> None:
@@ -114,8 +115,9 @@ def test_after_a_passing_failure_every_score_is_there_once(
     with ScoreServer(failures=failures) as server:
         sent_to(folder, kind, server)
         last = sent_to(folder, kind, server)
-    if kind == "otlp" and failures == [DROP_UNREAD]:
+    if kind == "otlp" and failures[0] in (500, DROP_UNREAD):
         # Nobody knows whether it was written: at most once, and that is said.
+        assert not last.complete
         assert (last.uncertain, server.records) == (4, [])
         assert "4 uncertain" in str(last)
     else:
@@ -134,7 +136,7 @@ def test_a_record_that_was_taken_without_an_answer_is_not_sent_twice(tmp_path: P
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_dead_server_did_not_take_is_sent_the_next_time(tmp_path: Path, kind: str) -> None:
     folder = run_in(tmp_path)
-    with ScoreServer(failures=[500] * 4) as server:
+    with ScoreServer(failures=[503] * 4) as server:
         down = sent_to(folder, kind, server)
         assert (down.written, down.failed, down.complete) == (0, 4, False)
         assert sent_to(folder, kind, server).written == 4
@@ -258,3 +260,75 @@ def test_rows_keep_the_ids_without_the_texts(tmp_path: Path) -> None:
     (folder / "cases.jsonl").unlink()
     with ScoreServer() as server:
         assert sent_to(folder, "opik", server).written == 4
+
+
+HTML, LOGIN = "<html>Log in</html>", '{"message": "log in"}'
+PARTIAL = '{"partialSuccess": {"rejectedLogRecords": "%d", "errorMessage": "full"}}'
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(200, HTML), (200, LOGIN), (200, "[]"), (202, HTML), (302, ""), (307, ""), (304, "")],
+    ids=str,
+)
+def test_what_another_place_answers_is_not_written(
+    tmp_path: Path, kind: str, status: int, text: str
+) -> None:
+    folder = run_in(tmp_path)
+    with ScoreServer() as elsewhere, ScoreServer() as server:
+        server.says = [(status, text, {"location": f"{elsewhere.url}/v1/logs"})]
+        sent = sent_to(folder, kind, server)
+        assert (sent.written, sent.failed, sent.complete) == (0, 4, False)
+        assert not elsewhere.headers
+        assert sent_to(folder, kind, server).written == 4
+    assert len(server.kept or server.records) == 4
+
+
+@pytest.mark.parametrize(("rejected", "left"), [(4, 0), (1, 4)])
+def test_log_records_that_are_rejected_are_not_written(
+    tmp_path: Path, rejected: int, left: int
+) -> None:
+    folder = run_in(tmp_path)
+    with ScoreServer() as server:
+        server.says = [(200, PARTIAL % rejected, {})]
+        sent = sent_to(folder, "otlp", server)
+        assert (sent.written, sent.complete) == (4 - rejected, False)
+        assert any("full" in problem for problem in sent.problems)
+        # Which ones were taken is not known: so none is written twice.
+        assert sent_to(folder, "otlp", server).uncertain == left
+
+
+def test_annotations_without_an_id_are_not_written(tmp_path: Path) -> None:
+    with ScoreServer() as server:
+        server.says = [(200, '{"data": [{"id": "a"}]}', {})]
+        assert sent_to(run_in(tmp_path), "phoenix", server).failed == 3
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip", "br"])
+def test_an_answer_without_an_end_is_read_up_to_a_limit(tmp_path: Path, encoding: str) -> None:
+    body = gzip.compress(bytes(100 << 20)) if encoding == "gzip" else bytes(2 << 20)
+    with ScoreServer() as server:
+        server.says = [(200, body, {"content-encoding": encoding} if encoding else {})]
+        sent = sent_to(run_in(tmp_path), "phoenix", server)
+    assert (sent.written, sent.failed) == (0, 4)
+    assert "longer than 1,048,576 bytes" in next(iter(sent.problems))
+
+
+def test_an_answer_that_drips_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagengine.traces.sending._TIMEOUT", 0.2)
+    with ScoreServer() as server:
+        server.says = [(200, None, {})]
+        sent = sent_to(run_in(tmp_path), "otlp", server)
+    assert (sent.written, sent.uncertain) == (0, 4)
+
+
+def test_headers_of_the_environment_are_decoded_and_no_message_shows_them(tmp_path: Path) -> None:
+    environment = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20hush-hush,x=1"}
+    with ScoreServer() as server:
+        server.says = [(400, "no Bearer hush-hush", {})]
+        sent = send(run_in(tmp_path), f"otlp={server.url}", environment=environment)
+    assert server.headers[0]["authorization"] == "Bearer hush-hush"
+    assert not any("hush" in problem for problem in sent.problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import socket
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -48,6 +49,57 @@ def test_what_is_taken_is_in_a_file_of_each_process(place: tuple[str, Path]) -> 
         assert post(second, export(3))[0] == 200
     assert [path.name for path in sorted(folder.iterdir())] == ["000001.jsonl", "000002.jsonl"]
     assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(n) for n in (1, 2, 3)]
+
+
+def test_gzip_of_several_members_is_read(place: tuple[str, Path]) -> None:
+    address, folder = place
+    data = json.dumps(export(1)).encode()
+    packed = gzip.compress(data[:50]) + gzip.compress(data[50:])
+    assert post(address, packed, **{**JSON, "content_encoding": "gzip"}) == (200, "{}")
+    assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(1)]
+
+
+def test_a_damaged_span_is_rejected_and_the_others_are_taken(place: tuple[str, Path]) -> None:
+    address, folder = place
+    value = export(1)
+    value["resourceSpans"][0]["scopeSpans"][0]["spans"].append({"traceId": "x"})
+    code, text = post(address, value)
+    answer = json.loads(text)["partialSuccess"]
+    assert (code, answer["rejectedSpans"]) == (200, 1)
+    assert "'x' is not an id" in answer["errorMessage"]
+    assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(1)]
+
+
+def begun(address: str, size: int) -> socket.socket:
+    """A connection whose request has not come to its end."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    head = f"host: {host}:{port}\r\ncontent-type: application/json\r\ncontent-length: {size + 1}"
+    connection = socket.create_connection((host, int(port)))
+    connection.sendall(f"POST /v1/traces HTTP/1.1\r\n{head}\r\n\r\n".encode() + b" " * size)
+    return connection
+
+
+def test_requests_in_progress_have_a_bound_together(
+    place: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("dagengine.watch.listening._ROOM", 1000)
+    with received(tmp_path / "narrow", 0) as (address, _):
+        with begun(address, 900):
+            while post(address, export(1))[0] != 503:  # the other request has not come yet
+                pass
+        while post(address, export(1))[0] != 200:  # nobody has heard yet that it is gone
+            pass
+
+
+def test_a_request_in_progress_ends_with_the_server_and_says_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with received(tmp_path / "received", 0) as (address, _), begun(address, 10):
+        assert post(address, export(1))[0] == 200
+        with begun(address, 10):
+            pass  # its client goes at once
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

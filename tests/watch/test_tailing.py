@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders.spans import export, line, trace_id
@@ -48,6 +51,67 @@ def test_a_rotated_file_goes_on_and_a_cut_one_begins_anew(tmp_path: Path) -> Non
     path.unlink()
     (tmp_path / "spans-1.jsonl").unlink()
     assert numbers(folder) == []
+
+
+@pytest.mark.parametrize("written", [1, 3])
+@pytest.mark.parametrize("shared", ["", "a long prompt that all spans have " * 4000])
+def test_a_file_that_is_written_anew_is_known_by_more_than_its_begin_and_its_place(
+    tmp_path: Path, written: int, shared: str
+) -> None:
+    folder, path = Folder(tmp_path), tmp_path / "spans.jsonl"
+
+    def lines(*numbers: int) -> str:
+        resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "s" * 200}}]}
+        exports = [export(number, shared) for number in numbers]
+        for value in exports:
+            value["resourceSpans"][0] = {"resource": resource, **value["resourceSpans"][0]}
+        return "".join(json.dumps(value) + "\n" for value in exports)
+
+    path.write_text(lines(*range(1, written + 1)))
+    assert numbers(folder) == list(range(1, written + 1))
+    path.write_text(lines(*range(11, 16)))  # the same inode, the same begin, and longer
+    assert numbers(folder) == [11, 12, 13, 14, 15]
+
+
+def test_a_long_line_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagengine.watch.tailing._AT_ONCE", 1000)
+    folder, path = Folder(tmp_path), tmp_path / "spans.jsonl"
+    text, read = line(1, "x" * 100_000) + line(2), 0
+
+    class Counting(io.FileIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            nonlocal read
+            data = super().read(size) or b""
+            read += len(data)
+            return data
+
+    monkeypatch.setattr("dagengine.watch.tailing.open_to_read", Counting)
+    seen: list[int] = []
+    with path.open("a") as file:
+        for start in range(0, len(text), 5000):
+            file.write(text[start : start + 5000])
+            file.flush()
+            seen += numbers(folder) + numbers(folder)  # it also stands still
+    assert seen + numbers(folder) == [1, 2]
+    assert read < 3 * len(text)
+
+
+def test_a_damaged_span_costs_itself_only(tmp_path: Path) -> None:
+    folder, whole = Folder(tmp_path), export(1)
+    spans = whole["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    good = export(2)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    no_id = {name: value for name, value in good.items() if name != "spanId"}
+    damages: list[dict[str, Any]] = [
+        {"startTimeUnixNano": float("nan")},
+        {"traceId": 7},
+        {"attributes": [{"value": 1}]},
+    ]
+    spans += [5, no_id, *({**good, **damage} for damage in damages), good]
+    whole["resourceSpans"] += ["no resource", {"scopeSpans": 3}]
+    (tmp_path / "spans.jsonl").write_text(json.dumps([whole, export(3)]) + "\n")
+    assert numbers(folder) == [1, 2, 3]
+    assert folder.flaws == {"damaged": 7}
+    assert folder.first["damaged"].startswith("spans.jsonl: ")
 
 
 def test_a_last_line_without_an_end_is_read_once_it_is_whole(tmp_path: Path) -> None:

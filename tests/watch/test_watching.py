@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from folders.spans import trace_id, write
 
-from dagengine.errors import InputError, JudgeSetupError
+from dagengine.errors import InputError, JudgeSetupError, ProviderError
 from dagengine.evaluation import RecordTo
 from dagengine.gateway.limits import Limits
 from dagengine.judges import ScriptedJudge
@@ -81,7 +81,7 @@ async def watched(
     watch = Watch(
         [metric()], {"model": ScriptedJudge(judge, name="scripted"), "limits": limits},
         Folder(folder / "spans"), how, account,
-        say=lambda text: None, clock=time, sleep=time.sleep, **more,
+        clock=time, sleep=time.sleep, **{"say": lambda text: None, **more},
     )  # fmt: skip
     engine = watch.engine
     manifest = RecordTo(out, {"watch": "spans"}).manifest(engine, DataRecord())
@@ -297,3 +297,96 @@ async def test_scores_are_sent_while_the_watch_goes_on(tmp_path: Path) -> None:
     how = WatchSettings(quiet=2.0, seconds=200.0, again=0.0)
     await watched(tmp_path, Judge(), how, send=lambda: sent.append(1))
     assert sent
+
+
+class Away(Judge):
+    """Answers nothing for some calls, from one on."""
+
+    def __init__(self, first: int, calls: int, why: str = "HTTP 503: away") -> None:
+        super().__init__()
+        self.first, self.last, self.why, self.calls = first, first + calls, why, 0
+
+    def __call__(self, question: Question[Any]) -> bool:
+        self.calls += 1
+        if self.first <= self.calls < self.last:
+            raise ProviderError(self.why, transient="503" in self.why)
+        return super().__call__(question)
+
+
+@pytest.mark.parametrize("why", ["HTTP 503: away", "HTTP 401: revoked", "HTTP 402: pay"])
+@pytest.mark.parametrize(("first", "calls"), [(1, 30), (30, 20), (60, 7)])
+@pytest.mark.parametrize("again", [0.0, 0.2])
+async def test_a_judge_that_is_away_consumes_nothing(
+    tmp_path: Path, why: str, first: int, calls: int, again: float
+) -> None:
+    said: list[str] = []
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 60)
+    limits = Limits(patience=0, backoff=0, max_backoff=0, attempts=6, max_in_flight=2)
+    watch = await watched(
+        tmp_path, Away(first, calls, why), settings(again=again), limits, say=said.append
+    )
+    assert watch.counts == {"judged": 60}
+    assert sorted((row.trace or {})["trace_id"] for row in rows(tmp_path)) == [
+        trace_id(number) for number in range(1, 61)
+    ]
+    asked = (tmp_path / "out" / "again.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["pairs"] for line in asked)
+    assert any(text.startswith("the judge does not answer since 20") for text in said)
+    assert said[-1] == "the judge answers again"
+
+
+async def test_a_watch_that_ends_while_the_judge_is_away_leaves_its_cases_to_the_next(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 9)
+    limits = Limits(patience=0, backoff=0, max_backoff=0, attempts=6)
+    how = dataclasses.replace(settings(), seconds=300.0, until_idle=False)
+    watch = await watched(tmp_path, Away(1, 10**6), how, limits)
+    assert rows(tmp_path) == []
+    assert watch.lines()[0] == "traces: 9 waiting for the judge"
+    assert watch.lines()[1].startswith("the judge does not answer since 20")
+    watch = await watched(tmp_path, Judge(), settings())
+    assert watch.counts == {"judged": 9}
+
+
+async def test_a_case_that_no_judge_can_answer_stops_no_other(tmp_path: Path) -> None:
+    class Poisoned(Judge):
+        def __call__(self, question: Question[Any]) -> bool:
+            if "question 7" in question.messages[-1]["content"]:
+                raise ProviderError("HTTP 500: crashed", transient=True)
+            return super().__call__(question)
+
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 9)
+    limits = Limits(patience=0, backoff=0, max_backoff=0, attempts=6, max_in_flight=1)
+    watch = await watched(tmp_path, Poisoned(), settings(), limits)
+    assert watch.counts["judged"] == 8
+    write(tmp_path / "spans" / "b.jsonl", ["good"] * 9, first=10)
+    watch = await watched(tmp_path, Poisoned(), settings(), limits)
+    assert watch.counts["judged"] == 17
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("again.jsonl", '{"row": 1}', r"again.jsonl line 1 is damaged \(Field required\)"),
+        ("again.jsonl", "[1", "again.jsonl line 1 is damaged"),
+        ("alerts.jsonl", "[]", "alerts.jsonl line 1 is damaged"),
+        ("alerts.jsonl", '{"row": "x"}', "alerts.jsonl line 1 is damaged"),
+        ("results.jsonl", "3", "results.jsonl line 3 is damaged; restore it, or choose another"),
+        ("times.jsonl", "{}", "times.jsonl line 3 is damaged"),
+        ("spent.json", '{"day": "2026-01-01", "calls": NaN, "dollars": 1}', "does not say what"),
+        ("spent.json", '{"day": "2026-01-01", "calls": 1, "dollars": 1e999}', "does not say what"),
+    ],
+)
+async def test_a_damaged_file_of_a_watch_is_named_and_nothing_of_it_is_lost(
+    tmp_path: Path, name: str, text: str, why: str
+) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 3)
+    today = date(2026, 1, 1).isoformat
+    await watched(tmp_path, Judge(), settings(), Limits(max_calls=9), today)
+    path = tmp_path / "out" / name
+    before = "".join([*path.read_text().splitlines(keepends=True)[:-1], text + "\n"])
+    path.write_text(before)
+    with pytest.raises(InputError, match=why):
+        await watched(tmp_path, Judge(), settings(), Limits(max_calls=9), today)
+    assert path.read_text() == before

@@ -122,6 +122,14 @@ class CircuitBreaker:
             self.is_open = True
             self._schedule(now, why)
 
+    def try_again(self, now: float) -> None:
+        """Let a judge that was given up be probed as long as one that is out of order since now."""
+        if self.given_up is not None:
+            self.given_up, self.is_open = None, True
+            self._since, self._wait, self._next_probe = now, _FIRST_WAIT, -math.inf
+            self._failures = max(1, self._failures)
+            self._probes.clear()
+
     def refused(self, serial: int, status: int | None, why: str) -> None:
         """The endpoint refused for good."""
         self.ended(serial)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,12 +26,14 @@ class ScoreServer:
     """Keeps scores by their keys in `kept`, and every request in `requests`.
 
     `spans` are the ids of spans that are there (None: any). `failures` are answered to the first
-    requests, one each: a status, `DROP` or `DROP_UNREAD`.
+    requests, one each: a status, `DROP` or `DROP_UNREAD`. `says` are whole answers to the first
+    requests, of which nothing is kept: status, body (None: one that never ends) and headers.
     """
 
     def __init__(self, spans: Iterable[str] | None = None, failures: Iterable[int] = ()) -> None:
         self.spans = None if spans is None else set(spans)
         self.failures = list(failures)
+        self.says: list[tuple[int, str | bytes | None, dict[str, str]]] = []
         self.kept: dict[Any, Any] = {}
         self.records: list[Any] = []
         self.requests: list[tuple[str, str, Any]] = []
@@ -41,6 +44,10 @@ class ScoreServer:
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 owner.headers.append({key.lower(): value for key, value in self.headers.items()})
+                if owner.says:
+                    with suppress(OSError):
+                        self.say(*owner.says.pop(0))
+                    return
                 status = owner.failures.pop(0) if owner.failures else 0
                 if status == DROP_UNREAD:
                     self.close_connection = True
@@ -57,6 +64,16 @@ class ScoreServer:
                 self.end_headers()
                 with suppress(OSError):
                     self.wfile.write(text)
+
+            def say(self, status: int, body: str | bytes | None, headers: dict[str, str]) -> None:
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                while body is None:
+                    self.wfile.write(b" ")
+                    time.sleep(0.05)
+                self.wfile.write(body.encode() if isinstance(body, str) else body)
 
             do_POST = do_PUT = do_PATCH = handle_any
 
@@ -101,7 +118,7 @@ class ScoreServer:
         for item in data:
             place = next(item[name] for name in item if name.endswith("_id"))
             self.kept[place, item["name"], item["identifier"]] = item
-        return 200, "{}"
+        return 200, json.dumps({"data": [{"id": item["name"]} for item in data]})
 
     def _mlflow(self, method: str, assessment: dict[str, Any]) -> tuple[int, str]:
         key = assessment["assessment_id"]
@@ -110,7 +127,7 @@ class ScoreServer:
         if method == "POST" and key in self.kept:
             return 500, "constraint violation"
         self.kept[key] = {**self.kept.get(key, {}), **assessment}
-        return 200, "{}"
+        return 200, json.dumps({"assessment": self.kept[key]})
 
     def _unknown(self, span: str | None) -> bool:
         return self.spans is not None and span is not None and span not in self.spans

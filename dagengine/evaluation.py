@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import time
 import warnings
 from collections import Counter
 from collections.abc import (
@@ -26,7 +28,8 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from dagengine.compiler.plan import Plan
 from dagengine.configs import NAMES, Show, translated
 from dagengine.data.cases import AsyncCases, Cases
-from dagengine.errors import metric_failed
+from dagengine.data.readers import CHECKED
+from dagengine.errors import InputError, metric_failed
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.coordinator import Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, check_settings
@@ -52,7 +55,7 @@ from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult, EvaluationResult, Spent, Totals
-from dagengine.test_case import case_label, read_field
+from dagengine.test_case import CASE_TYPES, case_label, read_field
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -456,8 +459,8 @@ def print_verbose(metrics: Sequence[Metric], row: CaseResult) -> None:
             print_steps(result)
 
 
-def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
-    """One line per field that some test cases lack: how many, and the first of them."""
+def missing_fields(plan: Plan, test_cases: Iterable[Any], least: float = 0.0) -> list[str]:
+    """One line per field that some (at least this share) of the cases lack: how many, the first."""
     counts, first, total = Counter[str](), dict[str, str](), 0
     for index, case in enumerate(test_cases):
         total += 1
@@ -468,5 +471,28 @@ def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
     return [
         f"{counts[path]} of {total} cases have no `{path}` (first: {first[path]})"
         for path in plan.fields
-        if counts[path]
+        if counts[path] and counts[path] >= least * total
     ]
+
+
+def fields_before(plan: Plan, test_cases: Iterable[Any], seconds: float = 2.0) -> list[str]:
+    """Lines about fields that half or more of the first 1,000 cases lack, read within `seconds`.
+
+    Raises InputError if all of these lack what every path reads, so that no metric can judge them.
+    """
+    end = time.monotonic() + seconds
+    looked_at = itertools.islice(test_cases, CHECKED)
+    in_time = itertools.takewhile(lambda _: time.monotonic() < end, looked_at)
+    cases: list[Any] = [case for case in in_time if isinstance(case, CASE_TYPES)]  # no goldens
+    absent = [
+        [path for path, _ in metric.required if all(read_field(c, path) is None for c in cases)]
+        for metric in plan.metrics
+    ]
+    lines = missing_fields(plan, cases, 0.5)
+    if cases and all(absent) and time.monotonic() < end:
+        names = list(dict.fromkeys(path for paths in absent for path in paths))
+        raise InputError(
+            f"{'; '.join(lines)}: every path reads {', '.join(map(repr, names))}. Name the column "
+            f"that has it (--map COLUMN={names[0]}), or use another metric"
+        )
+    return lines

@@ -72,6 +72,7 @@ def check(
         problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]
         solved = shown_as_examples(compiled, enumerate(valid(cases)))
         problems += [Problem("example-in-data", cases.name, line, "", "warning") for line in solved]
+        failing = strict and bool(problems)
     if format is not Format.TABLE and not failing:
         problems.append(_reading_order(compile_metrics(loaded)))
     _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
@@ -101,8 +102,7 @@ def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> N
         if problems:
             say(more_on(problem.code for problem in problems))
         if last:
-            count = sum(problem.code not in _OF_DATA for problem in problems)
-            say(f"{last} ({counted(count, 'warning')})")
+            say(f"{last} ({counted(len(problems), 'warning')})")
         return
     lines = [{name: getattr(problem, name) for name in _FINDING} for problem in problems]
     if format is Format.JSON:

@@ -95,6 +95,7 @@ def plan(
     from dagengine.data.cases import read_cases, strict
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.estimate.example_cases import shown_as_examples
+    from dagengine.evaluation import fields_before
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.record.run import rows_at
     from dagengine.test_case import TestCase
@@ -109,6 +110,8 @@ def plan(
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
     cases.check()
+    readable: Iterable[Any] = [] if cases.count() is None else cases
+    lacking = fields_before(compiled, readable)
     forecast = estimate(
         compiled,
         cast(Iterable[TestCase], strict(cases)),
@@ -125,7 +128,6 @@ def plan(
         tuple(names), prices(price), latency, most_calls, items, results is not None,
         None if store is None else _answered(loaded, cases, model, store), speeds,
     )  # fmt: skip
-    readable: Iterable[Any] = [] if cases.count() is None else cases
     long = too_long(compiled, enumerate(readable), judges)
     if as_json:
         row = {**as_dict(forecast, budget), "too_long": [dataclasses.asdict(p) for p in long]}
@@ -139,7 +141,7 @@ def plan(
 
             more = [could_be_seen(forecast.cases, 1, more=_TIMES)]
         print_estimate(forecast, budget, more=more)
-        for warning in (*long, *shown_as_examples(compiled, enumerate(readable))):
+        for warning in (*lacking, *long, *shown_as_examples(compiled, enumerate(readable))):
             say(f"warning: {warning}", err=True)
 
 

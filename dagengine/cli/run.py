@@ -167,13 +167,14 @@ def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
 
 
 def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
-    """Say which cases a server's window is too small for, and which are examples, too.
+    """Say which fields cases lack, which are too long for a server, and which are examples, too.
 
-    Of data from a pipe nothing.
+    Of data from a pipe nothing. Raises InputError if all cases lack a field that is always read.
     """
     from dagengine.cli.plan import too_long
     from dagengine.estimate.example_cases import shown_as_examples
     from dagengine.estimate.packs import with_writers
+    from dagengine.evaluation import fields_before
 
     if cases.count() is None or not executor.asked_judges:
         return
@@ -184,7 +185,8 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
 
     for long in too_long(executor.plan, numbered(), with_writers(executor.judges)):
         say(f"warning: {long}", err=True)
-    for line in shown_as_examples(executor.plan, numbered()):
+    lacking = fields_before(executor.plan, (case for _, case in numbered()))
+    for line in (*lacking, *shown_as_examples(executor.plan, numbered())):
         say(f"warning: {shown(line)}", err=True)
 
 

@@ -25,14 +25,15 @@ from dagengine.compiler.syntax import (
     written,
 )
 from dagengine.compiler.wiring import Wiring, wire
-from dagengine.errors import Problem, did_you_mean
+from dagengine.errors import Problem
 from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
-from dagengine.test_case import is_known_field, known_fields
+from dagengine.test_case import is_known_field
 
 _MANY = 12
+_SHORT = 4  # letters; of two shorter words one other letter makes two names (`A` and `B`)
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 
@@ -64,10 +65,11 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
     """Problems that only a wired graph shows."""
     nodes = [slot for slot in scope.slots.values() if slot.node is not None]
     labels = {label_of(slot.node) for slot in nodes if slot.node and slot.node.output_label}
+    fields = {path for slot in nodes for path in slot.fields}
     read = {source.slot for slot in nodes for source in slot.sources}
     for slot in nodes:
         yield from _reads(slot, report)
-        yield from _labels(slot, labels, wiring, report)
+        yield from _labels(slot, labels, fields, wiring, report)
         node = slot.node
         assert node is not None
         follows = node.successors() or any(branch.target is not None for branch in node.branches())
@@ -145,7 +147,9 @@ def _examples(slot: Slot, node: AskingNode, report: Reporter) -> Iterator[Proble
             yield report("example-incomplete", node, message, hint, "warning")
 
 
-def _labels(slot: Slot, labels: set[str], wiring: Wiring, report: Reporter) -> Iterator[Problem]:
+def _labels(
+    slot: Slot, labels: set[str], fields: set[str], wiring: Wiring, report: Reporter
+) -> Iterator[Problem]:
     """Whether everything a prompt refers to is there for certain."""
     node = slot.node
     assert node is not None
@@ -166,9 +170,20 @@ def _labels(slot: Slot, labels: set[str], wiring: Wiring, report: Reporter) -> I
         elif word in labels:
             yield from _certain(slot, word, wiring, report)
         # Words in backticks may be code, or a name: only what is nearly a name here is a slip.
-        elif did_you_mean(word, [*labels, *known_fields()], cutoff=0.8):
-            hint = name_hint(word, [*labels, *known_fields()])
-            yield report("label-unknown", node, f"nothing is called `{word}`", hint)
+        elif near := next((name for name in sorted(labels | fields) if _is_slip(word, name)), None):
+            hint = f"did you mean {near!r}?"
+            yield report("label-unknown", node, f"nothing is called `{word}`", hint, "warning")
+
+
+def _is_slip(word: str, name: str) -> bool:
+    """Whether a word is a name in another case, or with one letter more, less, other or swapped."""
+    word, name = word.casefold(), name.casefold()
+    if word == name or min(len(word), len(name)) < _SHORT:
+        return word == name
+    # With a hole somewhere, in place of a letter or between two, both are the same.
+    holes = [{text[:i] + "\0" + text[i + letters :] for i in range(len(text) + 1)
+              for letters in (0, 1)} for text in (word, name)]  # fmt: skip
+    return sorted(word) == sorted(name) or not holes[0].isdisjoint(holes[1])
 
 
 def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:

@@ -1,49 +1,115 @@
-"""Rows of another table, such as labels or verdicts, joined to cases by name or place."""
+"""Which case a row of another table is about, and which cases are one and the same to a judge.
+
+Labels and verdicts are joined to cases by name, or by place, never by both in one file. Two cases
+are equal if everything that is read of them is equal; their names do not matter.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dagengine.test_case import TestCase
+from dagengine.prompts.evidence import as_data
+from dagengine.test_case import TestCase, case_label, read_field
 
 # Places that a message lists.
 _LISTED = 4
+_NAME, _PLACE = "the name of a case", "only a place (from 0)"
+# Also of a column with gaps (3.0), and with zeros that a spreadsheet takes away (007).
+_WHOLE = re.compile(r"\s*\+?0*(\d+)(?:\.0*)?\s*")
+JUDGED = (
+    "input", "actual_output", "expected_output", "context", "retrieval_context", "tools_called",
+    "expected_tools", "spans", "turns", "chatbot_role", "scenario", "expected_outcome",
+    "user_description", "contestants",
+)  # fmt: skip
+"""The fields that a judge may read, without names, tags, metadata and figures."""
+
+
+def whole_number(cell: Any) -> int | None:
+    """The number of a cell that is a whole number from 0 on (3, "3", 3.0, "007"), else None."""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    match = None if isinstance(cell, bool) else _WHOLE.fullmatch(str(cell))
+    return int(match[1]) if match else None
+
+
+def read_digest(case: TestCase, paths: Collection[str], *, blanks: bool = True) -> str:
+    """SHA-256 (hex) of what is read of a case: its values at `paths`, or all of `JUDGED`.
+
+    Equal in every process. Without `blanks`, texts that differ in blanks only have one digest.
+    """
+    text = json.dumps([as_data(read_field(case, path)) for path in sorted(paths) or JUDGED])
+    read = text if blanks else re.sub(r"(?:\\[nrt]|\s)+", "", text)
+    return hashlib.sha256(read.encode()).hexdigest()
+
+
+def is_gap(cell: Any) -> bool:
+    """Whether a cell says nothing: none, an empty text, not a number."""
+    return cell != cell if isinstance(cell, float) else cell is None or cell == ""
+
+
+def named_cells(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The cells of those columns `names` that are there, None for one that says nothing.
+
+    Small and capital letters are one. Raises ValueError if two columns may be meant.
+    """
+    spelt: dict[str, list[Any]] = {}
+    for column in row:
+        spelt.setdefault(str(column).strip().casefold(), []).append(column)
+    meant = {name: [name] if name in row else spelt[name] for name in names if name in spelt}
+    for name, columns in meant.items():
+        if len(columns) > 1:
+            raise ValueError(f"{' and '.join(map(repr, columns))} may both be `{name}`: rename one")
+    return {name: None if is_gap(row[column]) else row[column] for name, (column,) in meant.items()}
 
 
 class Places:
-    """The places of cases, from 0, by what a row calls a case: its name, or its place."""
+    """The places of cases, from 0, by what the rows of one file call them: names, or places."""
 
     def __init__(self, cases: Sequence[TestCase]) -> None:
         self._count = len(cases)
-        self._by_name: dict[str, list[int]] = {}
-        for number, case in enumerate(cases):
-            if case.name:
-                self._by_name.setdefault(case.name, []).append(number)
+        self._named: dict[str | int | None, list[int]] = {}
+        self._first: dict[str, str] = {}  # row of each kind
+        for place, case in enumerate(cases):
+            name = case_label(case, place)
+            # A whole number is also a name, in each of its forms; the very same text goes first.
+            for key in (name, whole_number(name)):
+                self._named.setdefault(key, []).append(place)
 
-    def of(self, given: Any) -> int:
+    def of(self, given: Any, where: str = "a row") -> int:
         """The place of the case; without any cases every whole number is one.
 
-        Raises ValueError for what is no name and no place, or the name of several cases.
+        `where` is the place of the row in its file. Raises ValueError for what is no name and no
+        place, for the name of several cases, and where rows before have named cases otherwise.
         """
         if given is None or given == "":
             raise ValueError("`case` is empty or missing")
-        name = str(given)
-        if named := self._by_name.get(name):
-            if len(named) > 1:
-                first = ", ".join(map(str, named[:_LISTED]))
-                more = ", …" if len(named) > _LISTED else ""
-                raise ValueError(
-                    f"{len(named)} cases are called {name!r}: write a place ({first}{more}) instead"
-                )
-            return named[0]
-        try:
-            number = float(given)  # a column with gaps has made 3.0 of 3
-        except (ValueError, TypeError):
-            number = -1.0
-        if not number.is_integer() or number < 0 or (self._count and number >= self._count):
-            near = difflib.get_close_matches(name, self._by_name, 1)
+        name, number = str(given), whole_number(given)
+        named = self._named.get(name) or self._named.get(-1 if number is None else number, [])
+        if len(named) > 1:
+            first = ", ".join(map(str, named[:_LISTED]))
+            more = ", …" if len(named) > _LISTED else ""
+            raise ValueError(
+                f"{len(named)} cases are called {name!r}: write a place ({first}{more}) instead, "
+                "in every row"
+            )
+        if not named and (number is None or (self._count and number >= self._count)):
+            near = difflib.get_close_matches(
+                name, [n for n in self._named if isinstance(n, str)], 1
+            )
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"no case has the name or the place {name!r}{hint}")
-        return int(number)
+        self._require_one_kind(f"{name!r}", where, _NAME if named else _PLACE)
+        return named[0] if named else int(number or 0)
+
+    def _require_one_kind(self, name: str, where: str, kind: str) -> None:
+        before = self._first.get(_NAME if kind == _PLACE else _PLACE)
+        if before is not None:
+            raise ValueError(
+                f"{name} is {kind}, but {before}: write names in all rows, or places in all rows"
+            )
+        self._first.setdefault(kind, f"{name} ({where}) is {kind}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from dagengine.argument_names import check_names, names_of
+from dagengine.data.case_numbers import read_digest
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
 from dagengine.execution.engine import Settings
@@ -123,9 +124,16 @@ class Search:
         (people,) = sources_of(labels, cases, [replay])
         meant = labels_for(people, replay, cases, replay.spec.threshold)
         answers = walked_answers(labels, cases, replay) or answers_of_one(metric, meant.by_case)
-        notes = tuple(left_out(labels, [replay]))
-        together = {} if groups is None else clusters(cases, (), groups)
-        split = split_cases(cases, meant.by_case, together, sealed)
+        reads = replay.plan.fields
+        together = clusters(cases, (), groups, [reads])
+        split = split_cases(cases, meant.by_case, together, sealed, reads)
+        texts = {read_digest(cases[case], reads) for case in meant.by_case}
+        notes = [*left_out(labels, cases, [replay])]
+        if copies := len(meant.by_case) - len(texts):
+            notes.append(
+                f"{copies} of {counted(len(meant.by_case), 'labelled case')} are copies of others "
+                "in all that the metric reads; copies stay together"
+            )
         made = Asking(cases, meant, together, times, {})
         made.read(metric)  # raises for labels that say neither pass nor fail nor a verdict
         rungs = possible_rungs(
@@ -133,7 +141,7 @@ class Search:
         )
         return cls(
             cases, metric, meant, people, answers, together, split, rungs, node, times, sealed,
-            notes,
+            tuple(notes),
         )  # fmt: skip
 
     def plan(self, *, model: Any = None, prices: Any = None) -> SearchPlan:

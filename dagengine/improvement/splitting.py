@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
+from dagengine.data.case_numbers import read_digest
 from dagengine.errors import InputError
 from dagengine.improvement.values import Split
 from dagengine.test_case import TestCase
@@ -20,16 +21,23 @@ def split_cases(
     labels: Mapping[int, Any],
     groups: Mapping[int, Hashable],
     sealed: float = 0.4,
+    reads: Collection[str] = (),
 ) -> Split:
     """Seal a share of the labelled cases; the same case is sealed in every run.
 
-    Whether a case is sealed depends on its content alone (or its group), so more cases move none
-    from one part to the other. Copies of a case, and cases of a group, stay together. Raises
-    InputError for too few cases.
+    Whether a case is sealed depends alone on what is read of it (`reads`: paths of fields), or of
+    the cases of its group, so more cases move none from one part to the other. Cases that are
+    equal in that, whatever their names, and cases of a group stay together. Raises InputError for
+    too few cases.
     """
     if not 0.1 <= sealed <= 0.9:
         raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
-    names = {case: str(groups.get(case) or cases[case].content_hash()) for case in labels}
+    content = {case: read_digest(cases[case], reads) for case in labels}
+    first: dict[Hashable, str] = {}  # of a group, the same in whatever order its cases are
+    for case, own in content.items():
+        group = groups.get(case, own)
+        first[group] = min(first.get(group, own), own)
+    names = {case: first[groups.get(case, own)] for case, own in content.items()}
     # A number from 0 to 1 that a name has in every process: `hash` differs between them.
     digests = {name: hashlib.sha256(f"improve {name}".encode()) for name in names.values()}
     places = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
@@ -46,6 +54,6 @@ def split_cases(
     for case in sorted(labels):
         if names[case] in turn:
             folds[turn[names[case]]].append(case)
-    contents = sorted(f"{cases[case].content_hash()} {labels[case]!r}" for case in kept)
+    contents = sorted(f"{content[case]} {labels[case]!r}" for case in kept)
     sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
     return Split(kept, tuple(map(tuple, folds)), sha256)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dagengine.compiler.definitions import definitions, digest
-from dagengine.data.case_numbers import Places
+from dagengine.data.case_numbers import Places, is_gap, named_cells
 from dagengine.data.file_kinds import suffix_of
 from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.terminal import counted
 from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
 
@@ -28,9 +29,12 @@ NodeAnswers = Mapping[str, Given]
 """What people answered to nodes, by the name of the node: verdicts, and ratings from 0 to 1."""
 
 _SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".parquet"}
-_YES = "true yes y t pass passed correct accept accepted 1"
-_NO = "false no n f fail failed incorrect wrong reject rejected 0"
-YES_OR_NO = {**dict.fromkeys(_YES.split(), True), **dict.fromkeys(_NO.split(), False)}
+# What people write who give no label.
+_NO_LABEL = frozenset(
+    ("not applicable", "no label", "not labeled", "not labelled", "cannot tell", "n/a", "#n/a",
+     "na", "<na>", "nan", "none", "null", "nil", "-", "--", "?", "??", ".", "unknown", "unlabeled",
+     "unlabelled", "missing", "empty", "skip", "skipped", "tbd", "pending")
+)  # fmt: skip
 # The ends of usual scales: of labels that are one of two such numbers the higher one passes.
 _LOWEST, _HIGHEST = {-1.0, 0.0, 1.0}, {1.0, 3.0, 4.0, 5.0, 7.0, 10.0, 100.0}
 
@@ -71,20 +75,13 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
 
     A list is one label per person. A file (CSV, TSV, JSON, JSON lines, Parquet) has the columns
     `case` or `name` (the name of a case, or its place counted from 0) and `label`. Several rows
-    for a case are labels of several people. Raises InputError if no case has a label, and for rows
-    of an unknown case.
+    for a case are labels of several people; beside a column `run`, `one_each` holds. Raises
+    InputError if no case has a label, and for rows of an unknown case.
     """
     if isinstance(source, Mapping):
         cells: Mapping[int, Any] = source
     elif suffix_of(Path(source)) in _SUFFIXES:
-        places, rows, columns = Places(cases), dict[int, list[Any]](), dict[str, None]()
-        for record in table_of(Path(source)).read():
-            # Several rows for a case are labels of several people.
-            rows.setdefault(_case_of(record, places), []).append(record.value.get("label"))
-            columns |= dict.fromkeys(record.value)
-        if columns and "label" not in columns:
-            raise InputError(f"{source} has no column `label`; it has {', '.join(columns)}")
-        cells = rows
+        cells = _labels_in(Path(source), Places(cases))
     else:
         cells = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
     votes = {number: tuple(_votes(value)) for number, value in cells.items()}
@@ -93,6 +90,20 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
         first = case_label(cases[0], 0) if cases else "none"
         raise InputError(f"no case has a label at `{source}` (the first case is {first})")
     return labelled
+
+
+def _labels_in(path: Path, places: Places) -> Mapping[int, list[Any]]:
+    records = list(table_of(path).read())
+    read = [_row_of(record, places) for record in records]
+    rows: dict[int, list[Any]] = {}
+    for place, row in read:  # several rows for a case are labels of several people
+        rows.setdefault(place, []).append(row.get("label"))
+    columns = list(dict.fromkeys(name for record in records for name in record.value))
+    if columns and not any("label" in row for _, row in read):
+        raise InputError(f"{path} has no column `label`; it has {', '.join(columns)}")
+    if len({str(row.get("metric")) for _, row in read}) > 1:
+        raise InputError(f"{path} has labels of several metrics (column `metric`): keep one")
+    return one_each(rows) if any("run" in row for _, row in read) else rows
 
 
 def _votes(value: object) -> Iterator[Vote]:
@@ -107,18 +118,32 @@ def _votes(value: object) -> Iterator[Vote]:
         yield text
 
 
-def _case_of(record: Record, places: Places) -> int:
-    """The number of the case that a row is about."""
-    row = record.value
-    columns = row if isinstance(row, Mapping) else ()
-    column = next((name for name in ("case", "name") if name in columns), None)
-    if column is None:
-        problem = record.problem or "a row of labels needs the columns `case` and `label`"
-        raise InputError(f"{record.place}: {problem}")
+def one_each(rows: Mapping[int, list[Any]]) -> dict[int, list[Any]]:
+    """The labels of rows that are runs, too: where no case has two labels, one label for each.
+
+    Then they were repeated with every run. Else each row has the label of another person.
+    """
+    filled = {case: [label for label in own if not is_gap(label)] for case, own in rows.items()}
+    repeated = all(len({*map(str, own)}) < 2 for own in filled.values())
+    return {case: own[:1] if repeated else own for case, own in filled.items()}
+
+
+def _row_of(record: Record, places: Places) -> tuple[int, Mapping[str, Any]]:
+    """The number of the case that a row is about, and the cells that have a meaning."""
+    row = record.value if isinstance(record.value, Mapping) else {}
     try:
-        return places.of(row[column])
+        cells = named_cells(row, _COLUMNS)
+        column = next((name for name in ("case", "name") if name in cells), None)
+        if column is not None:
+            return places.of(cells[column], record.place), cells
     except ValueError as error:
         raise InputError(f"{record.place}: {error}") from None
+    there = f"; it has {', '.join(map(str, row))}" if row else ""
+    problem = record.problem or f"a row of labels needs the columns `case` and `label`{there}"
+    raise InputError(f"{record.place}: {problem}")
+
+
+_COLUMNS = ("case", "name", "label", "metric", "run")
 
 
 def labels_for(
@@ -169,7 +194,7 @@ def _understood(
     """The kind that fits most labels: verdicts by name, then yes or no, then numbers."""
     numbers = {label: _number(label) for label in labels}
     values = {number for number in numbers.values() if number is not None}
-    answers: dict[Vote, Vote | None] = {label: YES_OR_NO.get(_plain(label)) for label in labels}
+    answers: dict[Vote, Vote | None] = {label: YES_OR_NO.get(plain_word(label)) for label in labels}
     # Two numbers and nothing else are no and yes, if they are what scales usually end with and
     # the metric passes or fails at all.
     if threshold is not None and len(values) == 2 == len({*numbers.values()}):
@@ -195,13 +220,8 @@ def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
     text = label.casefold()
     if text in named:
         return named[text]
-    word = YES_OR_NO.get(_plain(label))
+    word = YES_OR_NO.get(plain_word(label))
     return None if word is None else words.get(word)
-
-
-def _plain(label: Vote) -> str:
-    number = _number(label)
-    return f"{number:g}" if number is not None else str(label).casefold()
 
 
 def _number(label: Vote) -> float | None:
@@ -267,11 +287,25 @@ def sources_of(
     cases: Sequence[TestCase],
     replays: Sequence[Counterfactual],
 ) -> Sequence[Given]:
-    """The labels for each metric: those of walks are about one metric, all others about each."""
+    """The labels for each metric: those of walks are about one metric, all others about each.
+
+    What says that there is no label (`N/A`) is none, unless it is a verdict of the metric.
+    """
     walks = walk_file(labels)
     if walks is not None:
         return walked_labels(walks, cases, replays)
-    return [labels_of(cases, labels)] * len(replays)
+    every = labels_of(cases, labels)
+    gaps = [_gaps(every, replay, cases) for replay in replays]
+    left = [{case: tuple(vote for vote in own if vote not in no) for case, own in every.items()}
+            for no in gaps]  # fmt: skip
+    return [{case: own for case, own in labels.items() if own} for labels in left]
+
+
+def _gaps(given: Given, replay: Counterfactual, cases: Sequence[TestCase]) -> Counter[Vote]:
+    """Labels that say that there is none and are no verdicts, by how often they are there."""
+    verdicts = _verdicts(replay, cases)
+    empty = (label for own in given.values() for label in own if plain_word(label) in _NO_LABEL)
+    return Counter(label for label in empty if verdict_named(label, verdicts) is None)
 
 
 def walked_labels(
@@ -289,9 +323,10 @@ def walked_labels(
     nodes = (walked_answers(path, cases, replay) for replay in replays)
     if not any(walks) and not any(any(answers.values()) for answers in nodes):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
+        stale = "".join(f"; {line}" for line in left_out(path, cases, replays))
         raise InputError(
             f"{path} has no finished walk on a case of this data set that fits the current "
-            f"definition of {names}{''.join(f'; {line}' for line in left_out(path, replays))}"
+            f"definition of {names}{stale}"
         )
     return walks
 
@@ -342,11 +377,19 @@ def _numbers(cases: Sequence[TestCase]) -> Mapping[str, Sequence[int]]:
 
 
 def left_out(
-    source: str | Path | Mapping[int, Any], replays: Sequence[Counterfactual]
+    source: str | Path | Mapping[int, Any],
+    cases: Sequence[TestCase],
+    replays: Sequence[Counterfactual],
 ) -> Iterator[str]:
-    """A line for each metric that had another definition when some of its labels were given."""
+    """Lines for labels that do not count: `N/A`, and those of other definitions of metrics."""
     path = walk_file(source)
     labels = [] if path is None else read_labels(path)
+    every = labels_of(cases, source) if path is None else {}
+    # A metric may have a verdict of such a name.
+    for gaps in dict.fromkeys(tuple(_gaps(every, replay, cases).items()) for replay in replays):
+        if words := ", ".join(f"{label!r} ({count})" for label, count in gaps):
+            total = counted(sum(count for _, count in gaps), "label")
+            yield f"{total} left out, as they say that there is none: {words}"
     for replay in replays:
         ends = [label for label in _of(labels, replay) if label.outcome is not None]
         now = metric_hash(replay)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dagengine.data.case_numbers import Places
+from dagengine.data.case_numbers import Places, named_cells
 from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.prompts.json_values import shallow_value
@@ -216,10 +215,11 @@ class Observations(Sequence[Observation]):
         dicts. A row of a table is what one node (`node`) or, without it, the metric did on one case
         in one run. `case` is the name of one of `cases`, or its place from 0. `run` counts from 0;
         without the column, rows of one case are its runs in their order. `verdict` is true, false
-        or the verdict's name, `score` a number on `scale`. A row with neither is an unparseable
-        answer. If a run has no row of the metric, its last node's row is used. A score that is not
-        there follows from the verdicts. `metric` names the metric if there is no such column;
-        `judge`, `order`, `temperature` and `seed` make settings. Other columns are not read.
+        or the verdict's name, `passed` or `success` says yes or no, `score` is a number on `scale`;
+        it is not read beside the two. A row with none of these is an unparseable answer. If a run
+        has no row of the metric, its last node's row is used. A score that is not there follows
+        from the verdicts. `metric` names the metric if there is no such column; `judge`, `order`,
+        `temperature` and `seed` make settings. Other columns are not read.
 
         Raises InputError that names an invalid or a repeated row.
         """
@@ -267,8 +267,43 @@ def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Ob
 # Tables from elsewhere.
 
 _WORDS = {"true": True, "false": False}
-_NAMES = ("case", "run", "metric", "node", "verdict", "score")
-_SETTINGS = ("judge", "order", "temperature", "seed")
+_YES = "true yes y t pass passed correct accept accepted 1"
+_NO = "false no n f fail failed incorrect wrong reject rejected 0"
+YES_OR_NO = {**dict.fromkeys(_YES.split(), True), **dict.fromkeys(_NO.split(), False)}
+_PASSED = ("passed", "success")
+_NAMES = ("case", "run", "metric", "node", "verdict", *_PASSED, "score")
+SETTINGS = ("judge", "order", "temperature", "seed")
+
+
+def plain_word(cell: Any) -> str:
+    """A cell as its words are looked up: in small letters, a number without a fraction of 0."""
+    try:
+        number = float(cell)
+    except (ValueError, TypeError):
+        return str(cell).strip().casefold()
+    return f"{number:g}"
+
+
+def verdict_and_score(cells: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The verdict and the score of a row of verdicts, None for what it does not have.
+
+    Whether it passed wins over its score, which may pass by another threshold. Raises ValueError
+    for cells that say neither yes nor no, or not the same.
+    """
+    verdict = cells.get("verdict")
+    words = {name: YES_OR_NO.get(plain_word(cells[name])) for name in _PASSED if name in cells
+             and cells[name] is not None}  # fmt: skip
+    if not words:
+        return verdict, cells.get("score")
+    if (
+        None in words.values()
+        or len({*words.values(), YES_OR_NO.get(plain_word(verdict))} - {None}) > 1
+    ):
+        cells_shown = ", ".join(
+            f"`{name}` {cells[name]!r}" for name in ("verdict", *words) if cells.get(name)
+        )
+        raise ValueError(f"{cells_shown}: write yes or no, and the same in all of them")
+    return next(iter(words.values())) if verdict is None else verdict, None
 
 
 def _is_saved(path: Path) -> bool:
@@ -292,12 +327,14 @@ def _columns(records: Sequence[Record]) -> set[str]:
         if isinstance(record.value, Mapping)
         for name in record.value
     }
-    if columns and not columns & {"verdict", "score"}:
+    spelt = {name.strip().casefold() for name in columns}
+    if columns and not spelt & {"verdict", "score", *_PASSED}:
         raise InputError(
-            f"the table has no column `verdict` or `score`; it has {', '.join(sorted(columns))}, "
-            f"the columns that are read are {', '.join((*_NAMES, *_SETTINGS))}"
+            f"the table has no column `verdict`, `passed` or `score`; it has "
+            f"{', '.join(sorted(columns))}, "
+            f"the columns that are read are {', '.join((*_NAMES, *SETTINGS))}"
         )
-    return columns
+    return spelt
 
 
 class _Table:
@@ -317,17 +354,10 @@ class _Table:
         """One row; raises InputError for anything else."""
         if not isinstance(record.value, Mapping):
             raise InputError(f"{record.place}: {record.problem or 'not a row of columns'}")
-        cells = {name: record.value.get(name) for name in (*_NAMES, *_SETTINGS)}
         try:
-            # Empty cells: nothing, an empty text, or not a number.
-            row = self._observed(
-                {
-                    k: None
-                    if (x is None or x == "" or (isinstance(x, float) and math.isnan(x)))
-                    else x
-                    for k, x in cells.items()
-                }
-            )
+            names = (*_NAMES, *SETTINGS)
+            cells = dict.fromkeys(names) | named_cells(record.value, names)
+            row = self._observed(cells, record.place)
         except (ValueError, TypeError) as error:
             raise InputError(f"{record.place} is not a verdict or score: {error}") from None
         nodes = self._runs.setdefault((row.case, row.metric, row.condition), {})
@@ -338,8 +368,8 @@ class _Table:
             )
         nodes[row.node] = row
 
-    def _observed(self, cells: Mapping[str, Any]) -> Observation:
-        case, metric = self._cases.of(cells["case"]), str(cells["metric"] or self._metric)
+    def _observed(self, cells: Mapping[str, Any], where: str) -> Observation:
+        case, metric = self._cases.of(cells["case"], where), str(cells["metric"] or self._metric)
         node, setting = (
             str(cells["node"] or ""),
             Condition(
@@ -347,7 +377,7 @@ class _Table:
                 temperature=None
                 if cells["temperature"] is None
                 else _number(cells["temperature"], "temperature"),
-                seed=None if cells["seed"] is None else _whole(cells["seed"], "seed"),
+                seed=None if cells["seed"] is None else whole_in(cells["seed"], "seed"),
                 judge=str(cells["judge"] or ""),
             ),
         )
@@ -355,8 +385,9 @@ class _Table:
             place = (case, metric, node, setting)
             run, self._seen[place] = self._seen[place], self._seen[place] + 1
         else:
-            run = _whole(cells["run"], "run")
-        verdict, score = cells["verdict"], self._score(cells["score"])
+            run = whole_in(cells["run"], "run")
+        verdict, points = verdict_and_score(cells)
+        score = self._score(points)
         # True and false, also those of numpy, by their names; all else is a verdict's name.
         return Observation(
             case, metric, node, dataclasses.replace(setting, sample=run),
@@ -381,7 +412,8 @@ class _Table:
             yield from _run(list(rows.values()))
 
 
-def _whole(cell: Any, name: str) -> int:
+def whole_in(cell: Any, name: str) -> int:
+    """The whole number in a cell of the column `name`; raises ValueError for anything else."""
     if cell is None:
         raise ValueError(f"`{name}` is empty")
     number = _number(cell, name)

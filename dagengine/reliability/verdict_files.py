@@ -2,7 +2,8 @@
 
 Read by their shape, not by their names: promptfoo's JSON, a test run of deepeval, logs of inspect
 (`.json` and `.eval`), MLflow's table of results, runs of ours, and any table with the columns
-`case` and `verdict`, `passed` or `score`. A repeated case is another run of it.
+`case` and `verdict`, `passed` or `score`. Two rows are runs of one case if the file numbers its
+runs, or if all texts that it has of the two are equal; else they are two cases.
 """
 
 from __future__ import annotations
@@ -12,21 +13,32 @@ import struct
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
+from dagengine.data.case_numbers import JUDGED, is_gap, named_cells
 from dagengine.data.file_kinds import open_content, suffix_of
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
+from dagengine.prompts.evidence import as_text
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.run import Run, run_at
-from dagengine.reliability.labels import YES_OR_NO
-from dagengine.reliability.observations import Observations
+from dagengine.reliability.labels import one_each
+from dagengine.reliability.observations import (
+    SETTINGS,
+    YES_OR_NO,
+    Observations,
+    plain_word,
+    verdict_and_score,
+    whole_in,
+)
 from dagengine.test_case import LLMTestCase, TestCase
 
 _LARGEST = 512 * 2**20  # bytes of one file of a log
@@ -34,26 +46,43 @@ _LARGEST = 512 * 2**20  # bytes of one file of a log
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One verdict: of a metric about a case, a name or a number, and what people say if it is
-    known. `text` is what was judged, `judge` who judged it; both may be empty."""
+    """One verdict: of a metric about a case, a name or a number, and what people say of it.
+
+    `texts` is what was judged, by field, `task` the data set of the case, `run` the number of the
+    run if the file has it, `at` the settings by name, `file` the number of the file in its folder.
+    """
 
     case: str
     metric: str
-    verdict: str | bool | None = None
-    score: float | None = None
+    verdict: Any = None
+    score: Any = None
     label: Any = None
-    text: str = ""
-    judge: str = ""
+    texts: Mapping[str, Any] = field(default_factory=dict)
+    task: str = ""
+    run: Any = None
+    at: Mapping[str, Any] = field(default_factory=dict)
+    file: int = 0
+    where: str = "a row"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The case: its task, its name, and all texts that there are unless the run is numbered."""
+        texts = json.dumps(self.texts, sort_keys=True, default=str) if self.run is None else ""
+        return self.task, self.case, texts
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a card is made of: observations about a metric and cases, and labels by case number."""
+    """What a card is made of: observations about a metric and cases, and labels by case number.
+
+    `groups` is the field that cases have in common which were asked the same; None without any.
+    """
 
     observations: Observations
     metric: Metric
     cases: Sequence[TestCase]
     labels: Mapping[int, Any]
+    groups: str | None = None
 
 
 def collected(
@@ -64,24 +93,63 @@ def collected(
 
     `metric` names one of several. Scores go from the first to the second number of `scale` and pass
     from `threshold` on (0.5 of the way, if none is given). Raises InputError for a file of another
-    shape, several metrics of which none is named, and numbers outside of the scale.
+    shape, several metrics of which none is named, numbers outside of the scale, and several
+    verdicts on a case that are not shown to be its runs.
     """
     name, rows = _of_metric(path, list(_rows(path)), metric)
-    texts = {row.case: row.text for row in rows if row.text}
-    cases = {
-        row.case: LLMTestCase(input=row.case, name=row.case, actual_output=texts.get(row.case))
-        for row in rows
-    }
-    places = {case: place for place, case in enumerate(cases)}
-    several = len({row.judge for row in rows}) > 1
+    several = len({row.at.get("judge") or "" for row in rows}) > 1
+    numbered = any(row.run is not None for row in rows)
+    first = {row.key: row for row in reversed(rows)}
+    number = {key: place for place, key in enumerate(dict.fromkeys(row.key for row in rows))}
+    labels: dict[int, list[Any]] = {}
+    for row in rows:
+        own = row.label if isinstance(row.label, list) else [row.label]
+        labels.setdefault(number[row.key], []).extend(own)
+    runs = list(_runs(rows, labels.values()))
+    # Numbers of runs begin anew in each file.
+    turn = {run: at for at, run in enumerate(sorted({(row.file, row.run) for row in rows}))}
     table = [
-        {"case": row.case, "verdict": row.verdict, "score": row.score,
-         "judge": row.judge if several else ""}
-        for row in rows
-    ]  # fmt: skip
-    seen = Observations.load(table, list(cases.values()), metric=name, scale=scale)
-    labels = {places[row.case]: row.label for row in rows if row.label is not None}
-    return Collected(seen, _metric(name, rows, scale, threshold), list(cases.values()), labels)
+        {"case": number[row.key], "verdict": row.verdict, "score": row.score, **row.at}
+        | ({} if several else {"judge": ""})
+        | ({"run": turn[row.file, row.run]} if numbered else {})
+        for row in runs
+    ]
+    tasks = len({row.task for row in rows}) > 1
+    cases = [
+        LLMTestCase(
+            name=(called := f"{row.task}/{row.case}" if tasks else row.case),
+            input=as_text(row.texts.get("input", called)),
+            actual_output=None if (a := row.texts.get("actual_output")) is None else as_text(a),
+            additional_metadata={"texts": dict(row.texts)},
+        )
+        for row in (first[key] for key in number)
+    ]
+    return Collected(
+        Observations.load(table, metric=name, scale=scale), _metric(name, runs, scale, threshold),
+        cases, {case: own for case, own in one_each(labels).items() if own},
+        "input" if 1 < len({case.input for case in cases}) < len(cases) else None,
+    )  # fmt: skip
+
+
+def _runs(rows: Sequence[Row], labels: Iterable[list[Any]]) -> Iterator[Row]:
+    """The rows that are runs; one that repeats a verdict beside another person's label is none.
+
+    Raises InputError for a second row of a case that nothing shows to be another run of it.
+    """
+    people = any(len({str(label) for label in own if label is not None}) > 1 for own in labels)
+    first: dict[Any, Row] = {}
+    for row in rows:
+        before = first.setdefault((row.key, row.file, row.run, str(row.at)), row)
+        same = (row.verdict, row.score) == (before.verdict, before.score)
+        proved = row.run is None and bool(row.texts)
+        if before is row or (proved and not (people and same and row.label is not None)):
+            yield row
+        elif row.label is None or not same:
+            raise InputError(
+                f"{row.where}: a second verdict on the case {row.case!r} (the first is in "
+                f"{before.where}); nothing shows that they are two runs: number the runs from 0 in "
+                "a column `run`, or add what was judged (`input`, `output`)"
+            )
 
 
 def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str, list[Row]]:
@@ -91,10 +159,16 @@ def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str
         raise InputError(f"{path} has no metric {metric!r}; it has {', '.join(map(repr, names))}")
     if metric is None and len(names) > 1:
         raise InputError(
-            f"{path} has verdicts of {len(names)} metrics; choose one: --metric {names[0]!r} "
-            f"(the others: {', '.join(map(repr, names[1:]))})"
+            f"{path} has verdicts of {len(names)} metrics or nodes; choose one: "
+            f"--metric {names[0]!r} (the others: {', '.join(map(repr, names[1:]))})"
         )
-    meant = [row for row in rows if metric in (None, row.metric)]
+    meant = [
+        replace(
+            row, texts={of: text for of, text in row.texts.items() if text not in (None, "", [])}
+        )
+        for row in rows
+        if metric in (None, row.metric)
+    ]
     if not any(row.verdict is not None or row.score is not None for row in meant):
         raise InputError(f"{path} has no verdict and no score")
     return meant[0].metric or "verdict", meant
@@ -103,22 +177,23 @@ def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str
 def _metric(
     name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
 ) -> Metric:
-    """A metric with one node that says what the file says."""
+    """A metric with one node that says what the file says, and reads what it has of the cases."""
+    reads = ["additional_metadata"] if any(row.texts for row in rows) else ["input"]
     kinds = dict.fromkeys(row.verdict for row in rows if row.verdict is not None)
     low, high = scale
     level = 0.5 if threshold is None else (threshold - low) / (high - low)
     node: Any
     if not kinds:
-        node = RatingNode("Given.", ["input"], name=name)
-    elif {_plain(kind) for kind in kinds} <= {"true", "false"}:
+        node = RatingNode("Given.", reads, name=name)
+    elif all(isinstance(kind, bool) for kind in kinds):
         then: Any = {True: 10, False: 0}
-        node = BinaryJudgementNode("Given.", name=name, evaluation_params=["input"], then=then)
+        node = BinaryJudgementNode("Given.", name=name, evaluation_params=reads, then=then)
     else:
         verdicts = [str(kind) for kind in kinds]
         step = 10 / max(len(verdicts) - 1, 1)
-        then = {verdict: round(place * step, 3) for place, verdict in enumerate(verdicts)}
+        then = {verdict: round(place * step) for place, verdict in enumerate(verdicts)}
         # The scores only tell verdicts apart: without a threshold none of them passes or fails.
-        node = NonBinaryJudgementNode("Given.", name=name, evaluation_params=["input"], then=then)
+        node = NonBinaryJudgementNode("Given.", name=name, evaluation_params=reads, then=then)
         return DAGMetric(name, DAG(node), threshold=None)
     return DAGMetric(name, DAG(node), threshold=level)
 
@@ -128,19 +203,15 @@ _PARTLY = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 """inspect's letters as scores: correct, partly correct, incorrect, no answer."""
 
 
-def _plain(value: object) -> str:
-    return str(value).casefold()
-
-
 def _verdict(value: Any) -> tuple[str | bool | None, float | None]:
     """A cell as a verdict or a score: yes and no in all their forms, numbers, names."""
-    if value is None or value == "" or value != value:
+    if is_gap(value):
         return None, None
     if isinstance(value, bool):
         return value, None
     if isinstance(value, int | float):
         return None, float(value)
-    return _WORDS.get(_plain(value), str(value)), None
+    return _WORDS.get(plain_word(value), str(value)), None
 
 
 def _rows(path: Path) -> Iterator[Row]:
@@ -156,11 +227,13 @@ def _rows(path: Path) -> Iterator[Row]:
         )
         if not files:
             raise InputError(f"{path} has no run and no result files ({', '.join(_SUFFIXES)})")
-        for file in files:
-            yield from _rows(file)
+        for number, file in enumerate(files):
+            yield from (replace(row, file=number) for row in _rows(file))
         return
     if path.suffix.lower() == ".eval":
-        yield from _inspect(_archived(path))
+        yield from _inspect(
+            _archived(path, "samples/"), next(_archived(path, "header.json"), {}).get("eval") or {}
+        )
         return
     if suffix_of(path) == ".json":
         try:
@@ -188,8 +261,8 @@ def _of_run(run: Run) -> Iterator[Row]:
         name = row.case if names[row.case] == 1 else f"case {row.index}"
         for result in row.metrics:
             score = result.score if result.success is None else None
-            text = str((case or {}).get("actual_output") or "")
-            yield Row(name, result.metric, result.success, score, text=text, judge=judge)
+            texts = {name: (case or {}).get(name) for name in JUDGED}
+            yield Row(name, result.metric, result.success, score, texts=texts, at={"judge": judge})
 
 
 def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
@@ -202,7 +275,7 @@ def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
     elif isinstance(run, dict) and {"testCases", "test_cases"} & run.keys():
         yield from _deepeval(run)
     elif "samples" in data or {"eval", "plan"} <= data.keys():
-        yield from _inspect(data.get("samples") or ())
+        yield from _inspect(data.get("samples") or (), data.get("eval") or {})
     elif {"columns", "data"} <= data.keys():
         for place, row in enumerate(data["data"]):
             yield from _mlflow(place, dict(zip(map(str, data["columns"]), row, strict=True)))
@@ -225,10 +298,23 @@ def _promptfoo(row: Any) -> Iterator[Row]:
     # `--repeat` counts its repeats as further tests; the variables tell that they are one.
     test = json.dumps(row["vars"], sort_keys=True) if row.get("vars") else row.get("testIdx")
     case = f"{test}, prompt {row.get('promptIdx', 0)}, {named}".rstrip(", ")
-    output = (row.get("response") or {}).get("output") or ""
-    text = output if isinstance(output, str) else json.dumps(output)
-    for metric, verdict, judge in _asserted(row):
-        yield Row(case, metric, verdict, text=text, judge=judge)
+    texts = {
+        "input": row.get("vars") or (row.get("prompt") or {}).get("raw"),
+        "actual_output": (row.get("response") or {}).get("output"),
+    }
+    yield from _numbered(
+        Row(case, metric, verdict, texts=texts, at={"judge": judge})
+        for metric, verdict, judge in _asserted(row)
+    )
+
+
+def _numbered(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows about one case; a name that a metric has already gets a number: it is no other run."""
+    names = Counter[str]()
+    for row in rows:
+        names[row.metric] += 1
+        again = names[row.metric] > 1
+        yield replace(row, metric=f"{row.metric} {names[row.metric]}") if again else row
 
 
 def _asserted(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
@@ -244,7 +330,7 @@ def _asserted(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
         judge = assertion.get("provider") or ""
         yield (
             str(assertion.get("metric") or assertion.get("type") or ""),
-            bool(part.get("pass")) if part.get("assertion") else None,
+            part.get("pass") if part.get("assertion") else None,
             str(judge.get("id", "") if isinstance(judge, dict) else judge),
         )
     if len(parts) != 1:
@@ -261,18 +347,23 @@ def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:
         for case in run.get(key) or ()
     ]
     for place, case in enumerate(cases):
+        texts = {name: case.get(to_camel(name), case.get(name)) for name in JUDGED}
         results: Sequence[Any] = case.get("metricsData") or case.get("metrics_data") or ()
-        for result in results:
-            yield Row(
+        yield from _numbered(
+            Row(
                 str(case.get("name") or place), str(result.get("name")),
-                None if result.get("error") else bool(result.get("success")),
-                text=str(case.get("actualOutput") or case.get("actual_output") or ""),
-                judge=str(result.get("evaluationModel") or result.get("evaluation_model") or ""),
-            )  # fmt: skip
+                None if result.get("error") else result.get("success"), texts=texts,
+                at={"judge": result.get("evaluationModel") or result.get("evaluation_model")},
+            )
+            for result in results
+        )  # fmt: skip
 
 
-def _inspect(samples: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
-    """Samples of a log of inspect, one per epoch; a scorer may give several values."""
+def _inspect(samples: Iterable[Mapping[str, Any]], log: Mapping[str, Any]) -> Iterator[Row]:
+    """Samples of a log of inspect, one per epoch; a scorer may give several values.
+
+    `log` says which task it is of, and which model answered: another model is another setting.
+    """
     table: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
     for sample in sorted(samples, key=lambda sample: sample.get("epoch") or 0):
         values: dict[str, Any] = {}
@@ -284,21 +375,29 @@ def _inspect(samples: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
                 values[scorer] = value
         table.append((sample, values))
     scorers = dict.fromkeys(name for _, values in table for name in values)
-    partly = {name for name in scorers if any(_plain(row.get(name)) == "p" for _, row in table)}
+    partly = {name for name in scorers if any(plain_word(row.get(name)) == "p" for _, row in table)}
     for sample, values in table:
-        text = str((sample.get("output") or {}).get("completion") or "")
+        texts = {
+            "input": sample.get("input"),
+            "actual_output": (sample.get("output") or {}).get("completion"),
+            "expected_output": sample.get("target"),
+        }
         for scorer in scorers:  # a sample that ended with an error has no scores, but is a run
             value = values.get(scorer)
             if scorer in partly:
-                value = _PARTLY.get(_plain(value), value)
-            yield Row(str(sample.get("id")), scorer, *_verdict(value), text=text)
+                value = _PARTLY.get(plain_word(value), value)
+            yield Row(
+                str(sample.get("id")), scorer, *_verdict(value), texts=texts,
+                task=str(log.get("task") or ""), run=sample.get("epoch") or 1,
+                at={"judge": str(log.get("model") or "")},
+            )  # fmt: skip
 
 
-def _archived(path: Path) -> Iterator[Mapping[str, Any]]:
+def _archived(path: Path, begin: str) -> Iterator[Mapping[str, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
-                if member.filename.startswith("samples/") and member.file_size < _LARGEST:
+                if member.filename.startswith(begin) and member.file_size < _LARGEST:
                     yield shallow_value(_unpacked(archive, member))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a log of inspect: {error}") from None
@@ -331,21 +430,24 @@ def _mlflow(place: int, row: Mapping[str, Any]) -> Iterator[Row]:
     request = next((row[key] for key in ("request", "inputs") if row.get(key)), place)
     case = request if isinstance(request, str) else json.dumps(request, sort_keys=True)
     keys = ("response", "outputs", "predictions")
-    text = str(next((row[key] for key in keys if row.get(key)), ""))
+    answer = next((row[key] for key in keys if row.get(key)), None)
+    texts = {"input": case, "actual_output": answer}
     if row.get("trace") or isinstance(row.get("assessments"), list):
         trace = json.loads(row["trace"]) if isinstance(row.get("trace"), str) else {}
         assessments = (trace.get("info") or {}).get("assessments") or row.get("assessments")
-        yield from _assessed(case, text, assessments or ())
+        yield from _assessed(case, texts, assessments or ())
         return
     for column, cell in row.items():
         name, _, kind = column.rpartition("/")
         if name and kind in ("score", "value"):
-            yield Row(case, name, *_verdict(cell), text=text)
+            yield Row(case, name, *_verdict(cell), texts=texts)
 
 
-def _assessed(case: str, text: str, assessments: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+def _assessed(
+    case: str, texts: Mapping[str, Any], assessments: Iterable[Mapping[str, Any]]
+) -> Iterator[Row]:
     """Feedback of scorers; feedback of people under the same name is the label."""
-    people: dict[str, Any] = {}
+    people: dict[str, list[Any]] = {}
     judged: list[tuple[str, str, Any]] = []
     for assessment in assessments:
         source = assessment.get("source") or {}
@@ -353,35 +455,44 @@ def _assessed(case: str, text: str, assessments: Iterable[Mapping[str, Any]]) ->
             continue  # an expectation: what the answer should be, not what somebody said of it
         name = str(assessment.get("assessment_name"))
         if source.get("source_type") == "HUMAN":
-            people[name] = feedback.get("value")
+            people.setdefault(name, []).append(feedback.get("value"))
         else:
             judged.append((name, str(source.get("source_id") or ""), feedback.get("value")))
     for name, judge, value in judged:
-        yield Row(case, name, *_verdict(value), label=people.get(name), text=text, judge=judge)
+        at = {"judge": judge}
+        yield Row(case, name, *_verdict(value), label=people.get(name), texts=texts, at=at)
 
 
 def _table(path: Path) -> Iterator[Row]:
     for place, record in enumerate(table_of(path, "row").read()):
-        cells = record.value
-        if isinstance(cells, Mapping) and "case" not in cells:
-            rows = [*_promptfoo(cells)] or [*_mlflow(place, cells)]
+        raw = record.value if isinstance(record.value, Mapping) else {}
+        try:
+            cells = named_cells(raw, _COLUMNS)
+            verdict, score = verdict_and_score(cells)
+            run = whole_in(cells["run"], "run") if "run" in cells else None
+        except ValueError as error:
+            raise InputError(f"{record.place}: {error}") from None
+        if "case" not in cells:
+            rows = [*_promptfoo(raw)] or [*_mlflow(place, raw)]
             yield from rows
-            if rows or "trace" in cells:
+            if rows or "trace" in raw:
                 continue
-        if not isinstance(cells, Mapping) or "case" not in cells:
             raise InputError(f"{record.place}: {record.problem or 'no column `case`'}; {_SHAPES}")
-        verdict, number = _verdict(
-            next((cells[name] for name in ("verdict", "passed", "success", "score")
-                  if cells.get(name) not in (None, "")), None)
-        )  # fmt: skip
-        if number is None and cells.get("verdict") in (None, "") and cells.get("score") is not None:
-            try:
-                verdict, number = None, float(cells["score"])
-            except (TypeError, ValueError):
-                verdict = None
-        label = cells.get("label")
+        if (case := cells["case"]) is None:
+            raise InputError(f"{record.place}: `case` is empty or missing")
+        verdict, number = _verdict(verdict)
+        filled = {name: cell for name, cell in cells.items() if cell is not None}
+        names = [str(filled[column]) for column in ("metric", "node") if column in filled]
         yield Row(
-            str(cells["case"]), str(cells.get("metric") or ""), verdict, number,
-            None if label in (None, "") else label, str(cells.get("output") or ""),
-            str(cells.get("judge") or ""),
+            str(case).removesuffix(".0"), "/".join(names), verdict,
+            score if number is None else number, filled.get("label"),
+            {"actual_output": filled.get("output")} | {k: filled[k] for k in JUDGED if k in filled},
+            run=run, at={name: filled[name] for name in SETTINGS if name in filled},
+            where=record.place,
         )  # fmt: skip
+
+
+_COLUMNS = (
+    "case", "metric", "node", "verdict", "passed", "success", "score", "label", "run", "output",
+    *SETTINGS, *JUDGED,
+)  # fmt: skip

@@ -45,6 +45,7 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
                         "hash": hashes.get(summary.metric),
                         "passed": summary.passed,
                         "of": summary.passed + summary.failed,
+                        "no_score": summary.no_score,
                         "share": None if share is None else (share.value, share.low, share.high),
                     }
                     for summary in run.glance().metrics

@@ -217,6 +217,28 @@ def test_a_case_without_a_score_is_a_row_and_exit_code_three(tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["run", "plan", "benchmark"])
+def test_fields_that_cases_lack_are_said_before_the_first_question(
+    tmp_path: Path, command: str
+) -> None:
+    """Nothing is asked if no case has what every path reads; half of them is a warning."""
+    lacking = '{"input": "a", "name": "nothing said"}\n' * 3
+    folder = write(tmp_path, {**FILES, "cases.jsonl": lacking})
+    options = {"run": ["--out", "out"], "plan": [], "benchmark": ["--times", "2", "--out", "out"]}
+    arguments = [command, "metrics.py:metric", "--data", "cases.jsonl", "--judge", "judge.py:judge"]
+    done = dagengine(folder, *arguments, *options[command])
+    assert done.returncode == 2
+    assert "3 of 3 cases have no `actual_output` (first: nothing said)" in done.stderr
+    assert "--map COLUMN=actual_output" in done.stderr
+    assert not (folder / "out").exists()
+    write(tmp_path, {**FILES, "cases.jsonl": lacking + CASES})
+    done = dagengine(folder, *arguments, *options[command])
+    assert done.returncode in (0, 3)
+    assert "warning: 3 of 6 cases have no `actual_output`" in done.stderr
+    write(tmp_path, {**FILES, "cases.jsonl": lacking[: len(lacking) // 3] + CASES})
+    assert "have no" not in dagengine(folder, *arguments, *options[command]).stderr
+
+
 def test_an_interrupted_run_keeps_its_rows_and_says_how_many(tmp_path: Path) -> None:
     folder = write(tmp_path, {**FILES, "judge.py": INTERRUPTS})
     done = dagengine(folder, *RUN)
@@ -692,6 +714,15 @@ def test_check_says_as_json_and_csv_how_prompts_show_a_case(tmp_path: Path) -> N
         "note,reading-order," in CliRunner().invoke(app, ["check", path, "--format", "csv"]).stdout
     )
     assert "reading-order" not in invoke("check", path)[1]
+
+
+def test_warnings_about_data_are_counted_and_fail_a_strict_check(tmp_path: Path) -> None:
+    folder = write(tmp_path, {**FILES, "cases.jsonl": '{"input": "a"}\n'})
+    check = ("check", "metrics.py:metric", "--data", "cases.jsonl")
+    done = dagengine(folder, *check)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].endswith(" (1 warning)")
+    assert dagengine(folder, *check, "--strict").returncode == 1
 
 
 def test_warnings_fail_a_check_only_when_it_is_strict(tmp_path: Path) -> None:

@@ -59,6 +59,38 @@ def test_json_and_csv_hold_every_change(runs: tuple[Path, Path]) -> None:
     assert {row["node"] for row in rows} == {"Tone", "Next step"}
 
 
+def test_lost_scores_are_a_line_of_their_own_and_the_rest_is_over_the_same_cases(
+    tmp_path: Path,
+) -> None:
+    def losing(name: str, text: str) -> Any:
+        if name == "Tone" and "answer 1" in text:
+            raise ValueError("no answer")
+        return usual(name, text)
+
+    old, new = record(tmp_path / "a", over=12), record(tmp_path / "b", losing, over=12)
+    (metric,) = json.loads(dagengine("diff", old, new, "--format", "json").output)["metrics"]
+    lost, left = metric["lost"], metric["scored"]
+    assert (metric["flips"], lost + left) == (0, 12)
+    assert lost > 1
+    scores = f"{lost} of 12 cases lost their score (code error at Tone)"
+    assert metric["headline"] == f"{scores}; of the {left} with both scores none flipped"
+    assert metric["passed"][0] == metric["passed"][1]
+    assert metric["mean"][0] == metric["mean"][1]
+    assert metric["test"] is None
+    shown = " ".join(dagengine("diff", old, new).output.split())
+    for words in (metric["headline"], scores, *metric["result"]):
+        assert words in shown
+    assert "p = " not in shown
+    (back,) = json.loads(dagengine("diff", new, old, "--format", "json").output)["metrics"]
+    assert back["scores"] == f"{lost} of 12 cases won a score"
+
+
+def test_a_test_stands_beside_what_it_tests(runs: tuple[Path, Path]) -> None:
+    (metric,) = json.loads(dagengine("diff", *runs, "--format", "json").output)["metrics"]
+    passed, test, mean = metric["result"]
+    assert (passed[-6:], test[:15], mean[:4]) == ("passed", "could be chance", "mean")
+
+
 @pytest.mark.parametrize(
     ("condition", "code"),
     [

@@ -173,7 +173,7 @@ def an_example_with_less_than_a_case(broken: bool) -> DAGMetric:
     return shown(few_shot.Example(case, True), reads=("input", "actual_output"))
 
 
-@EXAMPLES("label-unknown", "node 'good'")
+@EXAMPLES("label-unknown", "node 'good'", "warning")
 def a_label_with_a_letter_missing(broken: bool) -> DAGMetric:
     headings = task("Summary headings")
     word = "Sumary headings" if broken else "Summary headings"

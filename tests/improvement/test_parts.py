@@ -48,6 +48,11 @@ def test_copies_and_groups_stay_together() -> None:
     copies = [*cases, *cases]
     split = split_cases(copies, dict.fromkeys(range(2 * COUNT), True), {})
     assert {n % COUNT for n in split.sealed} == {n for n in split.sealed if n < COUNT}
+    renamed = [case.model_copy(update={"name": f"{place}"}) for place, case in enumerate(copies)]
+    reads = ["input", "actual_output"]
+    assert split_cases(renamed, dict.fromkeys(range(2 * COUNT), True), {}, 0.4, reads) == (
+        split_cases(copies, dict.fromkeys(range(2 * COUNT), True), {}, 0.4, reads)
+    )
     groups = {n: f"document {n // 3}" for n in range(COUNT)}
     grouped = split_cases(cases, misread.labels(COUNT), groups)
     parts = [grouped.sealed, *grouped.folds]

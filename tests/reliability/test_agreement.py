@@ -19,7 +19,7 @@ from dagengine.reliability.card.comparison import between_cards
 from dagengine.reliability.card.conditions import failures, parse, undecided, worse
 from dagengine.reliability.card.values import Contrast, JudgeCard
 from dagengine.reliability.clusters import clusters, shared_by_all
-from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.observations import Condition, Observation, Observations
 from dagengine.test_case import LLMTestCase
 
 Said = Callable[[int, int], bool]
@@ -181,6 +181,22 @@ def test_cases_that_were_asked_one_question_are_one_group() -> None:
     assert shared_by_all(seen) == shared_by_all(common[:1]) == ()
     steps = (replace(one, question="steps") for one in observed(right, Condition()))
     assert any("share one question of “good”" in rule for rule in card(steps).rules)
+
+
+def test_cases_that_are_equal_in_what_is_read_are_one_group_in_loaded_verdicts_too() -> None:
+    """As runs, where equal texts are one question, whatever the cases are called."""
+    texts = [f"text {n % 20}" for n in range(40)]
+    cases = [LLMTestCase(name=str(n), input=text) for n, text in enumerate(texts)]
+    cases.append(LLMTestCase(name="blank", input="text  0"))
+    rows = [{"case": str(n), "verdict": n % 20 > 3} for n in range(41)]
+    rows[-1]["case"] = "blank"
+    found = make_card(
+        Observations.load(rows, cases, metric="worth"), [yes_no_metric()], cases, ["it"]
+    )
+    rate = found.metrics[0].figure("pass-rate")
+    assert rate is not None
+    assert rate.items == 21
+    assert any("2 texts equal others but for blanks" in rule for rule in found.rules)
 
 
 def test_numbers_are_correlated_within_documents_too() -> None:

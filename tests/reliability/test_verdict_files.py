@@ -95,7 +95,7 @@ def test_a_run_of_ours_is_read_by_its_folder_or_the_file_of_its_rows(tmp_path: P
     cases.append(LLMTestCase(input="c", name="lost"))
     for folder in ("monday", "tuesday"):
         evaluate(cases, [ExactMatchMetric()], out=tmp_path / folder, page=False, show=False)
-    (tmp_path / "monday" / "labels.csv").write_text("case,label\nfirst,1\n1,0\n2,0\n")
+    (tmp_path / "monday" / "labels.csv").write_text("case,label\nfirst,1\ncase 1,0\ncase 2,0\n")
     seen = [(0, 0, True), (1, 0, False), (2, 0, True), (3, 0, None)]
     for place in ("monday", "monday/results.jsonl"):
         made = collected(tmp_path / place)
@@ -104,7 +104,7 @@ def test_a_run_of_ours_is_read_by_its_folder_or_the_file_of_its_rows(tmp_path: P
         texts = [getattr(case, "actual_output", None) for case in made.cases]
         assert texts == ["a", "b", "a", None]
     labels = labels_of(made.cases, tmp_path / "monday" / "labels.csv")
-    named = written(tmp_path / "monday" / "named.csv", "name,label\nfirst,1\n1,0\n2,0\n")
+    named = written(tmp_path / "monday" / "named.csv", "name,label\n0,1\n1,0\n2,0\n")
     assert labels == labels_of(made.cases, named) == {0: ("1",), 1: ("0",), 2: ("0",)}
     twice = [*seen, *((case, 1, verdict) for case, _, verdict in seen)]
     assert sorted(runs_of(collected(tmp_path))) == sorted(twice)
@@ -147,7 +147,7 @@ def test_assessments_of_people_are_labels_in_mlflow(tmp_path: Path) -> None:
     path = written(tmp_path / "results.json", [row("x", "yes", "no"), row("y", "no", "no")])
     made = collected(path)
     assert runs_of(made) == [(0, 0, True), (1, 0, False)]
-    assert made.labels == {0: "no", 1: "no"}
+    assert made.labels == {0: ["no"], 1: ["no"]}
 
 
 def test_a_metric_of_deepeval_is_chosen(tmp_path: Path) -> None:
@@ -190,5 +190,106 @@ def test_a_table_becomes_a_card_with_its_own_labels(tmp_path: Path) -> None:
 def test_what_has_another_shape_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no column `case`"):
         collected(written(tmp_path / "v.csv", "x,y\n1,2\n"))
+    with pytest.raises(InputError, match="line 3: `case` is empty"):
+        collected(written(tmp_path / "v.csv", "case,verdict\na,1\n,1\n"))
     with pytest.raises(InputError, match="not a log of inspect"):
         collected(written(tmp_path / "x.eval", "no archive"))
+
+
+def test_equal_metrics_of_one_test_are_several_metrics_and_no_runs(tmp_path: Path) -> None:
+    graded = [{"pass": good, "assertion": {"type": "llm-rubric", "value": str(good)}}
+              for good in (True, False, True)]  # fmt: skip
+    result = {"success": False, "testIdx": 0, "vars": {"q": "a"}, "provider": "echo",
+              "gradingResult": {"componentResults": graded}}  # fmt: skip
+    path = written(tmp_path / "r.json", {"results": {"results": [result]}})
+    for metric, good in (("llm-rubric", True), ("llm-rubric 2", False), ("llm-rubric 3", True)):
+        assert runs_of(collected(path, metric=metric)) == [(0, 0, good)]
+    twice = [{"name": "Kind", "success": good} for good in (True, False)]
+    case = {"name": "a", "input": "q", "metricsData": twice}
+    path = written(tmp_path / "d.json", {"testRunData": {"testCases": [case]}})
+    assert runs_of(collected(path, metric="Kind 2")) == [(0, 0, False)]
+
+
+def test_cases_of_one_name_with_other_texts_are_other_cases(tmp_path: Path) -> None:
+    cases = [{"name": "test_it", "input": f"q{n % 2}", "actualOutput": f"a{n % 4}",
+              "metricsData": [{"name": "Kind", "success": n < 4}]} for n in range(8)]  # fmt: skip
+    made = collected(written(tmp_path / "d.json", {"testRunData": {"testCases": cases}}))
+    # Four texts, each judged twice; two were asked the same, and are of one group.
+    assert sorted(runs_of(made)) == [
+        (n, run, good) for n in range(4) for run, good in ((0, True), (1, False))
+    ]
+    assert made.groups == "input"
+    assert [case.input for case in made.cases] == ["q0", "q1", "q0", "q1"]
+
+
+def test_tasks_of_inspect_are_apart_and_models_are_settings(tmp_path: Path) -> None:
+    for task, model in (("add", "m1"), ("add", "m2"), ("sum", "m1")):
+        samples = [
+            {"id": n, "epoch": 1, "output": {"completion": f"{model} {n}"},
+             "scores": {"grader": {"value": "C" if n == 1 else "I"}}} for n in (1, 2)
+        ]  # fmt: skip
+        log = {"eval": {"task": task, "model": model}, "samples": samples}
+        written(tmp_path / f"{task}-{model}.json", log)
+    made = collected(tmp_path)
+    assert [case.name for case in made.cases] == ["add/1", "add/2", "sum/1", "sum/2"]
+    assert {at.judge for at in made.observations.conditions} == {"m1", "m2"}
+    judged = {(row.case, row.condition.judge) for row in made.observations}
+    assert judged == {(0, "m1"), (1, "m1"), (0, "m2"), (1, "m2"), (2, "m1"), (3, "m1")}
+
+
+def test_known_columns_of_a_table_are_read(tmp_path: Path) -> None:
+    lines = [f"{case},{run},{node},0.5,{int(run == case)}"
+             for case in (0, 1) for run in (0, 1) for node in ("tone", "step")]  # fmt: skip
+    path = written(tmp_path / "v.csv", "\n".join(["case,run,node,temperature,passed", *lines]))
+    with pytest.raises(InputError, match="verdicts of 2 metrics or nodes; choose one: --metric"):
+        collected(path)
+    made = collected(path, metric="tone")
+    assert runs_of(made) == [(0, 0, True), (0, 1, False), (1, 0, False), (1, 1, True)]
+    assert {at.temperature for at in made.observations.conditions} == {0.5}
+    passed = written(tmp_path / "p.csv", "Case,Passed,score\na,no,0.9\nb,yes,0.1\n")
+    assert runs_of(collected(passed)) == [(0, 0, False), (1, 0, True)]
+    made = collected(written(tmp_path / "f.csv", "case,verdict\n3.0,1\n"))
+    assert [case.name for case in made.cases] == ["3"]
+
+
+def test_several_people_label_one_verdict_in_a_table(tmp_path: Path) -> None:
+    rows = [f"{case},pass,{label}" for case in "ab" for label in ("pass", "pass", "fail")]
+    for head, texts in (("case,verdict,label", ""), ("case,verdict,label,output", ",text")):
+        path = written(tmp_path / "v.csv", "\n".join([head, *(row + texts for row in rows)]))
+        made = collected(path)
+        assert runs_of(made) == [(0, 0, True), (1, 0, True)]
+        assert made.labels == {0: ["pass", "pass", "fail"], 1: ["pass", "pass", "fail"]}
+        card = make_card(made.observations, [made.metric], made.cases, ["x"], labels=made.labels)
+        accuracy = card.metrics[0].figure("accuracy")
+        assert accuracy is not None
+        assert accuracy.value == 1
+
+
+def test_repeats_are_proved_by_a_number_or_by_all_texts(tmp_path: Path) -> None:
+    path = written(tmp_path / "v.csv", "case,verdict\na,pass\na,fail\n")
+    with pytest.raises(InputError, match=r"line 3: a second verdict on the case 'a'.*column `run`"):
+        collected(path)
+    numbered = written(tmp_path / "n.csv", "case,run,verdict\na,0,pass\na,1,fail\n")
+    assert runs_of(collected(numbered)) == [(0, 0, True), (0, 1, False)]
+    texts = "case,input,output,verdict\na,q,x,pass\na,q,x,fail\na,q,y,fail\n"
+    made = collected(written(tmp_path / "t.csv", texts))
+    assert runs_of(made) == [(0, 0, True), (0, 1, False), (1, 0, False)]
+    with pytest.raises(InputError, match="line 3: `run` is empty"):
+        collected(written(tmp_path / "e.csv", "case,run,verdict\na,0,pass\na,,fail\n"))
+    # Files of a folder are runs; what was judged is equal where there is anything of it.
+    (tmp_path / "folder").mkdir()
+    for number in (0, 1):
+        written(tmp_path / "folder" / f"{number}.csv", "case,verdict\na,pass\n")
+    assert runs_of(collected(tmp_path / "folder")) == [(0, 0, True), (0, 1, True)]
+
+
+def test_equal_texts_under_other_names_count_once(tmp_path: Path) -> None:
+    rows = [f"{name}{n},q{n},a{n},{'pass' if n % 3 else 'fail'}" for n in range(20)
+            for name in ("x", "y", "z")]  # fmt: skip
+    path = written(tmp_path / "v.csv", "\n".join(["case,input,output,verdict", *rows]))
+    made = collected(path)
+    assert len(made.cases) == 60
+    card = make_card(made.observations, [made.metric], made.cases, ["x"], groups=made.groups)
+    rate = card.metrics[0].figure("pass-rate")
+    assert rate is not None
+    assert rate.items == 20

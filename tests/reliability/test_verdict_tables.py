@@ -24,8 +24,8 @@ CASES = [LLMTestCase(name=name, input=name) for name in ("one", "two")]
 TABLE = """case,run,node,verdict,score
 one,0,good,true,1
 one,1,good,false,0
-1,0,good,true,1
-1,1,good,,
+two,0,good,true,1
+two,1,good,,
 """
 
 
@@ -117,8 +117,8 @@ def test_a_row_that_is_none_says_where_and_what(tmp_path: Path, row: str, says: 
 
 
 def test_a_name_that_several_cases_have_joins_no_row() -> None:
-    with pytest.raises(InputError, match=r"row 2 .* called 'one': write a place \(0, 2\)"):
-        Observations.load([{"case": place, "verdict": True} for place in (0, "two", "one")],
+    with pytest.raises(InputError, match=r"row 1 .* called 'one': write a place \(0, 2\)"):
+        Observations.load([{"case": place, "verdict": True} for place in ("two", "one")],
                           [*CASES, CASES[0]])  # fmt: skip
 
 
@@ -147,7 +147,9 @@ def test_cases_may_have_run_more_or_less_often() -> None:
 
 
 def test_a_table_without_verdicts_names_its_columns() -> None:
-    with pytest.raises(InputError, match="no column `verdict` or `score`; it has case, said"):
+    with pytest.raises(
+        InputError, match="no column `verdict`, `passed` or `score`; it has case, said"
+    ):
         Observations.load([{"case": "one", "said": "yes"}], CASES)
 
 
@@ -157,6 +159,28 @@ def test_a_table_without_verdicts_names_its_columns() -> None:
 def test_other_words_for_yes_and_no_are_understood(yes: Any, no: Any) -> None:
     rows = [{**row, "verdict": yes if row["verdict"] else no} for row in ROWS]
     assert flips(Observations.load(rows, CASES)) == 0.5
+
+
+@pytest.mark.parametrize("column", ["passed", "success", "Passed"])
+@pytest.mark.parametrize(("yes", "no"), [(True, False), ("1.0", "0.0"), (1, 0), ("pass", "FAIL")])
+def test_whether_a_case_passed_wins_over_its_score(column: str, yes: Any, no: Any) -> None:
+    """The score would pass by the metric's own threshold."""
+    rows = [{"case": case, column: yes if case == "one" else no, "score": 0.9}
+            for case in ("one", "two")]  # fmt: skip
+    seen = Observations.load(rows, CASES, metric="worth")
+    card = make_card(seen, [yes_no_metric()], CASES, ["it"])
+    rate = card.metrics[0].figure("pass-rate")
+    assert rate is not None
+    assert rate.value == 0.5
+
+
+@pytest.mark.parametrize(
+    "cells", [{"passed": "maybe"}, {"passed": True, "success": False},
+              {"verdict": "fail", "passed": 1}],
+)  # fmt: skip
+def test_results_that_contradict_each_other_are_refused(cells: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"row 0 .*write yes or no, and the same"):
+        Observations.load([{"case": "one", **cells}], CASES)
 
 
 def test_a_verdict_that_no_node_has_is_refused() -> None:

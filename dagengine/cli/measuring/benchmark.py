@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -50,6 +50,7 @@ def benchmark(options: BenchmarkOptions) -> None:
         _write(_of_file(options), options, failing)
         return
     job = _build(options)
+    options = _with_labels(options)
     if options.check is not None:
         judges = _identities(job) if options.verdicts is None else _collected(job, options)[1]
         _check(options.check, bind(job.metrics, judges, job.cases), failing)
@@ -159,11 +160,15 @@ def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
 
 def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
     """Print the number of calls, then ask; returns the observations and the judges."""
+    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.evaluation import fields_before
     from dagengine.gateway.limits import Limits
     from dagengine.reliability.card.answers import could_be_seen
 
     if options.scale is not None:
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
+    for line in fields_before(compile_metrics(job.metrics), job.cases):
+        say(f"warning: {shown(line)}", err=True)
     _check_before(job, options)
     named = options.judge[0] if options.judge else None
     most_calls = in_flight(options.max_in_flight, named, options.base_url)
@@ -177,6 +182,19 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
         max_tokens=options.max_tokens,
     )
     return job.all(options.store, limits=limits), _identities(job)
+
+
+def _with_labels(options: BenchmarkOptions) -> BenchmarkOptions:
+    """The options with the table of verdicts as that of labels, if it has such a column."""
+    from dagengine.data.case_numbers import named_cells
+    from dagengine.data.readers import table_of
+
+    path = options.verdicts
+    if options.labels is not None or path is None or not path.is_file():
+        return options
+    row = next(table_of(path).read(), None)
+    has = row is not None and named_cells(row.value or {}, ["label"])
+    return replace(options, labels=str(path)) if has else options
 
 
 def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
@@ -203,7 +221,7 @@ def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
 
 def _of_file(options: BenchmarkOptions) -> JudgeCard:
     """The card of verdicts of any judge: its metric and cases are those that the file names."""
-    from dagengine.reliability.card.build import make_card
+    from dagengine.reliability.card.build import check_labels, make_card
     from dagengine.reliability.verdict_files import collected
 
     assert options.verdicts is not None
@@ -215,14 +233,18 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
         threshold=options.threshold,
     )  # fmt: skip
     judges = dict.fromkeys(at.judge for at in verdicts.observations.conditions if at.judge)
+    labels = options.labels or verdicts.labels or None
+    for line in [] if labels is None else check_labels([verdicts.metric], verdicts.cases, labels):
+        say(f"warning: {line}", err=True)
     return make_card(
         verdicts.observations,
         [verdicts.metric],
         verdicts.cases,
         [*judges] or [options.verdicts.name],
-        labels=options.labels or verdicts.labels or None,
+        labels=labels,
         labels_random=options.labels_random,
         label_scale=_label_scale(options),
+        groups=options.groups or verdicts.groups,
         target=options.target,
         needs=_needs(options),
     )

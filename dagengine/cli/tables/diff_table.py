@@ -69,7 +69,7 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
 def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:
     out.print()
     title = f"{metric['metric']}: " if several else ""
-    _say(out, title + headline(metric), "bold")
+    _say(out, title + metric["headline"], "bold")
     from rich.table import Table
     from rich.text import Text
 
@@ -101,29 +101,10 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
         _say(out, f"{len(shown) - limit:,} more: --limit {len(shown)}, or --format json")
 
 
-def headline(metric: Mapping[str, Any]) -> str:
-    """The answer in one sentence."""
-    flips, cases = metric["flips"], metric["cases"]
-    if flips:
-        split = f"{metric['worse']:,} worse, {metric['better']:,} better"
-        return f"{flips:,} of {cases:,} cases flipped: {split}"
-    moved = metric["lost"] + metric["gained"] + metric["other_score"]
-    if moved:
-        return f"No case of {cases:,} flipped; {moved:,} have a different score"
-    if metric["other_path"]:
-        return f"All {cases:,} scores are the same; {metric['other_path']:,} by a different path"
-    return f"All {cases:,} cases: the same answer at every node, the same score"
-
-
 def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    passed, means = metric["passed"], metric["mean"]
-    parts = [] if metric["threshold"] == [None, None] else [f"{passed[0]:,} → {passed[1]:,} passed"]
-    parts.append(f"mean {_mean(means[0])} → {_mean(means[1])}")
-    if test := metric["test"]:
-        parts += test["words"]
-    elif metric["test_missing"]:
-        parts.append(f"no paired test: {metric['test_missing']}")
-    yield "result", " · ".join(parts)
+    yield "result", " · ".join(metric["result"])
+    if metric["scores"]:
+        yield "scores", metric["scores"]
     if metric["flips"]:
         counts = {node["node"]: sum(node[cause] for cause in _CAUSES) for node in metric["nodes"]}
         ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
@@ -132,8 +113,6 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         causes = [f"{metric['causes'][name]:,} {what}" for name, what in _CAUSES.items()]
         yield "cause", ", ".join(causes)
     words = {
-        "lost": "lost their score",
-        "gained": "now have a score",
         "other_score": "have a different score, but the same result",
         "other_path": "took a different path to the same result",
     }

@@ -122,7 +122,6 @@ class _Reader:
             metric.trees.renamed for metric in comparison.metrics
         )
         self._outline = lru_cache(_COURSES)(outline_of)
-        self._outline = lru_cache(_COURSES)(outline_of)
         self._alike: Counter[tuple[str, ...]] = Counter()
 
     def read(self, advance: Callable[[], None]) -> None:

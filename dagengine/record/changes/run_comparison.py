@@ -72,9 +72,16 @@ class MetricComparison:
         """Whether every answer on every common case is the same."""
         return not self.kinds
 
+    @property
+    def scored(self) -> int:
+        """Cases that have a score in both runs."""
+        return sum(count for states, count in self.states.items() if "no_score" not in states)
+
     def passed(self) -> tuple[int, int]:
-        """Cases that passed before, and now."""
-        return self._in("passed")
+        """Of the cases that have a score in both runs those that passed before, and now."""
+        lost, gained = self.states["passed", "no_score"], self.states["no_score", "passed"]
+        old, new = self._in("passed")
+        return old - lost, new - gained
 
     def without_score(self) -> tuple[int, int]:
         """Cases without a score before, and now."""
@@ -87,9 +94,10 @@ class MetricComparison:
         )
 
     def means(self) -> tuple[float | None, float | None]:
-        """The means of the scores before and now, from 0 to 1."""
-        old, new = self._scores
-        return _mean(old), _mean(new)
+        """The means before and now, from 0 to 1, of the cases that have a score in both runs."""
+        pairs = [pair for pair in self.pairs() if None not in pair]
+        old, new = (_mean([pair[side] or 0.0 for pair in pairs]) for side in (0, 1))
+        return old, new
 
     def pairs(self) -> list[tuple[float | None, float | None]]:
         """The scores of every case before and now; None if there is none."""
@@ -227,9 +235,8 @@ def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> R
 
 
 def _mean(scores: Sequence[float]) -> float | None:
-    numbers = [score for score in scores if score == score]
     # Not `sum`, which rounds in another way before Python 3.12.
-    return math.fsum(numbers) / len(numbers) if numbers else None
+    return math.fsum(scores) / len(scores) if scores else None
 
 
 def _number(score: float) -> float | None:

@@ -55,7 +55,7 @@ from dagengine.reliability.card.values import (
     Setting,
     SettingCard,
 )
-from dagengine.reliability.clusters import clusters, shared_by_all
+from dagengine.reliability.clusters import alike_but_for_blanks, clusters, shared_by_all
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import (
@@ -114,7 +114,9 @@ def make_card(
     replays = [Counterfactual(metric) for metric in metrics]
     seen = _about_these(list(observations), replays)
     meant = None if labels is None else _meant(sources_of(labels, cases, replays), replays, cases)
-    together = clusters(cases, seen, groups)
+    reads = [replay.plan.fields for replay in replays]
+    together = clusters(cases, seen, groups, reads)
+    alike = max((alike_but_for_blanks(cases, paths) for paths in reads), default=0)
     runs = [runs_of(seen, replay, together) for replay in replays]
     settings, keys = _settings(runs), tuple(_keys(cases, together))
     whole = partial(
@@ -134,7 +136,11 @@ def make_card(
             replace(card, between=between_settings(card, settings, keys)) for card in made
         ),
         cases=keys,
-        rules=(*RULES, *_own_rules(together, len(cases), shared_by_all(seen))),
+        rules=(
+            *RULES,
+            *_own_rules(together, len(cases), shared_by_all(seen), alike),
+            *(() if labels is None else left_out(labels, cases, replays)),
+        ),
         labels_random=labels_random,
         label_scale=label_scale,
         needs=needs or Needs(flips=target),
@@ -180,7 +186,7 @@ def check_labels(
     """
     replays = [Counterfactual(metric) for metric in metrics]
     _meant(sources_of(labels, cases, replays), replays, cases)
-    return list(left_out(labels, replays))
+    return list(left_out(labels, cases, replays))
 
 
 def _meant(
@@ -216,14 +222,16 @@ def _threshold(replay: Counterfactual) -> float | None:
 
 
 def _own_rules(
-    together: Mapping[int, Hashable], cases: int, shared: Sequence[str]
+    together: Mapping[int, Hashable], cases: int, shared: Sequence[str], alike: int
 ) -> Iterator[str]:
     """How this card's intervals have to be read: what n counts, and what no interval contains."""
+    if alike:
+        yield f"{counted(alike, 'text')} equal others but for blanks, and count as different."
     if together:
         independent = cases - len(together) + len(set(together.values()))
         yield (
-            f"{len(together)} of {counted(cases, 'case')} share a question or a group with other "
-            f"cases. So intervals and n count {independent} independent cases and groups."
+            f"{len(together)} of {counted(cases, 'case')} share a question, texts or a group with "
+            f"other cases. So intervals and n count {independent} independent cases and groups."
         )
     if shared:
         named = ", ".join(f"“{node}”" for node in shared)

@@ -88,7 +88,7 @@ class Noise:
 
 
 def paired_test(found: MetricComparison) -> PairedTest | None:
-    """The test for the cases that both runs scored; None if there is nothing to test.
+    """The test for the cases that both runs scored; None if it would compare what is all equal.
 
     McNemar's mid-p for pass or fail, the paired t test (or changes of sign) for scores of a
     metric without a threshold. Raises MissingExtraError without the extra `benchmark`.
@@ -101,7 +101,7 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
         if old in decided and new in decided:
             pairs += [(old == "passed", new == "passed")] * count
     result = compare_shares(pairs) if pairs else compare_means(found.pairs())
-    if isinstance(result, Unknown):
+    if isinstance(result, Unknown) or not result.differing:
         return None
     # Flips where the same question got another answer are noise, which has no direction: more one
     # way than chance allows says that a whole run was judged otherwise.
@@ -135,8 +135,8 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
         rate.value,
         low,
         high,
-        found.cases,
-        int(binom.ppf(0.025, found.cases, low)),
-        int(binom.ppf(0.975, found.cases, high)),
+        found.scored,
+        int(binom.ppf(0.025, found.scored, low)),
+        int(binom.ppf(0.975, found.scored, high)),
         f"{' and '.join(changed)} changed since" if changed else "",
     )

@@ -12,6 +12,7 @@ export interface Rate {
   hash: string | null;
   passed: number;
   of: number;
+  no_score: number;
   share: [value: number, low: number, high: number] | null;
 }
 
@@ -76,10 +77,9 @@ export interface TreeChange {
 export interface MetricChanges {
   metric: string;
   cases: number;
-  threshold: [number | null, number | null];
-  passed: [number, number];
-  without_score: [number, number];
-  mean: [number | null, number | null];
+  headline: string; // these three in the words of the terminal
+  result: string[];
+  scores: string;
   flips: number;
   worse: number;
   better: number;
@@ -91,8 +91,7 @@ export interface MetricChanges {
   causes: Record<Cause, number>;
   nodes: ({ node: string } & Record<Cause, number>)[];
   tree: TreeChange[];
-  test: { chance: boolean; words: string[] } | null; // in the words of the terminal
-  test_missing: string;
+  test: { chance: boolean } | null;
   noise: { words: string } | null;
   noise_missing: string;
   changes: Change[];

@@ -8,6 +8,12 @@ export const STATE: Record<State, string> = {
   fail: "failed", none: "no score", pass: "passed", plain: "scored",
 };
 
+/** A state as results of runs call it, here. */
+export function stateOf(state: string): State {
+  const states: Record<string, State> = { passed: "pass", failed: "fail", no_score: "none" };
+  return states[state] ?? "plain";
+}
+
 /** What a search of a large run finds. */
 export const BY_WORDS = "In a run of this size a search finds whole words and beginnings of words";
 

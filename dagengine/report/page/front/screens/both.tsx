@@ -7,7 +7,7 @@ import { useKeys } from "../parts/keys.ts";
 import { useTitle } from "../parts/screen.tsx";
 import { useAnswer, usePage } from "../parts/state.ts";
 import { Code, Fold, Judged, plain } from "../parts/texts.tsx";
-import { score, whole } from "../parts/words.ts";
+import { score, SIGN, stateOf, whole } from "../parts/words.ts";
 
 interface Props {
   runs: [OtherRun, OtherRun];
@@ -42,7 +42,7 @@ export function Both({ runs, metric, places, change, among }: Props) {
             <button class="btn" disabled={at === among.length - 1} onClick={() => next(1)}>next <kbd>j</kbd></button></>
         )}
       </p>
-      <h1>{change && <span aria-hidden="true">{SIGNS[change.state[0]]} → {SIGNS[change.state[1]]} </span>}{now.case}: {ended(old)} → {ended(now)}</h1>
+      <h1>{change && <span aria-hidden="true">{SIGN[stateOf(change.state[0])]} → {SIGN[stateOf(change.state[1])]} </span>}{now.case}: {ended(old)} → {ended(now)}</h1>
       {change && <p class="decision"><b>{change.node || "The settings"}.</b> {change.answer[0]} → {change.answer[1]}: {CAUSE[change.cause]}{change.detail && `, ${change.detail}`}.</p>}
       <Texts old={old} now={now} />
       <table class="both">
@@ -68,8 +68,6 @@ export function Both({ runs, metric, places, change, among }: Props) {
     </>
   );
 }
-
-const SIGNS: Record<string, string> = { passed: "✓", failed: "✕", none: "⊘", scored: "·" };
 
 /** What a node asked, word by word where it changed; the functions of code have no question. */
 function Question({ old, now }: { old: string | null; now: string | null }) {

@@ -8,7 +8,7 @@ import { useKeys } from "../parts/keys.ts";
 import { Lines } from "../parts/lines.tsx";
 import { Announce, useTitle } from "../parts/screen.tsx";
 import { useAnswer, usePage } from "../parts/state.ts";
-import { many, moment, money, score, time, whole } from "../parts/words.ts";
+import { many, moment, money, score, SIGN, STATE, stateOf, time, whole } from "../parts/words.ts";
 import { Both } from "./both.tsx";
 import { runBefore, Runs } from "./runs.tsx";
 
@@ -18,7 +18,6 @@ const KINDS: [string, string, Kind[]][] = [
   ["lost", "No score now", ["lost"]], ["gained", "Score now", ["gained"]], ["score", "Other score", ["score"]],
   ["path", "Other path", ["path"]],
 ];
-const SIGN: Record<string, string> = { passed: "✓", failed: "✕", none: "⊘", scored: "·" };
 const STEP = 200; // rows that are shown at first, and added
 
 export function Compare() {
@@ -100,7 +99,7 @@ function isFlip(kind: Kind): boolean {
 
 function Overview({ found, metric, runs }: { found: RunChanges; metric: MetricChanges; runs: [OtherRun, OtherRun] }) {
   const { source } = usePage();
-  const title = found.agrees ? "The two runs agree" : headline(metric);
+  const title = found.agrees ? "The two runs agree" : metric.headline;
   useTitle(title, source.run.name);
   return (
     <>
@@ -124,15 +123,6 @@ function Overview({ found, metric, runs }: { found: RunChanges; metric: MetricCh
       )}
     </>
   );
-}
-
-function headline(metric: MetricChanges): string {
-  const { flips, cases, worse, better, lost, gained, other_score, other_path } = metric;
-  if (flips) return `${whole(flips)} of ${many(cases, "case")} flipped: ${whole(worse)} worse, ${whole(better)} better`;
-  const moved = lost + gained + other_score;
-  if (moved) return `No case of ${whole(cases)} flipped, ${whole(moved)} ${moved === 1 ? "has" : "have"} another score`;
-  if (other_path) return `All ${whole(cases)} scores are the same, ${whole(other_path)} by another path`;
-  return `${many(cases, "case")}: the same answer at every node`;
 }
 
 function Metrics({ found, metric }: { found: RunChanges; metric: MetricChanges }) {
@@ -162,17 +152,9 @@ function Agree({ found, metric }: { found: RunChanges; metric: MetricChanges }) 
 }
 
 function Summary({ found, metric }: { found: RunChanges; metric: MetricChanges }) {
-  const { passed, mean, threshold, test, causes, noise } = metric;
-  const lines: [string, ComponentChildren][] = [];
-  const scored = threshold[0] !== null || threshold[1] !== null;
-  lines.push(["result", (
-    <>
-      {scored && <>{whole(passed[0])} passed → <b>{whole(passed[1])} passed</b> · </>}
-      mean {said(mean[0])} → {said(mean[1])}
-      {test?.words.map((words) => <Fragment key={words}> · {words}</Fragment>)}
-      {metric.test_missing && <span class="soft"> · no paired test: {metric.test_missing}</span>}
-    </>
-  )]);
+  const { causes, noise } = metric;
+  const lines: [string, ComponentChildren][] = [["result", metric.result.join(" · ")]];
+  if (metric.scores) lines.push(["scores", <b class="none">⊘ {metric.scores}</b>]);
   if (metric.flips) {
     lines.push(["where", <Where metric={metric} />]);
     lines.push(["cause", CAUSES.map((cause, i) => (
@@ -217,7 +199,6 @@ function Where({ metric }: { metric: MetricChanges }) {
           {i === 0 ? <b>{whole(sum(row))} first differ at {row.node || "the settings"}</b> : <>{whole(sum(row))} at {row.node || "the settings"}</>}
         </Fragment>
       ))}
-      {metric.lost > 0 && <> · {whole(metric.lost)} more lost {metric.lost === 1 ? "its" : "their"} score</>}
     </>
   );
 }
@@ -355,7 +336,7 @@ function Row({ change, id, here, open }: { change: Change; id: string; here: boo
   const why = kind === "lost" && cause === "same" ? "no answer this time" : CAUSE[cause];
   return (
     <tr id={id} tabIndex={here ? 0 : -1} class={here ? "at" : ""} onClick={open} onKeyDown={(event) => event.key === "Enter" && open()}>
-      <td class="nw"><span class={`g ${look(state[0])}`} aria-label={state[0]} role="img">{SIGN[state[0]]}</span>→<span class={`g ${look(state[1])}`} aria-label={state[1]} role="img">{SIGN[state[1]]}</span></td>
+      <td class="nw"><Sign state={stateOf(state[0])} />→<Sign state={stateOf(state[1])} /></td>
       <td><span class="one name">{change.case}</span><span class="one soft sm" dir="auto">{change.first}</span></td>
       <td class="num nw"><span class="soft">{said(scores[0])} →</span> <b>{said(scores[1])}</b></td>
       <td><b>{node || "settings"}</b><br />{answer[0]} → {answer[1]}</td>
@@ -364,6 +345,6 @@ function Row({ change, id, here, open }: { change: Change; id: string; here: boo
   );
 }
 
-function look(state: string): string {
-  return { passed: "pass", failed: "fail", none: "none" }[state] ?? "plain";
+function Sign({ state }: { state: keyof typeof SIGN }) {
+  return <span class={`g ${state}`} aria-label={STATE[state]} role="img">{SIGN[state]}</span>;
 }

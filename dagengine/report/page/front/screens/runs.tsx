@@ -1,6 +1,6 @@
 // All runs: whether it got better, the pass rate of each metric from run to run, and what each run changed.
 
-import type { History, MetricChanges, OtherRun, Rate } from "../data/server.ts";
+import type { History, OtherRun, Rate } from "../data/server.ts";
 import { useKeys } from "../parts/keys.ts";
 import { Lines } from "../parts/lines.tsx";
 import { useTitle } from "../parts/screen.tsx";
@@ -29,7 +29,7 @@ export function Home() {
       <h1>{title}</h1>
       <Lines lines={[
         ["newest", <><a href={`../${newest.run}/`}>{newest.name}</a>, {moment(newest.started)} · {passedWords(newest)}</>],
-        ["change", change ? <>{flips(change)} · <a href={`#v=diff&old=${encodeURIComponent(before!.name)}&new=${encodeURIComponent(newest.name)}`}>compare</a></>
+        ["change", change ? <>{change.headline}{change.flips > 0 && change.test && (change.test.chance ? "; could be chance" : "; more than chance")} · <a href={`#v=diff&old=${encodeURIComponent(before!.name)}&new=${encodeURIComponent(newest.name)}`}>compare</a></>
           : before ? "…" : "the first run of these cases under this metric"],
         ["cost", `${money(spent || null)} for ${many(history.runs.length, "run")}`],
         ...(history.broken.length ? [["folders", <span class="none">⊘ {many(history.broken.length, "folder")} cannot be read</span>] as [string, preact.ComponentChildren]] : []),
@@ -56,18 +56,17 @@ function headline(run: OtherRun, moved: { now: Rate; old: Rate | null } | null):
   if (!moved) return `${run.name}: ${many(run.cases, "case")}, nothing that passes or fails`;
   const { now, old } = moved;
   const points = old ? Math.round(100 * now.share![0]) - Math.round(100 * old.share![0]) : 0;
-  const than = !old ? ", first run of this data" : points ? `, ${Math.abs(points)} ${Math.abs(points) === 1 ? "point" : "points"} ${points > 0 ? "more" : "fewer"} than the run before` : ", as before";
-  return `${now.metric}: ${Math.round(100 * now.share![0])} % pass${than}`;
+  const than = !old ? ", first run of this data" : old.no_score !== now.no_score ? " of the cases with a score, which are others than in the run before" : points ? `, ${Math.abs(points)} ${Math.abs(points) === 1 ? "point" : "points"} ${points > 0 ? "more" : "fewer"} than the run before` : ", as before";
+  return `${now.metric}: ${Math.round(100 * now.share![0])} % pass${than}${without(now)}`;
 }
 
 function passedWords(run: OtherRun): string {
-  return run.passed === null || run.failed === null ? many(run.cases, "case") : `${whole(run.passed)} of ${many(run.cases, "case")} passed`;
+  return run.passed === null || run.failed === null ? many(run.cases, "case") : `${whole(run.passed)} of ${many(run.passed + run.failed, "scored case")} passed${run.no_score ? `; ${whole(run.no_score)} without a score` : ""}`;
 }
 
-/** `9 flips: 7 worse, 2 better; could be chance` */
-function flips({ flips: count, worse, better, test, cases, other_path }: MetricChanges): string {
-  if (!count) return `no case of ${whole(cases)} flipped${other_path ? `, ${whole(other_path)} took another path` : ""}`;
-  return `${many(count, "flip")} of ${whole(cases)}: ${whole(worse)} worse, ${whole(better)} better${test ? (test.chance ? "; could be chance" : "; more than chance") : ""}`;
+/** Cases that a pass rate leaves out, said beside it. */
+function without({ no_score }: Rate): string {
+  return no_score ? `; ${whole(no_score)} without a score` : "";
 }
 
 /** A line for each metric, with 95 % intervals; cut where the cases change, a diamond where the definition does. */
@@ -167,7 +166,7 @@ function Passed({ run }: { run: OtherRun }) {
   const [rate] = run.rates.filter(({ share }) => share);
   if (run.rates.length === 1 && rate) {
     const [value, low, high] = rate.share!.map((part) => Math.round(100 * part)) as [number, number, number];
-    return <><span class="share rate" aria-hidden="true"><i style={{ width: `${value}%` }} /></span> <b>{value} %</b> <span class="soft">({low} to {high})</span></>;
+    return <><span class="share rate" aria-hidden="true"><i style={{ width: `${value}%` }} /></span> <b>{value} %</b> <span class="soft">({low} to {high}){without(rate)}</span></>;
   }
   return <>{passedWords(run)}</>;
 }
@@ -178,12 +177,13 @@ function Since({ run, before }: { run: OtherRun; before: OtherRun | null }) {
   const found = useAnswer(async () => (before ? await server.changes(before.run, run.run).catch(() => null) : null), [server, run.run, before?.run]);
   if (!before) return <span class="soft">first run of this data</span>;
   if (!found) return <span class="soft">…</span>;
-  const [most] = [...found.metrics].sort((a, b) => b.flips - a.flips);
+  const [most] = [...found.metrics].sort((a, b) => b.flips + b.lost + b.gained - a.flips - a.lost - a.gained);
   if (!most) return <span class="soft">·</span>;
   const why = most.tree[0];
   return (
     <>
       <a href={`#v=diff&old=${encodeURIComponent(before.name)}&new=${encodeURIComponent(run.name)}`}>{most.flips ? `${many(most.flips, "flip")}: ${whole(most.worse)} worse, ${whole(most.better)} better` : "no flips"}</a>
+      {most.scores && <span class="one2 none sm">⊘ {most.scores}</span>}
       {why && <span class="one2 soft sm">{why.node ? `${why.node}: ` : ""}{why.what}</span>}
     </>
   );

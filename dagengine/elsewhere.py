@@ -349,7 +349,7 @@ _OWN_JUDGE = (
 )
 _CHECKLIST = (
     "a criterion is CriteriaMetric; several yes/no questions in one score are DAGMetric(…, "
-    "DAG(root_nodes=[…]), combine='mean'); weighted ones: docs/how-to/own.md"
+    "DAG(root_nodes=[…]), combine='mean'); weighted ones: docs/how-to/weights.md"
 )
 _JURY = "several judges: judged_by(metric, [judge, …]) of dagengine.voting"
 _CODE = "code in a tree is CodeNode(function, evaluation_params=[…]) of dagengine.metrics.dag"

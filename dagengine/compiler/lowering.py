@@ -208,6 +208,7 @@ class _Compiler:
                 reads=numbers(source.slot for source in slot.sources),
                 tangle=tuple(sorted(numbers(slot.tangle))),
                 made_by=tuple(causes[index]) if slot.tangle else (),
+                material=numbers(slot.material),
             )
 
 

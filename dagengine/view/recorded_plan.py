@@ -184,8 +184,7 @@ class _Record:
 
         if not (self.places[number].grades and computes(number)):
             return ()
-        reads = (lambda at: self.places[at].reads)  # fmt: skip
-        return tuple(material_of(number, reads, computes, stated_scores))
+        return tuple(material_of(number, lambda at: self.places[at].reads, computes, stated_scores))
 
     def _tangles(self) -> dict[int, tuple[int, ...]]:
         """Slots that may make each other live, as `compiler.liveness.find_tangles` says."""

@@ -137,8 +137,8 @@ def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
 
     An item counts when it is complete, valid, and the only one with its number, also in an answer
     that was cut off. Items without numbers do not count: it is not known which of them is
-    missing. Nor do those of a list that counts from 0: its 1 may be the second item. Raises nothing: a text that holds no list, several different ones or none that can
-    be read gives no items.
+    missing. Nor do those of a list that counts from 0: its 1 may be the second item. Raises
+    nothing: a text that holds no list, several different ones or none that can be read gives none.
     """
     try:
         require_readable(text)

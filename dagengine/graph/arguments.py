@@ -53,7 +53,8 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     """The case fields given as `evaluation_params`; raises InputError for anything else.
 
     What belongs to turns (`role`, `content`, and any `MultiTurnParams` that turns have) is read
-    from the turns of `window`. It names the first and the last turn, counted from 0, both included.
+    from the turns of `window`. It names the first and the last turn, both included, counted from 0,
+    or from the end below 0.
     """
     listed = fields_listed(given)
     for field in listed:
@@ -92,12 +93,17 @@ def _turns(window: Any) -> str:
     if window is None:
         return "turns"
     pair = isinstance(window, tuple | list) and [turn for turn in window if type(turn) is int]
-    if not pair or len(window) != 2 or len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
+    if not pair or len(window) != 2 or len(pair) != 2 or not _is_window(*pair):
         raise InputError(
-            "turn_window takes the first and the last turn, counted from 0, for instance (0, 3); "
-            f"got {window!r:.80}"
+            "turn_window takes the first and the last turn, counted from 0, for instance (0, 3), "
+            f"or from the end, for instance (-3, -1); got {window!r:.80}"
         )
     return f"turns.{pair[0]}:{pair[1]}"
+
+
+def _is_window(first: int, last: int) -> bool:
+    """Whether some conversation has such turns; what is below 0 counts from the end."""
+    return first <= last if (first < 0) == (last < 0) else last < 0
 
 
 def verdict_targets(given: Any) -> dict[Any, Any]:

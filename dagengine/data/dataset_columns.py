@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -15,6 +16,7 @@ from dagengine.data.cases import read_cases, strict
 from dagengine.data.golden import GOLDEN_TYPES
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
+from dagengine.regular_files import write_whole
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
 
 # Where cells are split when nothing else is said, as deepeval writes its files: of JSONL, of CSV.
@@ -129,10 +131,9 @@ def save_rows(
         raise InputError("No goldens found: the data set has no goldens to save")
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
     path = Path(directory, f"{name}.{file_type}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A lone surrogate comes out as the escape that JSON has for it.
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        _write(rows, file_type, file)
+    text = io.StringIO(newline="")
+    _write(rows, file_type, text)
+    write_whole(path, text.getvalue())
     return path
 
 

@@ -12,10 +12,27 @@ T = TypeVar("T")
 
 
 def of_kind(role: str, given: T, kind: Any, words: str) -> T:
-    """What is given, if it is of that kind; else raises InputError, in which `words` say what."""
+    """What is given, if it is of that kind; else raises InputError, in which `words` say what.
+
+    A text must have a UTF-8 form: neither a request nor a file can hold another one.
+    """
+    if isinstance(given, str) and not given.isascii():
+        require_utf8(role, given)
     if isinstance(given, kind):
         return given
     raise InputError(f"{role}= takes {words}; got {given!r:.80}")
+
+
+def require_utf8(role: str, given: str) -> None:
+    """Raise InputError for a text with a lone surrogate."""
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        lone = given[error.start]
+        raise InputError(
+            f"{role}= has {lone!r} at place {error.start + 1}, half of a character, which no "
+            f"request can hold: write the whole character, or remove it; got {given!r:.80}"
+        ) from None
 
 
 def called(role: str, given: T) -> T:
@@ -110,6 +127,8 @@ def verdict_targets(given: Any) -> dict[Any, Any]:
     """What verdicts lead to, as given in `then`; raises InputError for what can be no target."""
     if not isinstance(given, Mapping):
         raise InputError(f"then= maps verdicts to targets, such as {{True: 10}}; got {given!r:.80}")
+    for verdict in given:
+        of_kind("then", verdict, object, "verdicts")
     return {verdict: verdict_target(target) for verdict, target in given.items()}
 
 

@@ -119,8 +119,14 @@ class CheckedValue(BaseModel):
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
-        def __init__(self, /, **fields: Any) -> None:
+        def __init__(self, /, *values: Any, **fields: Any) -> None:
             __tracebackhide__ = True
+            if values:
+                kind, held = type(self).__name__, type(self).__pydantic_fields__
+                needed = ", ".join(
+                    f"{name}=…" for name, field in held.items() if field.is_required()
+                )
+                raise TypeError(f"{kind} takes its fields by name: {kind}({needed})")
             try:
                 # What pydantic's own constructor does, without a second call of a function.
                 self.__pydantic_validator__.validate_python(fields, self_instance=self)

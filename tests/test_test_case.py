@@ -398,3 +398,13 @@ def test_calls_of_tools_can_be_counted_in_a_set() -> None:
 def test_a_notebook_shows_what_a_case_takes() -> None:
     for kind in (LLMTestCase, ConversationalTestCase, ToolCall):
         assert "name" in inspect.signature(kind).parameters
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(Turn, r"Turn\(role=…, content=…\)"), (ToolCall, r"ToolCall\(name=…\)"),
+     (LLMTestCase, r"LLMTestCase\(input=…\)")],
+)  # fmt: skip
+def test_a_field_without_its_name_is_refused_with_the_names(kind: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"takes its fields by name: {words}"):
+        kind("hi")

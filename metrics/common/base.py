@@ -146,7 +146,7 @@ class BaseMetric:
         score of the graph, the threshold decides again.
         """
         if self.error is not None or self.score is None:
-            return False
+            return None if self.threshold is None and not self.strict_mode else False
         result = self.result
         moved = result is not None and result.score != self.score and result.success is self.success
         if self.threshold is None or (self.success is not None and not moved):

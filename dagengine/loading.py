@@ -171,10 +171,10 @@ def _without_originals(
         own = _variable(module, value)
         first = copies.setdefault(id(line[-1]), value)
         if first is not value:
-            other = _variable(module, first)
+            before = _variable(module, first)
             raise InputError(
-                f"{path}: {other} and {own} are copies of one metric, and results are told apart "
-                f"by its name: choose one of them, {path}:{other} or {path}:{own}"
+                f"{path}: {before} and {own} are copies of one metric, and results are told apart "
+                f"by its name: choose one of them, {path}:{before} or {path}:{own}"
             )
         there = set(map(id, values))
         replaced = [_variable(module, original) for original in line if id(original) in there]

@@ -61,13 +61,13 @@ class EventLoop(NamedTuple):
             return task
         import trio
 
-        async def told() -> None:  # trio begins every task
+        async def run() -> None:  # trio begins every task
             try:
                 await work()
             finally:
                 ended()
 
-        return trio.lowlevel.spawn_system_task(told, context=context)
+        return trio.lowlevel.spawn_system_task(run, context=context)
 
 
 # asyncio makes tasks of coroutines only, and `work` may give any awaitable.

@@ -137,8 +137,8 @@ def names_in(whole: Iterable[Turn], turns: Sequence[Turn]) -> list[str]:
     whole = list(whole)
     # By identity, not by equality: two turns may say the same words ("Thanks!").
     names = {id(turn): name for turn, name in zip(whole, turn_names(whole), strict=True)}
-    known = [names[id(turn)] for turn in turns if id(turn) in names]
-    return known if len(known) == len(turns) else turn_names(turns)
+    whole_names = [names[id(turn)] for turn in turns if id(turn) in names]
+    return whole_names if len(whole_names) == len(turns) else turn_names(turns)
 
 
 def fenced(evidence: Sequence[Evidence], beside: str = "") -> str:

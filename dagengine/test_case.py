@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -26,11 +27,11 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from dagengine.case_errors import CaseError as CaseError
-from dagengine.elsewhere import absent_names
+from dagengine.elsewhere import AnsweringEnum, absent_attributes, absent_names
 from dagengine.errors import InputError
 
 
-class LLMTestCaseParams(StrEnum):
+class LLMTestCaseParams(StrEnum, metaclass=AnsweringEnum):
     """The fields of a test case that a node may read."""
 
     INPUT = "input"
@@ -50,7 +51,7 @@ class LLMTestCaseParams(StrEnum):
 SingleTurnParams = LLMTestCaseParams
 
 
-class MultiTurnParams(StrEnum):
+class MultiTurnParams(StrEnum, metaclass=AnsweringEnum):
     """The fields of a conversation, and of its turns, that a node may read."""
 
     ROLE = "role"
@@ -135,6 +136,11 @@ class CheckedValue(BaseModel):
 
         # Otherwise reading rows would call this constructor for each.
         __init__.__pydantic_base_init__ = True
+
+        def __getattr__(self, name: str) -> Any:
+            with suppress(AttributeError):
+                return super().__getattr__(name)
+            return absent_attributes()(self, name)
 
 
 class ToolCall(CheckedValue):

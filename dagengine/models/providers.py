@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dagengine.argument_names import check_names
+from dagengine.elsewhere import Answering
 from dagengine.errors import InputError
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
@@ -18,7 +19,7 @@ def _million(per_token: float | None) -> str:
     return f"{(per_token or 0.0) * 1e6:.10g}"
 
 
-class _Named:
+class _Named(Answering):
     """What such a class tells of itself."""
 
     model: str

@@ -13,6 +13,7 @@ import anyio
 import sniffio
 
 from dagengine.argument_names import check_names
+from dagengine.elsewhere import Answering
 from dagengine.errors import (
     DagengineError,
     GraphError,
@@ -36,7 +37,7 @@ from dagengine.threads import in_daemon_thread
 _NAME = 60  # characters of a name in a `repr`
 
 
-class BaseMetric:
+class BaseMetric(Answering):
     """Base class of metrics.
 
     Your own metric overrides `measure` (and `a_measure` for concurrency), sets `score`, `reason`,

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# Nothing else is imported before the command line can answer Ctrl-C, `typing` included.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from dagengine.attacking.campaign import a_attack as a_attack
     from dagengine.attacking.campaign import attack as attack
     from dagengine.compiler.lowering import compile_metrics as compile_metrics

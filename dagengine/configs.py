@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
+from dagengine.elsewhere import Answering
 from dagengine.errors import InputError
 from dagengine.gateway.limits import DEFAULT_LIMITS
 
@@ -37,7 +38,7 @@ class AsyncConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class DisplayConfig:
+class DisplayConfig(Answering):
     """What is printed: a progress bar, a table, and (`verbose_mode`) the steps of every metric.
 
     Filtering rows and a folder for results are not supported here: use `failed()` of the result,

@@ -15,7 +15,7 @@ from dagengine.data.dataset_columns import (
     save_rows,
 )
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.elsewhere import absent_names
+from dagengine.elsewhere import Answering, absent_names
 from dagengine.evaluation import evaluate
 from dagengine.execution.app import App
 from dagengine.execution.engine import Settings
@@ -28,13 +28,9 @@ if TYPE_CHECKING:
 
 AnyGolden = Golden | ConversationalGolden
 # Methods of data sets that lie with a service.
-_OF_A_SERVICE = (
-    *("create_version", "delete", "delete_golden", "get_versions", "pull", "push", "queue"),
-    "update_golden",
-)
 
 
-class EvaluationDataset(Sequence[Any]):
+class EvaluationDataset(Sequence[Any], Answering):
     """A data set in memory: a list of test cases to judge, and of goldens that an app completes.
 
     You can iterate, index and count it like the list of its test cases; the goldens are in
@@ -218,18 +214,6 @@ class EvaluationDataset(Sequence[Any]):
         """
         cases = self.test_cases if include_test_cases else ()
         return str(save_rows(self.goldens, cases, file_type, directory, file_name))
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _OF_A_SERVICE:
-            raise AttributeError(
-                f"there is no `{name}`: a data set stays on your machine; the loaders "
-                "(add_goldens_from_json_file, …) read it, and save_as writes it"
-            )
-        if name == "evals_iterator":
-            raise AttributeError(
-                "there is no `evals_iterator`: give the application, evaluate(metrics, app=…)"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def _split(

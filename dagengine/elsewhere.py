@@ -1,8 +1,8 @@
 """Names of other libraries: where each is here, or what is done here in its place.
 
 This is the only table of them. Modules answer imports of such names from it (`absent_names`,
-`refuse_module`), and `dagengine migrate` rewrites programs by it. A name of ours that is asked of
-the wrong module is answered with its own.
+`refuse_module`), and classes attributes (`absent_attributes`). `dagengine migrate` rewrites
+programs by it. A name of ours that is asked of the wrong module is answered with its own.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from enum import EnumType
 from importlib import import_module
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 HOMES: Mapping[str, str] = {
     "deepeval": "dagengine",
@@ -353,7 +354,7 @@ _OWN_JUDGE = (
 )
 _CHECKLIST = (
     "a criterion is CriteriaMetric; several yes/no questions in one score are DAGMetric(…, "
-    "DAG(root_nodes=[…]), combine='mean'); weighted ones: docs/how-to/own.md"
+    "DAG(root_nodes=[…]), combine='mean'); weighted ones: docs/how-to/weights.md"
 )
 _JURY = "several judges: judged_by(metric, [judge, …]) of dagengine.voting"
 _CODE = "code in a tree is CodeNode(function, evaluation_params=[…]) of dagengine.metrics.dag"
@@ -444,6 +445,56 @@ ARGUMENTS: Mapping[str, str] = {
 }
 """Arguments that other libraries have, and what is done here in their place."""
 
+_SCORED = "Scorer compares texts; what needs a model is a metric: "
+# Attributes of classes, by what is written in their place.
+_ATTRIBUTES = {
+    "what was asked on the way, and answered, is in metric.result.steps": (
+        "advices alignment_verdicts claims coverage_verdicts extracted_pii knowledges misuses "
+        "opinions out_of_character_verdicts outcome role_violations score_breakdown statements "
+        "truths user_intentions verdict verdicts verdicts_list"
+    ),
+    f"{_NO_SERVICE}; a data set is read by its loaders, and written by save_as": (
+        "confident_api_key confident_link create_version delete delete_golden get_versions "
+        "metric_id pull push queue test_run_id update_golden upload"
+    ),
+    "metrics ask a judge, model=…; for a prompt of your own use its provider's client": (
+        "a_generate a_generate_raw_response a_generate_with_schema batch_generate generate "
+        "generate_raw_response generate_samples generate_with_schema load_model"
+    ),
+    _MCP: (
+        "MCP_PROMPTS MCP_PROMPTS_CALLED MCP_RESOURCES MCP_RESOURCES_CALLED MCP_SERVERS MCP_TOOLS "
+        "MCP_TOOLS_CALLED"
+    ),
+    _DEEPEVAL["Audio"]: "AUDIO PROVIDER_TRANSCRIPT call_recording_path provider_transcript voice",
+    _TRAJECTORY: "AGENT_TRAJECTORY",
+    _NO_VECTORS: "bert_score",
+    f"{_SCORED}FaithfulnessMetric, HallucinationMetric": (
+        "faithfulness_score hallucination_score truth_identification_score"
+    ),
+    f"{_SCORED}AnswerRelevancyMetric": "answer_relevancy_score",
+    f"{_SCORED}BiasMetric": "neural_bias_score",
+    f"{_SCORED}PIILeakageMetric": "PII_score",
+    f"{_SCORED}ToxicityMetric": "neural_toxic_score",
+    f"{_SCORED}GEval with expected_output": "squad_score",
+    "write pattern_match_score(prediction, pattern, anywhere=True)": "quasi_contains_score",
+    "write exact_match_score, or edit_similarity_score": "quasi_exact_match_score",
+    "the type of its goldens says so: Golden or ConversationalGolden": "_multi_turn",
+    "write pandas.DataFrame([golden.model_dump() for golden in goldens])": "to_pandas",
+    "write synthetic_goldens, which holds those of conversations, too": (
+        "synthetic_conversational_goldens"
+    ),
+    "what was spent is in synthesizer.totals": "synthesis_cost",
+    "tokens of a metric are in metric.result.usage": "input_tokens output_tokens",
+    "the judge of a metric is metric.model, those of a run are in its record": "evaluation_model",
+    "without a score a metric has a failure: metric.result.failure": "skipped",
+    "how sure a judge is, is in metric.result.odds, if it gives odds": "confidence",
+    "other columns are in additional_metadata": "custom_column_key_values",
+}
+_MEMBERS: Mapping[str, str] = {
+    **{name.upper(): why for name, why in EVALUATORS.items()},
+    **{name: why for why, names in _ATTRIBUTES.items() for name in names.split()},
+}
+
 
 def home_of(module: str) -> str | None:
     """The module of ours with the names of a module of others; None if nothing of it is here."""
@@ -485,9 +536,58 @@ def absent_names(module: str) -> Callable[[str], Any]:
         if name == "__path__":  # so that `refuse_module` is asked about modules below this one
             return []
         refuse(module, name)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else _what_is_there(module, name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
 
     return missing
+
+
+def absent_attributes(hints: Mapping[str, str] | None = None) -> Callable[[Any, str], Any]:
+    """The `__getattr__` of a public class that answers missing attributes in words.
+
+    `hints` says of some where they are, before what is known of other libraries. Of any other
+    attribute it says what the class has.
+    """
+
+    def refuse_attribute(owner: Any, name: str) -> Any:
+        kind = owner if isinstance(owner, type) else type(owner)
+        if kind is not owner and hasattr(kind, name):  # a property: its own error counts
+            return object.__getattribute__(owner, name)
+        message = f"{kind.__name__!r} object has no attribute {name!r}"
+        if name.startswith("__"):
+            raise AttributeError(message, name=name, obj=owner)
+        why = (hints or {}).get(name) or _MEMBERS.get(name) or ARGUMENTS.get(name)
+        why = why or why_no_name(name) or _public_names(owner)
+        # With another object, so that Python adds no guess of its own
+        raise AttributeError(f"{message}; {why}", name=name, obj=object())
+
+    return refuse_attribute
+
+
+def _public_names(owner: Any) -> str:
+    kind = vars(owner if isinstance(owner, type) else type(owner))
+    names = kind.get("__pydantic_fields__") or kind.get("_member_map_") or dir(owner)
+    return f"it has {', '.join(name for name in names if not name.startswith('_'))}"
+
+
+class Answering:
+    """A class whose missing attributes are answered in words."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers shall not take any name for an attribute
+        __getattr__ = absent_attributes()
+
+
+class AnsweringEnum(EnumType):
+    """The type of enumerations whose missing members are answered in words."""
+
+    if not TYPE_CHECKING:  # type checkers shall not take any name for a member
+
+        def __getattr__(cls, name: str) -> Any:
+            if not name.startswith("_") and name in cls.__members__:
+                return cls.__members__[name]
+            return absent_attributes()(cls, name)
 
 
 def refuse(module: str, name: str) -> None:
@@ -501,14 +601,21 @@ def refuse(module: str, name: str) -> None:
         why = f"use {called}"
     if why is None and (face := _face_with(name, module)):
         why = f"write `from {face} import {name}`"
-    if why is None and name[:1].isupper():  # what classes are called, and no probe of a tool
-        import difflib  # only a mistake needs it
-
-        public = getattr(sys.modules.get(module), "__all__", ())
-        near = difflib.get_close_matches(name, public, n=1, cutoff=0.8)
-        why = f"did you mean {near[0]!r}?" if near else None
     if why:
         raise ImportError(f"{module} has no {name}: {why}", name=module)
+
+
+def _what_is_there(module: str, name: str) -> str:
+    """The end of a message that a module of ours has no such name: the nearest, or all."""
+    import difflib  # only a mistake needs it
+
+    below = (face.rpartition(".") for face in _FACES)
+    public = [*getattr(sys.modules.get(module), "__all__", ())]
+    public += [last for package, _, last in below if package == module]
+    near = difflib.get_close_matches(name, public, n=1)
+    if near:
+        return f": did you mean {near[0]!r}?"
+    return f": it has {', '.join(public)}" if public else ""
 
 
 def _face_with(name: str, module: str) -> str | None:
@@ -538,7 +645,7 @@ def _theirs(module: str) -> str:
 
 
 def refuse_module(name: str) -> None:
-    """Raise ModuleNotFoundError for a module under a package of ours that only others have."""
+    """Raise ModuleNotFoundError for a module, or a name, that a package of ours does not have."""
     package, _, last = name.rpartition(".")
     # Programs may know a package of ours under a name of their own.
     ours = str(getattr(sys.modules.get(package), "__name__", ""))
@@ -546,7 +653,10 @@ def refuse_module(name: str) -> None:
         return
     theirs = f"{_theirs(ours)}.{last}"
     why, home = why_no_module(theirs), home_of(theirs)
-    if why is None and any(f"{theirs}.".startswith(f"{place}.") for place in HOMES if "." in place):
+    modules = last.islower() and [place for place in HOMES if "." in place]
+    if why is None and modules and any(f"{theirs}.".startswith(f"{m}.") for m in modules):
         why = f"what is public in {theirs} is in {home}; `dagengine migrate FILE` rewrites imports"
-    if why is not None:
-        raise ModuleNotFoundError(f"there is no {ours}.{last}: {why}", name=name)
+    hint = f": {why}" if why else _what_is_there(ours, last)
+    if hint and not last.startswith("_"):
+        # Of the package, since `from package import name` passes over what is missing by its name
+        raise ModuleNotFoundError(f"there is no {ours}.{last}{hint}", name=package)

@@ -6,7 +6,7 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
 from dagengine.test_case import TestCase
-from dagengine.voting.wrappers import quoted
+from dagengine.voting.wrappers import RewrittenMetric, quoted
 
 
 def load_module(path: Path) -> ModuleType:
@@ -72,15 +72,24 @@ def names_a_file(target: str) -> bool:
     return target.endswith(".py") or ".py:" in target
 
 
-def load_metrics(target: str, quoting: Quotes | None = None) -> list[BaseMetric]:
+def load_metrics(
+    target: str,
+    quoting: Quotes | None = None,
+    on_copy: Callable[[str], None] | None = None,
+) -> list[BaseMetric]:
     """The metrics of `metrics.py`, or the one or the list called `name` of `metrics.py:name`.
 
-    With `quoting` the verdicts of those that judge the material quote it. Raises InputError for a
-    file without metrics, for a name of something else, and where nothing can quote.
+    Of a file, a copy (`voted`, `judged_by` …) takes the place of its original; `on_copy` gets a
+    line on each. With `quoting` the verdicts of metrics that judge the material quote it. Raises
+    InputError for a file without metrics, or with two copies of one original, for a name of
+    something else, and where nothing can quote.
     """
     path, name = split_target(target)
     module = load_module(path)
-    values = _defined(module) if name is None else _named(module, path, name)
+    if name is None:
+        values = _without_originals(_defined(module), module, path, on_copy or (lambda line: None))
+    else:
+        values = _named(module, path, name)
     metrics = [_as_metric(value, path) for value in dict.fromkeys(values)]
     if not metrics:
         # A class may stand where a metric was meant; to import one alone is not a mistake.
@@ -143,6 +152,53 @@ def _defined(module: ModuleType) -> list[Any]:
         if value not in metrics or not any(value is target for target in nested)
     ]
     return outer or [value for value in values if isinstance(value, Graph)]
+
+
+def _without_originals(
+    values: list[Any], module: ModuleType, path: Path, on_copy: Callable[[str], None]
+) -> list[Any]:
+    """The values without those that another one was made from; raises InputError for two copies."""
+    lines = [list(_originals(value)) for value in values]
+    used = {id(original) for line in lines for original in line}
+    kept: list[Any] = []
+    copies: dict[int, Any] = {}
+    for value, line in zip(values, lines, strict=True):
+        if id(value) in used:
+            continue
+        kept.append(value)
+        if not line:
+            continue
+        own = _variable(module, value)
+        first = copies.setdefault(id(line[-1]), value)
+        if first is not value:
+            before = _variable(module, first)
+            raise InputError(
+                f"{path}: {before} and {own} are copies of one metric, and results are told apart "
+                f"by its name: choose one of them, {path}:{before} or {path}:{own}"
+            )
+        there = set(map(id, values))
+        replaced = [_variable(module, original) for original in line if id(original) in there]
+        if replaced:
+            on_copy(f"{own} takes the place of {' and '.join(replaced)}, which it was made from")
+    return kept
+
+
+def _originals(value: Any) -> Iterator[Any]:
+    """What a copy was made from, and what that was made from, and so on."""
+    while value is not None:
+        value = (
+            value.metric if isinstance(value, RewrittenMetric) else getattr(value, "original", None)
+        )
+        if value is not None:
+            yield value
+
+
+def _variable(module: ModuleType, value: object) -> str:
+    """The name of the variable that holds a value, alone or in a list."""
+    for name, held in vars(module).items():
+        if held is value or (isinstance(held, list | tuple) and any(v is value for v in held)):
+            return name
+    return "a metric"
 
 
 def _named(module: ModuleType, path: Path, name: str) -> list[Any]:

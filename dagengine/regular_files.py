@@ -2,8 +2,8 @@
 
 Run folders, stores and recordings travel. In one that somebody else made, a link leads to a file
 of the reader's (a shell profile, a key), and a pipe is never at its end. So a file in them is a
-regular file, or it is refused in a sentence. Data sets, and files that are named for output, may be
-anything.
+regular file, or it is refused in a sentence. Commands refuse what is named for output as well,
+before anything is asked. Data sets may be anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -113,17 +113,25 @@ def file_sha256(path: Path) -> str | None:
 
 
 def write_whole(path: Path, data: str | bytes) -> None:
-    """Write a file that is never seen half-written; raises OSError.
+    """Write a file as `new_file` does; lone surrogates in text become the escapes of JSON."""
+    with new_file(path) as file:
+        file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
-    Lone surrogates in text become the escapes of JSON. A link in its place is replaced.
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that is never seen half-written: at its end it takes the place of an earlier one.
+
+    Nothing is written through a link, a pipe or a device in its place: it is replaced, too. Folders
+    are made. Raises OSError.
     """
-    content = data.encode(errors="backslashreplace") if isinstance(data, str) else data
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     made = False
     try:
         with os.fdopen(descriptor(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             made = True
-            file.write(content)
+            yield file
         new.replace(path)
     except BaseException:
         if made:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dagengine.elsewhere import absent_names
+from dagengine.elsewhere import Answering, absent_names
 from dagengine.errors import InputError, MissingExtraError
 
 _ROUGE = re.compile(r"rouge([1-9]|L|Lsum)")
@@ -55,7 +55,7 @@ def _texts(**texts: object) -> None:
             raise InputError(f"{name} is {value!r:.80}, not a text")
 
 
-class Scorer:
+class Scorer(Answering):
     """Scores of a `prediction` against a `target`; every one lies in [0, 1]."""
 
     def exact_match_score(self, prediction: str, target: str) -> float:

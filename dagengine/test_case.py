@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,11 +27,11 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from dagengine.case_errors import CaseError as CaseError
-from dagengine.elsewhere import absent_names
+from dagengine.elsewhere import AnsweringEnum, absent_attributes, absent_names
 from dagengine.errors import InputError
 
 
-class LLMTestCaseParams(StrEnum):
+class LLMTestCaseParams(StrEnum, metaclass=AnsweringEnum):
     """The fields of a test case that a node may read."""
 
     INPUT = "input"
@@ -48,7 +51,7 @@ class LLMTestCaseParams(StrEnum):
 SingleTurnParams = LLMTestCaseParams
 
 
-class MultiTurnParams(StrEnum):
+class MultiTurnParams(StrEnum, metaclass=AnsweringEnum):
     """The fields of a conversation, and of its turns, that a node may read."""
 
     ROLE = "role"
@@ -117,8 +120,14 @@ class CheckedValue(BaseModel):
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
-        def __init__(self, /, **fields: Any) -> None:
+        def __init__(self, /, *values: Any, **fields: Any) -> None:
             __tracebackhide__ = True
+            if values:
+                kind, held = type(self).__name__, type(self).__pydantic_fields__
+                needed = ", ".join(
+                    f"{name}=…" for name, field in held.items() if field.is_required()
+                )
+                raise TypeError(f"{kind} takes its fields by name: {kind}({needed})")
             try:
                 # What pydantic's own constructor does, without a second call of a function.
                 self.__pydantic_validator__.validate_python(fields, self_instance=self)
@@ -127,6 +136,11 @@ class CheckedValue(BaseModel):
 
         # Otherwise reading rows would call this constructor for each.
         __init__.__pydantic_base_init__ = True
+
+        def __getattr__(self, name: str) -> Any:
+            with suppress(AttributeError):
+                return super().__getattr__(name)
+            return absent_attributes()(self, name)
 
 
 class ToolCall(CheckedValue):
@@ -404,13 +418,17 @@ def is_known_field(path: str) -> bool:
     return path.split(".", 1)[0] in known_fields()
 
 
+_NUMBERS = re.compile(r"(-?[0-9]{1,9})(?::(-?[0-9]{1,9}))?")  # an index, or a window
+
+
 def read_field(case: TestCase, path: str) -> Any:
     """The value at a dotted `path` of the case, or None when any part is absent.
 
     A segment may name a field, a key of a mapping or an index of a list:
     `contestants.A.actual_output`, `turns.0.content`, `additional_metadata.labels.topic`. For a
-    list, `0:3` is the items from 0 to 3, both included, if they are all there. A name is read from
-    every item that has it, each with its place: `turns.0:3.tools_called`.
+    list, `0:3` is the items from 0 to 3, both included, if the last one is there. What is below 0
+    counts from the end: `-3:-1` is the last three items, or as many as there are. A name is read
+    from every item that has it, each with its place: `turns.0:3.tools_called`.
     """
     value: Any = case
     rest = path
@@ -439,21 +457,47 @@ def _step(value: Any, path: str) -> tuple[Any, str]:
 
 def _in_list(items: list[Any], segment: str, rest: str, path: str) -> tuple[Any, str]:
     """An item, some items, or what the items have; and the path that is left."""
-    first, colon, last = segment.partition(":")
-    if colon and first.isdecimal() and last.isdecimal():
-        chosen = items[int(first) : int(last) + 1] if int(last) < len(items) else None
-        return chosen, rest
-    if segment.isdecimal():
-        return (items[int(segment)], rest) if int(segment) < len(items) else (None, "")
+    numbers = _NUMBERS.fullmatch(segment)
+    if numbers is None:
+        return _in_each(items, range(len(items)), path), ""
+    count, first = len(items), int(numbers[1])
+    begin = first + count if first < 0 else first
+    if numbers[2] is None:
+        return (items[first], rest) if 0 <= first < count else (None, "")
+    last = int(numbers[2])
+    places = range(max(begin, 0), (last + count if last < 0 else last) + 1)
+    if not places or places[-1] >= count:
+        return None, ""
+    if rest and not _NUMBERS.fullmatch(rest.partition(".")[0]):
+        return _in_each(items, places, rest), ""
+    return items[places.start : places.stop], rest
+
+
+def _in_each(items: list[Any], places: Iterable[int], path: str) -> list[dict[str, Any]] | None:
+    """What the items at these places have at a path."""
     having = list[dict[str, Any]]()
-    for place, value in enumerate(items):
-        left = path
+    for place in places:
+        value, left = items[place], path
         while left and value is not None:
             value, left = _step(value, left)
         # With its place: items without it are left out, and the others still known by number.
         if value is not None:
             having.append({"place": place, path: value})
-    return having or None, ""
+    return having or None
+
+
+def too_short(case: TestCase, path: str) -> str:
+    """How many items a list has that lacks those which `path` names; "" if that is not why."""
+    value: Any = case
+    rest = path
+    while rest and value is not None:
+        whole, name = value, path[: len(path) - len(rest)].rstrip(".")
+        numbers = _NUMBERS.fullmatch(rest.partition(".")[0])
+        value, rest = _step(value, rest)
+        if value is None and numbers and isinstance(whole, list):
+            what, unit = ("the conversation", "turn") if name == "turns" else (f"`{name}`", "item")
+            return f"{what} has {len(whole)} {unit}{'s' * (len(whole) != 1)}"
+    return ""
 
 
 def case_label(case: TestCase, index: int) -> str:

@@ -43,14 +43,31 @@ class EventLoop(NamedTuple):
         else:
             self.native.run_sync_soon(function)
 
-    def spawn(self, work: Callable[[], Awaitable[None]], context: contextvars.Context) -> object:
-        """Start a task that nobody waits for, on the loop itself; it must be kept."""
+    def spawn(
+        self,
+        work: Callable[[], Awaitable[None]],
+        context: contextvars.Context,
+        ended: Callable[[], object],
+    ) -> object:
+        """Start a task on the loop itself; it must be kept.
+
+        `ended` is called when it is over, also if it was cancelled before its first step: then
+        nothing of `work` has run, and nothing in it can tell who waits for its end.
+        """
         context.run(sniffio.current_async_library_cvar.set, self.library)
         if self.library == "asyncio":
-            return self.native.create_task(_coroutine(work), context=context)
+            task = self.native.create_task(_coroutine(work), context=context)
+            task.add_done_callback(lambda _: ended())
+            return task
         import trio
 
-        return trio.lowlevel.spawn_system_task(work, context=context)
+        async def run() -> None:  # trio begins every task
+            try:
+                await work()
+            finally:
+                ended()
+
+        return trio.lowlevel.spawn_system_task(run, context=context)
 
 
 # asyncio makes tasks of coroutines only, and `work` may give any awaitable.
@@ -78,13 +95,17 @@ class LoopCall(Generic[T]):
     def start(self) -> None:
         """Begin, unless it has been ended before; on the loop."""
         if not self.outcome.done():
-            self._task = self._loop.spawn(self._work, self._context)
+            self._task = self._loop.spawn(self._work, self._context, self._give_up)
 
     def end(self) -> None:
         """Stop it; on the loop."""
         if self._scope is not None:
             self._scope.cancel()
-        elif not self.outcome.done():
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if not self.outcome.done():
             self.outcome.set_exception(self._ended())
 
     async def _work(self) -> None:
@@ -94,8 +115,7 @@ class LoopCall(Generic[T]):
             try:
                 result = await self._make()
             except anyio.get_cancelled_exc_class():
-                self.outcome.set_exception(self._ended())
-                raise
+                raise  # `_give_up` says so
             except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
                 self.outcome.set_exception(error)
             else:

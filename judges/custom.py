@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
+from dagengine.elsewhere import Answering
 from dagengine.errors import InputError, RefusedError, UnparseableError
 from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.prompts.bounds import schema_for
@@ -27,7 +28,7 @@ from dagengine.threads import in_daemon_thread
 T = TypeVar("T", bound=BaseModel)
 
 
-class BaseLLM(ABC):
+class BaseLLM(ABC, Answering):
     """Base class for your own model as a judge.
 
     `generate` takes the prompt and, if it has such a parameter, `schema`: the pydantic model of the

@@ -16,6 +16,7 @@ from typing import Any
 
 from dagengine.errors import InputError, JudgeSetupError, did_you_mean
 from dagengine.redaction import public_value
+from dagengine.regular_files import write_whole
 
 MODEL, BASE_URL, KEY_FROM = "DAGENGINE_JUDGE", "DAGENGINE_BASE_URL", "DAGENGINE_API_KEY_FROM"
 _NAMES = (MODEL, BASE_URL, KEY_FROM)
@@ -196,5 +197,4 @@ def write_settings(path: Path, judge: DefaultJudge) -> None:
     lines = [f"{name}={value}\n" for name, value in values.items() if value is not None]
     if any(len(line.splitlines()) > 1 for line in lines):
         raise InputError(f"{path}: a setting must be one line of text")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines), encoding="utf-8")
+    write_whole(path, "".join(lines))

@@ -184,7 +184,7 @@ class BallotsNode(AskingNode):
             inputs=inputs,
         )  # fmt: skip
         self._words = without_backticks(metric.text)
-        self._steps = metric.evaluation_steps
+        self._steps = metric.steps
         self._fields = metric.evaluation_params
         self._parameters = metric.parameters
         self._own = metric.own_prompt("generate_arena_winner")

@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import EnumType, StrEnum
+from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,7 +19,7 @@ from typing import (
 )
 
 from dagengine.argument_names import check_names
-from dagengine.elsewhere import EVALUATORS, absent_names
+from dagengine.elsewhere import EVALUATORS, AnsweringEnum, absent_names
 from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync
 from dagengine.graph.graph import Graph, MetricSpec
@@ -247,20 +247,7 @@ def _usable(prompt: Any, labelled: bool) -> PromptTemplate:
     return template
 
 
-class _Types(EnumType):
-    """Answers types of evaluators that are not made here in words."""
-
-    if not TYPE_CHECKING:  # type checkers shall not take any name for a type
-
-        def __getattr__(cls, name: str) -> Any:
-            if not name.startswith("_") and name in cls.__members__:
-                return cls.__members__[name]
-            kind = "trajectory" if name == "AGENT_TRAJECTORY" else name.lower()
-            why = f"; here: {EVALUATORS[kind]}" if kind in EVALUATORS else ""
-            raise AttributeError(f"{cls.__name__} has no {name}{why}")
-
-
-class EvaluatorType(StrEnum, metaclass=_Types):
+class EvaluatorType(StrEnum, metaclass=AnsweringEnum):
     """The kinds of evaluator that `load_evaluator` makes."""
 
     CRITERIA = "criteria"

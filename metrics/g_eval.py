@@ -232,7 +232,7 @@ class RatedMetric(StepwiseMetric):
 
     def form(self) -> RatingForm:
         """What the rating is based on."""
-        steps = self.evaluation_steps
+        steps = self.steps
         kind = "strict_evaluation" if self.strict_mode else "evaluation"
         return RatingForm(
             work=self.template.work,

@@ -158,6 +158,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
             package.nonsense  # noqa: B018
 
 
+def test_nothing_is_imported_before_the_command_line_can_answer_an_interrupt() -> None:
+    code = (
+        "import sys; sys.modules.pop('typing', None); before = set(sys.modules); "
+        "import dagengine.cli; print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["dagengine", "dagengine.cli"]
+
+
 def test_importing_the_package_loads_no_heavy_library() -> None:
     code = (
         "import sys, dagengine; "

@@ -268,6 +268,10 @@ def test_a_lone_surrogate_in_metadata_has_a_hash() -> None:
         (CASE, "additional_metadata.labels.topic", "geography"),
         (CASE, "additional_metadata.labels.topic.fine", "capitals"),
         (TALK, "turns.1.content", "Good day"),
+        (TALK, "turns.-1:-1.content", [{"place": 1, "content": "Good day"}]),
+        (TALK, "turns.-9:-2", [TALK.turns[0]]),
+        (CASE, "context.1:-1", ["Paris is its capital."]),
+        (CASE, "tools_called.1:1.name", [{"place": 1, "name": "answer"}]),
         (TALK, "chatbot_role", "a doorman"),
         (ARENA, "contestants.GPT-4.1.actual_output", "Paris"),
         (ARENA, "contestants.GPT-4.actual_output", "Rome"),
@@ -287,6 +291,8 @@ def test_a_path_leads_through_fields_keys_and_indices(
         (CASE, "expected_output.0"),
         (CASE, "context.2"),
         (CASE, "context.-1"),
+        (CASE, "context.0:2"),
+        (CASE, "context.-3:-3"),
         (CASE, "context.first"),
         (CASE, "context.²"),
         (CASE, "input.0"),
@@ -392,3 +398,13 @@ def test_calls_of_tools_can_be_counted_in_a_set() -> None:
 def test_a_notebook_shows_what_a_case_takes() -> None:
     for kind in (LLMTestCase, ConversationalTestCase, ToolCall):
         assert "name" in inspect.signature(kind).parameters
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(Turn, r"Turn\(role=…, content=…\)"), (ToolCall, r"ToolCall\(name=…\)"),
+     (LLMTestCase, r"LLMTestCase\(input=…\)")],
+)  # fmt: skip
+def test_a_field_without_its_name_is_refused_with_the_names(kind: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"takes its fields by name: {words}"):
+        kind("hi")

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from dagengine.attacking import words
 from dagengine.attacking.values import AttackCard
 from dagengine.errors import InputError
+from dagengine.regular_files import write_whole
 from dagengine.terminal import counted, plain
 
 _ADAPTER = TypeAdapter(AttackCard)
@@ -62,8 +63,7 @@ def _coded(text: str) -> Markup:
 
 def write_attack(card: AttackCard, folder: Path) -> tuple[Path, Path]:
     """Write `attack.html` and `attack.json` into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     page, data = folder / "attack.html", folder / "attack.json"
-    page.write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
-    data.write_text(card_json(card), encoding="ascii")
+    write_whole(page, card_page(card))
+    write_whole(data, card_json(card))
     return page, data

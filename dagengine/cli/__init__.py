@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # `typing` takes time, and the handler below does not stand yet
 if TYPE_CHECKING:
+    from typing import Any
+
     from dagengine.cli.commands import app as app
 
 __all__ = ["app", "main"]

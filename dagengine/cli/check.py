@@ -55,7 +55,7 @@ def check(
     from dagengine.loading import load_metrics
     from dagengine.traces.reading import TraceCases
 
-    loaded = load_metrics(metrics)
+    loaded = load_metrics(metrics, on_copy=say if format is Format.TABLE else None)
     tree_problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
     names = [metric.spec().name for metric in loaded]
     problems = list(dict.fromkeys([*name_problems(names), *tree_problems]))

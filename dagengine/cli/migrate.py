@@ -29,6 +29,7 @@ from dagengine.elsewhere import (
     why_no_name,
 )
 from dagengine.errors import InputError
+from dagengine.regular_files import write_whole
 
 Version = tuple[int, ...]
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})
@@ -399,8 +400,7 @@ def migrate(
         before = sources[path]
         if write:
             require_writable(path)
-            with path.open("w", encoding="utf-8", newline="") as file:
-                file.write(program.source)
+            write_whole(path, program.source)
             say(f"{path}: {'written' if program.source != before else 'nothing to change'}")
         else:
             lines = before.splitlines(), program.source.splitlines()

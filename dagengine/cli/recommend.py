@@ -9,6 +9,7 @@ import typer
 
 from dagengine.cli.common.files import Writes
 from dagengine.cli.common.streams import say
+from dagengine.regular_files import write_whole
 
 
 def recommend(
@@ -32,5 +33,5 @@ def recommend(
     for suggestion in suggest(needs):
         say(f"  {suggestion.metric:32} {suggestion.why}")
     if write is not None:
-        write.write_text(program(needs), encoding="utf-8")
+        write_whole(write, program(needs))
         say(f"{write} has them; try: dagengine check {write}")

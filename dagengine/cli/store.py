@@ -14,6 +14,7 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, named
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
+from dagengine.regular_files import new_file
 
 app = Commands(
     name="store",
@@ -134,10 +135,8 @@ def export(
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
             return
-        with named(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with out.open("wb") as file:
-                file.writelines(lines)
+        with named(out), new_file(out) as file:
+            file.writelines(lines)
     say(f"written: {out}")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -31,6 +31,7 @@ from dagengine.cli.common.options import (
     prices,
 )
 from dagengine.cli.common.streams import outlive_reader, say
+from dagengine.regular_files import open_to_write, write_all
 
 if TYPE_CHECKING:
     from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
@@ -297,17 +298,17 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
 @contextmanager
 def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
     """A function that writes one golden per line; keeps an existing file until the first golden."""
-    file: IO[str] | None = None
+    file: BinaryIO | None = None
 
     def write(golden: Any) -> None:
         nonlocal file
         with named(path):
             if file is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                file = path.open("w", encoding="utf-8", errors="backslashreplace")
+                file = open_to_write(path)
             content = golden.model_dump(mode="json", exclude_none=True)
-            file.write(json.dumps(content, ensure_ascii=False) + "\n")
-            file.flush()
+            line = json.dumps(content, ensure_ascii=False) + "\n"
+            write_all(file, line.encode(errors="backslashreplace"))
 
     try:
         yield write

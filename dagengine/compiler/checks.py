@@ -84,7 +84,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
                 yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
     yield from _bypassed_gates(scope, report)
     yield from roots_below(scope.spec.graph, report)
-    yield from _scores(scope, report)
+    yield from _scores(scope, wiring, report)
     yield from _threshold(scope, report)
 
 
@@ -246,7 +246,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
 
 
-def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
+def _scores(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Whether a score is certain, and whether there may be more than one."""
     # From the last slots backwards: a score is certain from a slot if it grades, if it is from one
     # that it hands on to, or if it is from the targets of all its verdicts.
@@ -267,19 +267,46 @@ def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
         hint = "follow the verdicts from the root: each must lead to a score in the end"
         where = f" (not from {', '.join(sorted(dead))})" if dead else ""
         yield report("no-score", None, f"not every path ends in a score{where}", hint)
-    elif scope.spec.combine == "last" and _may_fork(scope, roots):
-        hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
+    elif scope.spec.combine == "last" and _may_fork(scope, roots, wiring):
+        hint = "; ".join(_ways_to_one_score(scope))
         message = "one case may reach several scores; the last in the graph counts"
         yield report("several-terminals", None, message, hint, "warning")
 
 
-def _may_fork(scope: Scope, roots: Iterable[Slot]) -> bool:
+def _ways_to_one_score(scope: Scope) -> Iterator[str]:
+    """Hints for a graph in which several scores may be reached."""
+    yield "say how scores combine: combine='min', 'max', 'mean' or 'error'"
+    scored = {slot for slot in scope.slots.values() if any(t.grades for _, t in slot.branches)}
+    judged = (BinaryJudgementNode, NonBinaryJudgementNode)
+    for slot in scope.slots.values():
+        before = [source.slot for source in slot.sources if source.slot in scored]
+        if not before:
+            continue
+        if isinstance(slot.node, judged) and slot in scored:
+            yield (
+                f"or, if {slot.name!r} is meant to come after a verdict of {before[0].name!r}, put "
+                "it under that verdict: what it reads does not decide whether it runs"
+            )
+        elif slot.grades:
+            yield f"leave then= out of what {slot.name!r} only weighs"
+
+
+def _may_fork(scope: Scope, roots: Iterable[Slot], wiring: Wiring) -> bool:
     """Whether two paths may be live at once and not meet again before a score.
 
     The ways from the start to a score are a graph with two ends. Every way to a score from a slot
     passes its immediate dominator on the way back from the end. If that is the end itself, the
-    ways from the slot never meet.
+    ways from the slot never meet. A score that another one is computed from is no end.
     """
+    weighing: dict[Slot, list[Slot]] = {}
+    for slot in scope.slots.values():
+        for score in slot.material:
+            weighing.setdefault(score, []).append(slot)
+    spent = {
+        score
+        for score, codes in weighing.items()
+        if any(code.always_live for code in codes) or wiring.certain(score, codes)
+    }
     start, end = object(), object()
     flow: nx.DiGraph[Any] = nx.DiGraph()
     flow.add_nodes_from((start, end))
@@ -287,7 +314,7 @@ def _may_fork(scope: Scope, roots: Iterable[Slot]) -> bool:
     for slot in sorted(own, key=lambda s: -s.generation):
         flow.add_edges_from((slot, t) for t in (*slot.activates, *slot.pulls()) if t in own)
         flow.add_edges_from((slot, target) for _, target in slot.branches)
-        if slot.grades:
+        if slot.grades and slot not in spent:
             flow.add_edge(slot, end)
     flow.add_edges_from((start, root) for root in roots)
     meet = nx.immediate_dominators(flow.reverse(copy=False), end)

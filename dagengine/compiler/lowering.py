@@ -46,12 +46,14 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
 
 
 def name_problems(names: Sequence[str]) -> list[Problem]:
-    """Names that are empty or shared: results are told apart by the names of the metrics."""
-    hint = "give every metric its own name"
+    """Names by which results cannot be told apart, or that no file can hold."""
+    hint = "give every metric its own name, in whole characters"
     problems: list[Problem] = []
     for name, count in Counter(names).items():
-        if count > 1 or not name.strip():
-            words = f"{count} metrics are called so" if name.strip() else "the name is empty"
+        whole = name.encode(errors="ignore").decode() == name  # no lone surrogate
+        if count > 1 or not name.strip() or not whole:
+            words = f"{count} metrics are called so" if whole else "a character is half of one"
+            words = words if name.strip() else "the name is empty"
             problems.append(Problem("metric-name", f"metric {name!r}", words, hint))
     return problems
 
@@ -208,6 +210,7 @@ class _Compiler:
                 reads=numbers(source.slot for source in slot.sources),
                 tangle=tuple(sorted(numbers(slot.tangle))),
                 made_by=tuple(causes[index]) if slot.tangle else (),
+                material=numbers(slot.material),
             )
 
 

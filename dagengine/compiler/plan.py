@@ -56,8 +56,8 @@ class PlanSlot:
 
     Numbers follow the topological order within a metric. `reads` are the slots waited for.
     Slots of a `tangle` (this one among them) may make each other live; `made_by` are all
-    the causes of such a slot. `unit` is `NONE` for a slot that runs nothing, `nested` is the
-    scope of a nested metric, else `NONE`.
+    the causes of such a slot. `material` are scores that this one is computed from. `unit` is
+    `NONE` for a slot that runs nothing, `nested` is the scope of a nested metric, else `NONE`.
     """
 
     index: int
@@ -78,6 +78,7 @@ class PlanSlot:
     reads: tuple[int, ...]
     tangle: tuple[int, ...]
     made_by: tuple[int, ...]
+    material: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

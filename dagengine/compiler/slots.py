@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.node import BaseNode
 
 SlotKind = Literal["node", "verdict", "metric"]
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +54,7 @@ class Slot:
     root: bool = False
     always_live: bool = False  # live whenever its metric is
     grades: bool = False
+    material: list[Slot] = field(default_factory=list)  # scores that its own is computed from
     branches: list[tuple[Any, Slot]] = field(default_factory=list)
     activates: list[Slot] = field(default_factory=list)
     fields: tuple[str, ...] = ()  # of the case, that its node reads
@@ -76,6 +78,23 @@ class Slot:
         yield from (target for _, target in self.branches)
         yield from self.activates
         yield from self.pulls()
+
+
+def material_of(
+    code: T,
+    reads: Callable[[T], Iterable[T]],
+    computes: Callable[[T], bool],
+    scores: Callable[[T], Iterable[T]],
+) -> list[T]:
+    """The scores that a computed score is made of: of all that code reads, also through code."""
+    sources: dict[T, None] = {}
+    waiting = [code]
+    while waiting:
+        for source in reads(waiting.pop()):
+            if source not in sources and computes(source):
+                waiting.append(source)
+            sources[source] = None
+    return [score for source in sources for score in scores(source)]
 
 
 def label_of(node: BaseNode) -> str:

@@ -30,9 +30,18 @@ from dagengine.compiler.liveness import (
     mark_uncertain,
     only_after,
 )
-from dagengine.compiler.slots import Scope, Slot, Source, declared_order, label_of, order
+from dagengine.compiler.slots import (
+    Scope,
+    Slot,
+    Source,
+    declared_order,
+    label_of,
+    material_of,
+    order,
+)
 from dagengine.graph.graph import MetricSpec, as_digraph
 from dagengine.graph.node import BaseNode
+from dagengine.graph.nodes import CodeNode
 
 
 @dataclass(slots=True)
@@ -74,6 +83,9 @@ def wire(spec: MetricSpec) -> Wiring:
                 slot.generation = depth
     for slot in slots:
         slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
+    for slot in slots:
+        if slot.grades and _computes(slot):
+            slot.material = material_of(slot, _sources, _computes, _stated_scores)
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
@@ -85,6 +97,18 @@ def wire(spec: MetricSpec) -> Wiring:
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
+
+
+def _computes(slot: Slot) -> bool:
+    return isinstance(slot.node, CodeNode)
+
+
+def _sources(slot: Slot) -> list[Slot]:
+    return [source.slot for source in slot.sources]
+
+
+def _stated_scores(slot: Slot) -> list[Slot]:
+    return [target for _, target in slot.branches if target.kind == "verdict"]
 
 
 def _make_slots(scope: Scope) -> list[Slot]:

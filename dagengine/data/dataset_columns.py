@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from dagengine.data.golden import GOLDEN_TYPES
 from dagengine.data.json_lines import finite
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
+from dagengine.regular_files import write_whole
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
 
 # Where cells are split when nothing else is said, as deepeval writes its files: of JSONL, of CSV.
@@ -136,10 +138,9 @@ def save_rows(
         _require_cells(rows)
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
     path = Path(directory, f"{name}.{file_type}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A lone surrogate comes out as the escape that JSON has for it.
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        _write(rows, file_type, file)
+    text = io.StringIO(newline="")
+    _write(rows, file_type, text)
+    write_whole(path, text.getvalue())
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.regular_files import require_regular
+from dagengine.regular_files import open_to_write
 
 # Rows in memory at a time, when reading and when writing.
 BATCH = 2048
@@ -37,7 +37,8 @@ def _opened(path: Path) -> Iterator[Any]:
     """The file while it is read; what the library finds wrong with it is an InputError."""
     parquet, errors = _library("pyarrow.parquet"), _library("pyarrow").ArrowException
     try:
-        with parquet.ParquetFile(path) as file:
+        # Opened here: what looks like an address (`llama3.1:8b`) is a path.
+        with path.open("rb") as opened, parquet.ParquetFile(opened) as file:
             require_unlike(str(path), file.schema_arrow.names)
             yield file
     except (errors, OSError, UnicodeDecodeError) as error:
@@ -80,10 +81,10 @@ class ParquetWriter:
     def __init__(self, path: Path, columns: Sequence[tuple[str, str]]) -> None:
         """`columns` are names and Arrow types; cells that a row lacks are null."""
         arrow = _library("pyarrow")
-        require_regular(path)
         self._schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in columns])
         self._table = arrow.Table
-        self._writer = _library("pyarrow.parquet").ParquetWriter(path, self._schema)
+        self._file = open_to_write(path)
+        self._writer = _library("pyarrow.parquet").ParquetWriter(self._file, self._schema)
         self._pending: list[dict[str, Any]] = []
 
     def write(self, row: dict[str, Any]) -> None:
@@ -104,3 +105,4 @@ class ParquetWriter:
             self._flush()
         finally:
             self._writer.close()
+            self._file.close()

@@ -53,10 +53,13 @@ class Grade:
 def grade(plan: Plan, scope: int, values: Values) -> Grade:
     """Combine the terminals of a metric that were reached.
 
-    `values` holds the value of every live slot, by slot number.
+    `values` holds the value of every live slot, by slot number. The scores that code computed its
+    own score from do not count beside it.
     """
     part = plan.scopes[scope]
     reached = [plan.slots[number] for number in part.terminals if number in values]
+    spent = {number for slot in reached for number in slot.material}
+    reached = [slot for slot in reached if slot.index not in spent]
     if not reached:
         message = "the path ended without a score"
         return Grade(None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, ())

@@ -45,7 +45,7 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
     fields = [(path, read_field(case, path)) for path in unit.reads]
     absent = [path for path, value in fields if value is None]
     if absent:
-        raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
+        raise MissingFieldError(Failure.missing_field(absent, unit.name, case).message)
     inputs = [
         (label, state.output(source).value)
         for label, source, slot in unit.sources

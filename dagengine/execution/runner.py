@@ -276,7 +276,7 @@ class Runner:
             absent = [(f, node) for f, node in metric.required if read_field(case, f) is None]
             if absent:
                 fields = [field for field, _ in absent]
-                failures[metric.index] = Failure.missing_field(fields, absent[0][1])
+                failures[metric.index] = Failure.missing_field(fields, absent[0][1], case)
         return failures
 
     def _nothing_to_judge(self, case: TestCase) -> dict[int, Failure]:

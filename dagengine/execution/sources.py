@@ -26,7 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
-from dagengine.errors import InputError
+from dagengine.errors import DagengineError, InputError
 from dagengine.execution.executor import RunObserver
 from dagengine.results import CaseResult
 from dagengine.threads import EventLoop
@@ -207,7 +207,7 @@ async def rows_as_read(
     """
     loop, scope, over = EventLoop.here(), anyio.CancelScope(), anyio.Event()
     send, receive = anyio.create_memory_object_stream[CaseResult](math.inf)
-    errors: list[BaseException] = []
+    ends: list[BaseException | None] = []
     room = anyio.Event()
 
     def take(row: CaseResult) -> None:
@@ -227,18 +227,21 @@ async def rows_as_read(
 
     async def work() -> None:
         try:
-            with scope, send:
+            with scope:
                 await run(take, paced)
+            ends.append(None)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001 - raised where the rows are read
-            errors.append(error)
-        finally:
-            over.set()
+            ends.append(error)
+
+    def ended() -> None:
+        send.close()
+        over.set()
 
     with receive:
         # No task group: a generator may be closed by another task than the one that reads it.
-        _task = loop.spawn(work, contextvars.copy_context())
+        _task = loop.spawn(work, contextvars.copy_context(), ended)
         try:
             async for row in receive:
                 room.set()
@@ -247,8 +250,10 @@ async def rows_as_read(
             scope.cancel()
             with anyio.CancelScope(shield=True):
                 await over.wait()
-    if errors:
-        raise errors[0]
+    if not ends:
+        raise DagengineError("the run was cancelled before its last row: its task was ended")
+    if ends[0] is not None:
+        raise ends[0]
 
 
 async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:

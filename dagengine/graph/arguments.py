@@ -12,10 +12,27 @@ T = TypeVar("T")
 
 
 def of_kind(role: str, given: T, kind: Any, words: str) -> T:
-    """What is given, if it is of that kind; else raises InputError, in which `words` say what."""
+    """What is given, if it is of that kind; else raises InputError, in which `words` say what.
+
+    A text must have a UTF-8 form: neither a request nor a file can hold another one.
+    """
+    if isinstance(given, str) and not given.isascii():
+        require_utf8(role, given)
     if isinstance(given, kind):
         return given
     raise InputError(f"{role}= takes {words}; got {given!r:.80}")
+
+
+def require_utf8(role: str, given: str) -> None:
+    """Raise InputError for a text with a lone surrogate."""
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        lone = given[error.start]
+        raise InputError(
+            f"{role}= has {lone!r} at place {error.start + 1}, half of a character, which no "
+            f"request can hold: write the whole character, or remove it; got {given!r:.80}"
+        ) from None
 
 
 def called(role: str, given: T) -> T:
@@ -53,7 +70,8 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     """The case fields given as `evaluation_params`; raises InputError for anything else.
 
     What belongs to turns (`role`, `content`, and any `MultiTurnParams` that turns have) is read
-    from the turns of `window`. It names the first and the last turn, counted from 0, both included.
+    from the turns of `window`. It names the first and the last turn, both included, counted from 0,
+    or from the end below 0.
     """
     listed = fields_listed(given)
     for field in listed:
@@ -92,18 +110,25 @@ def _turns(window: Any) -> str:
     if window is None:
         return "turns"
     pair = isinstance(window, tuple | list) and [turn for turn in window if type(turn) is int]
-    if not pair or len(window) != 2 or len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
+    if not pair or len(window) != 2 or len(pair) != 2 or not _is_window(*pair):
         raise InputError(
-            "turn_window takes the first and the last turn, counted from 0, for instance (0, 3); "
-            f"got {window!r:.80}"
+            "turn_window takes the first and the last turn, counted from 0, for instance (0, 3), "
+            f"or from the end, for instance (-3, -1); got {window!r:.80}"
         )
     return f"turns.{pair[0]}:{pair[1]}"
+
+
+def _is_window(first: int, last: int) -> bool:
+    """Whether some conversation has such turns; what is below 0 counts from the end."""
+    return first <= last if (first < 0) == (last < 0) else last < 0
 
 
 def verdict_targets(given: Any) -> dict[Any, Any]:
     """What verdicts lead to, as given in `then`; raises InputError for what can be no target."""
     if not isinstance(given, Mapping):
         raise InputError(f"then= maps verdicts to targets, such as {{True: 10}}; got {given!r:.80}")
+    for verdict in given:
+        of_kind("then", verdict, object, "verdicts")
     return {verdict: verdict_target(target) for verdict, target in given.items()}
 
 

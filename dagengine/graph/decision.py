@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NoReturn
 
 from dagengine.errors import InputError
-from dagengine.graph.arguments import verdict_target
+from dagengine.graph.arguments import of_kind, verdict_target
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import BaseNode, Branch
 from dagengine.graph.settings import takes
@@ -34,7 +34,7 @@ class VerdictNode(BaseNode):
         label: str | None = None,
     ) -> None:
         super().__init__(name=name, label=label)
-        self.verdict = verdict
+        self.verdict = of_kind("verdict", verdict, object, "a verdict")
         self.score = score
         self.child = verdict_target(child)
         if (score is None) == (child is None):

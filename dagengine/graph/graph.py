@@ -21,8 +21,11 @@ class Graph:
     """A directed acyclic graph of nodes, given by the nodes it starts from.
 
     `root_node` (or several, as `root_nodes` or as a list in its place) run on every case.
-    Everything else is found by following `children`, verdicts and `inputs`.
+    Everything else is found by following `children`, verdicts and `inputs`. A copy with changes
+    names its `original`.
     """
+
+    original: Graph | None = None
 
     def __init__(
         self,

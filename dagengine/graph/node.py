@@ -78,7 +78,8 @@ class BaseNode:
     reads; each of them runs when this node runs. `children` are the nodes that get its output.
     `name` (or `label`) is its name in messages and pictures. In a conversation, `evaluation_params`
     name fields of turns, for instance `content`. `turn_window` limits them to some turns: the first
-    and the last one, counted from 0, both included.
+    and the last one, both included, counted from 0, or below 0 from the end: `(-3, -1)` is the last
+    three turns, or as many as there are.
     """
 
     kind: ClassVar[str] = "node"

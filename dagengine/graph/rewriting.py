@@ -92,7 +92,7 @@ class Rewriting:
             new = self._new_nodes(graph)
             self.copies.update({node: copy.copy(node) for node in new})
             made = self._graphs[graph] = copy.copy(graph)
-            made.root_nodes = self._copied(graph.root_nodes)
+            made.root_nodes, made.original = self._copied(graph.root_nodes), graph
             for node in new:
                 for name, value in vars(self.copies[node]).items():
                     setattr(self.copies[node], name, self._copied(value, name))

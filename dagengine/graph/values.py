@@ -16,7 +16,7 @@ from dagengine.prompts.evidence import (
     as_text,
     canonical_place,
     evidence_of,
-    turn_names,
+    names_in,
 )
 from dagengine.prompts.quotes.answers import Quote
 from dagengine.question import (
@@ -26,6 +26,7 @@ from dagengine.question import (
     Usage,
 )
 from dagengine.results import Verdict
+from dagengine.test_case import Turn
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -136,13 +137,8 @@ class Given:
 
     def _field_evidence(self, path: str, value: Any) -> tuple[Evidence, ...]:
         """A field of the case; turns are called as in the whole conversation."""
-        turns = getattr(self.case, "turns", None)
-        if turns and path.startswith("turns.") and isinstance(value, list) and value:
-            # By identity, not by equality: two turns may say the same words ("Thanks!").
-            places = {id(turn): place for place, turn in enumerate(turns)}
-            first = places.get(id(value[0]))
-            if first is not None:
-                return evidence_of(path, value, turn_names(turns)[first : first + len(value)])
+        if isinstance(value, list) and value and isinstance(value[0], Turn):
+            return evidence_of(path, value, names_in(getattr(self.case, "turns", ()), value))
         return evidence_of(path, value)
 
     def texts(self) -> dict[str, str]:

@@ -132,7 +132,6 @@ class Folder:
         """Write a file of the folder; raises InputError where it cannot."""
         path = self.path / name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror or error}") from error

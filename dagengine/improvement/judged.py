@@ -40,14 +40,18 @@ class Judged:
 
 @dataclass
 class Asking:
-    """Cases, their labels, and how a metric is asked about them; adds up what that takes."""
+    """Cases, their labels, and how a metric is asked about them; adds up what that takes.
+
+    `spent` is the known part of the cost in US dollars, which the budget has to cover.
+    """
 
     cases: Sequence[TestCase]
     labels: Labels
     groups: Mapping[int, Hashable]
     times: int
     settings: Mapping[str, Any]
-    totals: Totals = field(default_factory=Totals)
+    totals: Totals = field(default_factory=lambda: Totals(cost=0.0))
+    spent: float = 0.0
 
     async def judge(self, metric: Metric, chosen: Sequence[int]) -> Judged:
         """Ask a metric about some of the cases, every question `times` times."""
@@ -77,6 +81,7 @@ class Asking:
     def add(self, totals: Totals) -> None:
         """Count what was asked."""
         self.totals = self.totals + totals
+        self.spent += totals.cost or 0.0
 
     def rest(self) -> dict[str, Any]:
         """The settings, with the limits of what is still allowed."""
@@ -90,7 +95,7 @@ class Asking:
             "limits": replace(
                 limits,
                 max_calls=None if calls is None else max(calls - self.totals.calls, 0),
-                budget=None if money is None else max(money - (self.totals.cost or 0.0), 0.0),
+                budget=None if money is None else max(money - self.spent, 0.0),
             ),
         }
 

@@ -23,7 +23,7 @@ from dagengine.reliability.statistics.intervals import needs
 LEAST_WRONG = 5
 """Wrong cases below which no node is named."""
 _SURE, _RESAMPLES, _ROUNDS, _DEEP = 0.95, 400, 25, 3
-_MOST_LABELS = 640
+MOST_LABELS = 640
 
 
 def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: float) -> Blame:
@@ -41,9 +41,11 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     wrong = sum(fault.wrong for fault in by_case.values())
     by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
     if not nodes or wrong < LEAST_WRONG:
+        if not (faults.nodes and 0 < wrong < LEAST_WRONG):
+            return Blame((), None, wrong, by)
         # As many results of new cases are wrong as of these; labels that are sealed name nothing.
         more = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
-        return Blame((), None, wrong, by, more if wrong and more <= _MOST_LABELS else None)
+        return Blame((), None, wrong, by, more if more <= MOST_LABELS else None)
     numpy = needs("numpy")
     causes = numpy.array([[f.causes.get(node, 0.0) for node in nodes] for f in by_case.values()])
     reached = numpy.array([[f.reached.get(node, 0.0) for node in nodes] for f in by_case.values()])
@@ -86,7 +88,7 @@ def _needed(lead: Any, cases: int, tried_share: float) -> int | None:
         return None
     # 2.49 = 1.645 + 0.842, and the error falls with the root of the number of cases.
     more = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
-    return None if more > _MOST_LABELS else max(10, 10 * math.ceil(more / 10))
+    return None if more > MOST_LABELS else max(10, 10 * math.ceil(more / 10))
 
 
 def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:

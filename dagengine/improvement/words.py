@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from dagengine.improvement.naming import LEAST_WRONG, MOST_LABELS
 from dagengine.improvement.values import Blame, Candidate, Improvement, SearchPlan
 from dagengine.reliability.statistics.comparisons import Comparison
 from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.terminal import counted, few
 
 _MINUS = "\N{MINUS SIGN}"
-_MOST_LABELS = 640
 
 
 def percent(share: Interval | Unknown | None) -> str:
@@ -91,13 +91,13 @@ def step(result: Improvement, left: str | None) -> str:
     if blame is not None and not blame.wrong:
         return "nothing to improve: no result on these cases is wrong"
     if blame is not None and blame.node is None:
+        if not blame.shares and blame.wrong >= LEAST_WRONG:
+            return "ask in a tree of questions: labels cannot tell which part of this metric errs"
         if blame.needed is None:
-            return (
-                f"walk the tree, or choose a node: {_MOST_LABELS} labels of this kind do not tell"
-            )
+            return f"walk the tree, or choose a node: {MOST_LABELS} labels of this kind do not tell"
         return f"about {blame.needed:,} more labels would tell, or choose a node with --node"
-    if blame is not None and result.needed and result.needed > _MOST_LABELS:
-        return f"more than {_MOST_LABELS} labels at `{blame.node}` would be needed to show 5 points"
+    if blame is not None and result.needed and result.needed > MOST_LABELS:
+        return f"more than {MOST_LABELS} labels at `{blame.node}` would be needed to show 5 points"
     if blame is not None and result.needed:
         return f"{result.needed:,} more labels at `{blame.node}` would show a gain of 5 points"
     return "label more cases (`dagengine labels plan` says which)"
@@ -106,7 +106,11 @@ def step(result: Improvement, left: str | None) -> str:
 def cause(blame: Blame | None) -> str:
     """Which node causes the wrong results."""
     if blame is None or not blame.shares:
-        return "not known: too few wrong results"
+        if blame is None or blame.wrong < LEAST_WRONG:
+            return "not known: too few wrong results"
+        return (
+            f"not known: no other answer of one node mends any of {blame.wrong:.0f} wrong results"
+        )
     shown = [
         f"{each.node} {100 * each.share:.0f} % ({100 * each.low:.0f} to {100 * each.high:.0f})"
         for each in blame.shares[:3]
@@ -134,7 +138,7 @@ def facts(result: Improvement) -> Iterator[tuple[str, str]]:
         f"{result.tries}, each case {counted(result.times, 'time')}; every p counts all of them",
     )
     spent, stored = result.totals, counted(result.totals.cached, "answer")
-    money = "" if spent.cost is None else f", ${spent.cost:.3g}"
+    money = "" if spent.cost is None or not spent.calls else f", ${spent.cost:.3g}"
     yield "cost", f"{counted(spent.calls, 'call')}{money}; {stored} from the store"
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dagengine.argument_names import check_names
+from dagengine.elsewhere import Answering
 from dagengine.errors import InputError
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
@@ -17,7 +19,7 @@ def _million(per_token: float | None) -> str:
     return f"{(per_token or 0.0) * 1e6:.10g}"
 
 
-class _Named:
+class _Named(Answering):
     """What such a class tells of itself."""
 
     model: str
@@ -92,11 +94,20 @@ class _Provided(_Named, ProviderJudge):
     provider = ""
 
     def __init__(
-        self, model: str, api_key: str | None = None, temperature: float | None = None
+        self,
+        model: str = "",
+        api_key: str | None = None,
+        temperature: float | None = None,
+        **more: Any,
     ) -> None:
+        """Raises TypeError for arguments that it does not know, and without a model."""
+        name = type(self).__name__
+        check_names(f"{name} has no argument", more, ("model", "api_key"))
+        if not model:
+            raise TypeError(f"{name} needs the name of a model: {name}('…')")
         if temperature:
             hint = "their nodes ask with temperature 0: leave it out"
-            raise InputError(f"{type(self).__name__} has no temperature={temperature!r}; {hint}")
+            raise InputError(f"{name} has no temperature={temperature!r}; {hint}")
         options: dict[str, Any] = {"api_key": api_key} if api_key else {}
         super().__init__(f"{self.provider}/{model}", **options)
 

@@ -230,12 +230,12 @@ def _numbered(verdicts: Any, count: int) -> Any:
 def items_by_key(members: Iterable[tuple[Any, Any]]) -> list[Any]:
     """The items of an object as a list; the number in each key ("2", "claim 2") is its item's.
 
-    It is 0 for a key with no number or several.
+    It is -1 for a key with no number or several.
     """
     items: list[Any] = []
     for key, item in members:
         numbers = _DIGITS.findall(str(key))
-        number = int(numbers[0]) if len(numbers) == 1 else 0
+        number = int(numbers[0]) if len(numbers) == 1 else -1
         items.append({**item, "number": number} if isinstance(item, Mapping) else item)
     return items
 

@@ -13,6 +13,7 @@ question itself.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 
 from dagengine.decision import Decision, Odds
 from dagengine.prompts.answer_types import VerdictList
-from dagengine.prompts.evidence import as_data, turn_names
+from dagengine.prompts.evidence import as_data, names_in
 from dagengine.question import Judge, Options, Question
 from dagengine.test_case import (
     ArenaTestCase,
@@ -118,7 +119,7 @@ def _shown(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, 
     for path, value in decision.fields:
         if is_text(case, path) and (shows == "reads" or ":" not in path):
             named.append(path)
-            read[path] = _data(value)
+            read[path] = _data(value, getattr(case, "turns", ()))
         else:  # a label, or a part of a list: it is this question's own
             material.setdefault(path, as_data(value))
     return (read if shows == "reads" else decision_state(case)), named, material
@@ -144,8 +145,8 @@ def state_json(case: TestCase | None) -> str:
     return _JSON.encode(decision_state(case))
 
 
-def _data(value: Any) -> Any:
-    """A text of a case as plain data; turns by the names that reasons and items call them."""
+def _data(value: Any, turns: Sequence[Turn] = ()) -> Any:
+    """A text of a case as plain data; turns by the names that they have among all `turns`."""
     if isinstance(value, dict):
         return {name: _data(item) for name, item in value.items()}
     if isinstance(value, LLMTestCase):
@@ -158,7 +159,7 @@ def _data(value: Any) -> Any:
                 for field in _TURN_TEXTS
                 if (text := getattr(turn, field)) is not None
             }
-            for name, turn in zip(turn_names(value), value, strict=True)
+            for name, turn in zip(names_in(turns, value), value, strict=True)
         ]
     return as_data(value)
 

@@ -132,6 +132,15 @@ def turn_names(turns: Iterable[Turn]) -> list[str]:
     return names
 
 
+def names_in(whole: Iterable[Turn], turns: Sequence[Turn]) -> list[str]:
+    """What turns are called that are a part of a whole conversation; of others, by themselves."""
+    whole = list(whole)
+    # By identity, not by equality: two turns may say the same words ("Thanks!").
+    names = {id(turn): name for turn, name in zip(whole, turn_names(whole), strict=True)}
+    whole_names = [names[id(turn)] for turn in turns if id(turn) in names]
+    return whole_names if len(whole_names) == len(turns) else turn_names(turns)
+
+
 def fenced(evidence: Sequence[Evidence], beside: str = "") -> str:
     """Evidence between fences long enough that no text contains or closes one.
 

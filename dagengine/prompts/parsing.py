@@ -152,16 +152,13 @@ def read_part(question: Question[T], text: str) -> T | None:
 
     Only a list of verdicts (`list_type`) has parts. The result is of the question's type with
     fewer verdicts than it asks for: whoever reads it asks for the missing numbers one by one.
-    Of a list that is too long it is not known which items it is about: no verdict is used.
+    Verdicts with a number that no item has are left out.
     """
     shape: type[BaseModel] = question.answer_type
     if not issubclass(shape, VerdictList) or shape.count == 1:
         return None
     items = readable_items(shape, text)
-    if not items:
-        return None
-    kept = list(items.values()) if len(items) < shape.count else []
-    return cast("T", shape.model_construct(verdicts=kept))
+    return cast("T", shape.model_construct(verdicts=list(items.values()))) if items else None
 
 
 def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
@@ -169,13 +166,15 @@ def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
 
     An item counts when it is complete, valid, and the only one with its number, also in an answer
     that was cut off. Items without numbers do not count: it is not known which of them is
-    missing. Raises nothing: a text that holds no list, several different ones or none that can
-    be read gives no items.
+    missing. Nor do those of a list that counts from 0: its 1 may be the second item. Raises
+    nothing: a text that holds no list, several different ones or none that can be read gives none.
     """
     try:
         require_readable(text)
         items = _item_values(without_thoughts(text), _candidates(text, shape))
     except (UnparseableError, ValueError, RecursionError):
+        return {}
+    if any(isinstance(value, Mapping) and value.get("number") == 0 for value in items):
         return {}
     valid: list[Any] = []
     for value in items:

@@ -16,7 +16,7 @@ from functools import cache
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 
@@ -25,7 +25,7 @@ from dagengine.data.early_rows import beside
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.costs import StepCosts, used_by
 from dagengine.record.values import Manifest
-from dagengine.regular_files import file_sha256, is_there, require_regular
+from dagengine.regular_files import file_sha256, is_there, open_to_write, require_regular
 from dagengine.results import CaseResult, MetricResult, Step
 
 COLUMNS = "columns.parquet"
@@ -204,6 +204,7 @@ class ColumnsWriter:
         self._manifest = manifest
         self._builder = BlockBuilder(manifest)
         self._writer: Any = None
+        self._file: BinaryIO
         # Without pyarrow, and after a row that columns cannot tell, there is no file.
         self._wanted = has_arrow()
 
@@ -227,10 +228,10 @@ class ColumnsWriter:
         if self._writer is None:
             # Under another name until it is whole: a kill leaves a file that nobody reads. A link
             # of that name, which another user could have put there, is not followed.
-            require_regular(self._new)
-            parquet = import_module("pyarrow.parquet")
+            parquet, self._file = import_module("pyarrow.parquet"), open_to_write(self._new)
+            # Opened here: what looks like an address (`llama3.1:8b/…`) is a path.
             self._writer = parquet.ParquetWriter(
-                self._new, schema, compression="zstd", compression_level=1
+                self._file, schema, compression="zstd", compression_level=1
             )
         try:
             self._writer.write_batch(arrow.RecordBatch.from_pydict(self._builder.take(), schema))
@@ -242,6 +243,7 @@ class ColumnsWriter:
         self._wanted = False
         if self._writer is not None:
             self._writer.close()
+            self._file.close()
             self._writer = None
             self._new.unlink()
 
@@ -257,6 +259,7 @@ class ColumnsWriter:
         mark = {**_mark(files, self._manifest), "sha256": _hashes(files)}
         self._writer.add_key_value_metadata({_MARK.decode(): json.dumps(mark)})
         self._writer.close()
+        self._file.close()
         self._new.replace(self.path)
         return True
 
@@ -296,7 +299,7 @@ class Columns:
 
     def close(self) -> None:
         """Close the file, and give back what reading it took."""
-        self._file.close()
+        self._file.close(force=True)
         # Arrow keeps memory that was freed for its next file.
         import_module("pyarrow").default_memory_pool().release_unused()
 
@@ -335,17 +338,19 @@ def read_columns(folder: Path, files: Sequence[Path], manifest: Manifest) -> Col
     # comes, and columns do not have them.
     if not manifest.finished or not is_there(path) or is_there(beside(files[0])) or not has_arrow():
         return None
-    require_regular(path)
     # A stranger's file can be anything: then there are no columns, and the lines are read.
     failures = (import_module("pyarrow").ArrowException, OSError, ValueError, RecursionError)
+    require_regular(path)
     with suppress(*failures):
+        # Opened here: what looks like an address (`llama3.1:8b/…`) is a path.
+        source = import_module("pyarrow").OSFile(str(path))
         file = import_module("pyarrow.parquet").ParquetFile(
-            path, read_dictionary=["trace", *(f"course.{n}" for n in metrics)]
+            source, read_dictionary=["trace", *(f"course.{n}" for n in metrics)]
         )
         mark = json.loads((file.metadata.metadata or {}).get(_MARK, b"null"))
         if isinstance(mark, dict) and _fits(mark, files, manifest):
             return Columns(file)
-        file.close()
+        file.close(force=True)
     return None
 
 

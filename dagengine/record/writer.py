@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
+
 from dagengine.data.early_rows import EarlyRows, beside
 from dagengine.data.json_lines import JsonLines, line_of
 from dagengine.data.result_rows import RowWriter
@@ -205,7 +207,12 @@ class RunWriter:
     def _replace(self, manifest: Manifest) -> None:
         path = self.folder / MANIFEST
         with self.rows.naming(path):
-            write_whole(path, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
+            try:
+                text = manifest.model_dump_json(by_alias=True, indent=1)
+            except PydanticSerializationError as error:
+                hint = "remove half characters from the names and settings of the run"
+                raise InputError(f"{path} cannot hold this run: {error}; {hint}") from None
+            write_whole(path, text + "\n")
 
 
 class LinesInOrder:

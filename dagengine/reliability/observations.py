@@ -15,6 +15,7 @@ from dagengine.data.case_numbers import Places, named_cells
 from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.prompts.json_values import shallow_value
+from dagengine.regular_files import new_file
 from dagengine.results import OutcomeKind, Totals, Verdict
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase
@@ -182,8 +183,8 @@ class Observations(Sequence[Observation]):
 
     def save(self, path: str | Path) -> None:
         """Write one JSON object per observation; defaults are left out."""
-        with Path(path).open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in self.lines())
+        with new_file(Path(path)) as file:
+            file.writelines(f"{line}\n".encode() for line in self.lines())
 
     def lines(self) -> Iterator[str]:
         """The lines of the file, equal for equal observations."""

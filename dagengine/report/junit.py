@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
+from dagengine.regular_files import new_file
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary
 from dagengine.terminal import plain
@@ -16,13 +17,11 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def write_junit(path: str | Path, rows: Iterable[CaseResult], summary: Summary) -> None:
-    """Write the rows, whose `summary` is known, one by one; raises OSError.
+    """Write the rows, whose `summary` is known, one by one; raises as `new_file`.
 
     A result below its threshold is a failure, one without a score an error.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    with new_file(Path(path)) as file:
         xml = XMLGenerator(file, "utf-8", short_empty_elements=True)
         # Readers of JUnit expect the counts before the first test: so the summary is known already.
         counts = {

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dagengine.elsewhere import absent_attributes
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.results.html import cell, number, table
 from dagengine.results.passing import State
-from dagengine.results.rows import CaseResult, MetricResult, absent, unknown_metric
+from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.results.summary import Summary, Summing
 from dagengine.results.totals import Totals
 from dagengine.results.worst import Worst
@@ -59,7 +60,7 @@ class EvaluationResult(Sequence[CaseResult]):
 
     # Type checkers take whoever has `__getattr__` to have every attribute.
     if not TYPE_CHECKING:
-        __getattr__ = absent(_ELSEWHERE)
+        __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
         passed = sum(row.success for row in self.rows)

@@ -17,6 +17,7 @@ from dagengine.frozen import quick_init
 from dagengine.prompts.evidence import as_data
 from dagengine.prompts.quotes.answers import Quote
 from dagengine.question import NO_USAGE, Usage
+from dagengine.test_case import TestCase, too_short
 
 Verdict = str | bool
 
@@ -80,11 +81,14 @@ class Failure:
         return self.kind in (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT)
 
     @classmethod
-    def missing_field(cls, paths: Iterable[str], node: str) -> Failure:
-        """A case without fields that a node reads."""
-        names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
-        message = f"the case has no {names}, but this metric reads it; add it to the test case"
-        return cls(OutcomeKind.MISSING_FIELD, node, message)
+    def missing_field(cls, paths: Iterable[str], node: str, case: TestCase) -> Failure:
+        """A case without fields that a node reads, or with a list that is too short."""
+        words = {path: too_short(case, path) for path in paths}
+        parts = [f"this metric reads `{path}`, but {why}" for path, why in words.items() if why]
+        if names := ", ".join(f"`{path}`" for path, why in words.items() if not why):
+            hint = "but this metric reads it; add it to the test case"
+            parts.append(f"the case has no {names}, {hint}")
+        return cls(OutcomeKind.MISSING_FIELD, node, "; ".join(parts))
 
     @classmethod
     def of_code(cls, error: BaseException, node: str) -> Failure:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dagengine.elsewhere import absent_attributes
 from dagengine.errors import InputError, did_you_mean
 from dagengine.frozen import quick_init
 from dagengine.question import NO_USAGE, Usage
@@ -29,7 +30,8 @@ _ELSEWHERE = {
     "strict_mode": "`raw_score` is the score before strict mode",
     "conversational": "it is the type of row.test_case",
     **dict.fromkeys(
-        ("context", "retrieval_context", "turns", "additional_metadata"), "row.test_case has it"
+        ("additional_metadata", "context", "metadata", "multimodal", "retrieval_context", "turns"),
+        "row.test_case has it",
     ),
 }
 
@@ -41,18 +43,6 @@ STARTED = "trace.started"
 # Keys with which a watch says why a trace was judged: its stratum, the probability of that (a
 # weight is 1 divided by it), and the length of its input.
 WATCHED = ("watch.stratum", "watch.probability", "watch.characters")
-
-
-def absent(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
-    """A `__getattr__` that refuses attributes, and says of these where they are."""
-
-    def refuse(self: object, name: str) -> Any:
-        missing = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if name in hints:  # with another object, so that Python adds no guess of its own
-            raise AttributeError(f"{missing}; {hints[name]}", name=name, obj=object())
-        raise AttributeError(missing)
-
-    return refuse
 
 
 @quick_init
@@ -82,7 +72,7 @@ class MetricResult:
 
     # Type checkers take whoever has `__getattr__` to have every attribute.
     if not TYPE_CHECKING:
-        __getattr__ = absent(_ELSEWHERE)
+        __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {_quoted(self.metric)}: {self._summary_line()}>"
@@ -216,7 +206,7 @@ class CaseResult:
     recorded_trace: dict[str, str] | None = field(default=None, compare=False, repr=False)
 
     if not TYPE_CHECKING:
-        __getattr__ = absent(_ELSEWHERE)
+        __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
         states = [f"{_quoted(metric.metric)} {metric._summary_line()}" for metric in self.metrics]

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from dagengine.argument_names import check_names, names_of
 from dagengine.data.dataset_columns import save_rows
 from dagengine.data.golden import Golden
+from dagengine.elsewhere import Answering
 from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate
 from dagengine.execution.engine import Settings
@@ -49,7 +50,7 @@ _NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
 _SETTINGS = ("limits", "store", "on_attempt", "tracer")
 
 
-class Synthesizer:
+class Synthesizer(Answering):
     """Generates goldens: drafts are written, evolved, rewritten, and filtered by one question after
     another.
 

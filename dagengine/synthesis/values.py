@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from dagengine.elsewhere import Answering
 from dagengine.errors import InputError, did_you_mean
 
 Difficulty = Literal["easy", "medium", "hard"]
@@ -98,7 +99,7 @@ class StylingConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ContextConstructionConfig:
+class ContextConstructionConfig(Answering):
     """How documents become contexts: sizes in tokens (about four characters each).
 
     A chunk never goes beyond a heading or a page. It has at most `chunk_size` tokens (from 16

@@ -197,14 +197,15 @@ class Buffer:
                     return
                 for pending in head.verdicts:  # in a way that an interrupt ends
                     wait_for(pending.future, self._verdicts.still_waiting)
-                    if self._error(pending) is not None:
+                    if self._fails(pending):
                         break
             reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
             # A test that may run again is reported now only if it passed: what failed waits until
             # all bodies have run.
-            if not head.reruns or not (
-                any(report.failed for report in reports) or self._first_failed(head)
-            ):
+            failed = any(report.failed for report in reports) or any(
+                map(self._fails, head.verdicts)
+            )
+            if not (head.reruns and failed):
                 self._retire(head)
             elif self._bodies_are_over:
                 # By the protocol of pytest-rerunfailures, which reports it, too
@@ -229,7 +230,7 @@ class Buffer:
         for pending in head.verdicts:
             if pending.future.exception() is None:
                 self._verdicts.judged(head.item, pending.future.result())
-            if failure is not None and pending is failure[0]:
+            if failure is not None and pending is failure[0] and self._fails(pending):
                 break
         for event in head.events:
             if (
@@ -251,18 +252,29 @@ class Buffer:
                 self._log(head, report)
 
     def _first_failed(self, head: Held) -> tuple[Pending, BaseException] | None:
-        """The first verdict in the order of the test's calls that failed, and what it raises."""
+        """The first verdict in the order of the test's calls that failed, and what it raises.
+
+        One that is excused, as a gate decides about it, only if nothing else failed.
+        """
+        excused: tuple[Pending, BaseException] | None = None
         for place, pending in enumerate(head.verdicts):
             error = self._error(pending)
-            if error is not None:
+            if error is not None and not self._fails(pending):
+                excused = excused or (pending, error)
+            elif error is not None:
                 for later in head.verdicts[place + 1 :]:
                     later.future.cancel()
                 return pending, error
-        return None
+        return None if any(not isinstance(e, str) and e.failed for e in head.events) else excused
 
     def _error(self, pending: Pending) -> BaseException | None:
         error = pending.future.exception()
         return error or self._verdicts.error_of(pending.future.result())
+
+    def _fails(self, pending: Pending) -> bool:
+        """Whether a verdict makes its test fail."""
+        error = self._error(pending)
+        return error is not None and not getattr(error, "excuse", "")
 
     def _failed_report(
         self, held: Held, pending: Pending, error: BaseException, first: pytest.TestReport
@@ -274,7 +286,9 @@ class Buffer:
         item: Any = held.item
         call = item.stash[CALL]
         own = call.excinfo
-        if pending is held.verdicts[-1]:  # else those after it were given up
+        if pending is held.verdicts[-1] or not self._fails(
+            pending
+        ):  # else those after it were given up
             self.raised = error
         error.__traceback__ = pending.traceback
         call.excinfo = pytest.ExceptionInfo.from_exception(error)
@@ -326,8 +340,10 @@ class Buffer:
         self._drop()
 
 
-def evaluation_of(item: pytest.Item, call: pytest.CallInfo[Any]) -> Verdict | None:
-    """The verdict that made a call fail; pytest then leaves out the exception's name.
+def evaluation_of(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> EvaluationFailed | AnswerMissingError | None:
+    """What a verdict raised that made a call fail; pytest then leaves out the exception's name.
 
     Of a failure's first line it shows a few words only. What a unittest raised stands with its
     item until the report is made.
@@ -338,5 +354,5 @@ def evaluation_of(item: pytest.Item, call: pytest.CallInfo[Any]) -> Verdict | No
         return None
     kind = type(raised.value)
     raised._striptext = f"{kind.__module__}.{kind.__qualname__}: "
-    verdict: Verdict = raised.value.verdict
-    return verdict
+    failed: EvaluationFailed | AnswerMissingError = raised.value
+    return failed

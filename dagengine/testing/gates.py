@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +11,10 @@ from dagengine.errors import InputError, did_you_mean
 from dagengine.record.run import load_run
 from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
 from dagengine.reliability.statistics.intervals import Interval
+from dagengine.terminal import few
 from dagengine.testing.runs import label_of
-from dagengine.testing.summary import Outcome, pass_rate
+from dagengine.testing.summary import Outcome, case_tags, has_not_passed, pass_rate
+from dagengine.testing.values import Verdict
 
 _FORM = re.compile(
     r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>[\d.]+)(?P<sign>%?)"
@@ -44,11 +46,13 @@ class Gate:
             )
         return cls(text, match["metric"].strip(), match["tag"], least)
 
+    def covers(self, metric: str, tags: Collection[str]) -> bool:
+        """Whether a metric counts for this gate on a case with these tags."""
+        return metric == self.metric and (self.tag is None or self.tag in tags)
+
     def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
         """Whether the gate holds, and what to say about it; nothing judged does not hold."""
-        mine = [outcome for outcome in outcomes if outcome.metric == self.metric]
-        if self.tag is not None:
-            mine = [outcome for outcome in mine if self.tag in outcome.tags]
+        mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
         passed, cases = pass_rate(mine)
         if not cases:
             # What there is in place of the name: tags of the metric, or metrics
@@ -65,7 +69,21 @@ class Gate:
         holds = passed >= self.least * cases - 1e-9
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
-        return holds, f"--evals-min {self.text}: {word}, {share}"
+        failed = [label_of(o.test, o.number) for o in mine if has_not_passed(o)]
+        listed = "" if holds else f"; not passed: {few(failed)}"
+        return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
+
+
+def excuse(gates: Sequence[Gate], verdict: Verdict) -> str:
+    """The gates that decide in place of a test which failed by metrics of theirs alone, or ""."""
+    tags = case_tags(verdict)
+    deciding: list[Gate] = []
+    for result in verdict.row.metrics:
+        mine = [gate for gate in gates if gate.covers(result.metric, tags)]
+        if result.failure is not None or (result.success is False and not mine):
+            return ""
+        deciding += mine if result.success is False else []
+    return " and ".join(f"--evals-min {gate.text}" for gate in dict.fromkeys(deciding))
 
 
 def require_run(folder: Path) -> None:

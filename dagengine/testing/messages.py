@@ -19,10 +19,13 @@ _NAMES = ("case", "path", "question", "answer", "reason")
 
 
 class EvaluationFailed(AssertionError):
-    """Raised by `assert_test`; `verdict` holds the row, the metrics and the votes."""
+    """Raised by `assert_test`; `verdict` holds the row, the metrics and the votes.
 
-    def __init__(self, verdict: Verdict) -> None:
-        self.verdict = verdict
+    `excuse` names the gates that decide in place of the test, if all that failed is theirs.
+    """
+
+    def __init__(self, verdict: Verdict, excuse: str = "") -> None:
+        self.verdict, self.excuse = verdict, excuse
         super().__init__(message(verdict))
 
 

@@ -20,7 +20,8 @@ _WORKERS: pytest.StashKey[Workers] = pytest.StashKey()
 _DESELECTED = pytest.StashKey[bool]()
 _LINES = pytest.StashKey[list[str]]()
 _EVALUATIONS: pytest.StashKey[Evaluations] = pytest.StashKey()
-_MISSING = "dagengine_missing"  # on a report, which travels between processes
+# On a report, which travels between processes
+_MISSING, _GATED = "dagengine_missing", "dagengine_gated"
 # The sessions of this process, the innermost last: a test of a plugin runs a session inside one.
 _running: list[pytest.Config] = []
 
@@ -211,20 +212,35 @@ def pytest_runtest_makereport(
     from dagengine.testing.buffer import CALL, evaluation_of
     from dagengine.testing.messages import tree_sections
 
-    verdict = evaluation_of(item, call)
+    failed = evaluation_of(item, call)
     if call.excinfo is not None and call.when != "teardown":
         evaluations.stopped(call.excinfo.value)
     if call.when == "call":
         item.stash[CALL] = call
     report = yield
-    if verdict is not None:
+    if failed is not None:
+        verdict, excuse = failed.verdict, getattr(failed, "excuse", "")
         vars(report)[_MISSING] = verdict.is_missing
         if verdict.is_missing and "wasxfail" in vars(report):  # nothing failed as expected
             report.outcome = "failed"
             del vars(report)["wasxfail"]
+        if excuse and report.failed:  # as pytest reports what was expected to fail
+            report.outcome = "skipped"
+            vars(report).update(
+                {"wasxfail": f"{excuse}: {str(failed).splitlines()[0]}", _GATED: True}
+            )
         if item.config.get_verbosity() > 0:
             report.sections.extend(tree_sections(verdict))
     return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test whose failure a gate decides about stays among those that `--lf` runs again."""
+    if _running and vars(report).get(_GATED):
+        plugin: Any = _running[-1].pluginmanager.get_plugin("lfplugin")
+        if plugin is not None:
+            plugin.lastfailed[report.nodeid] = True
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

@@ -29,7 +29,7 @@ from dagengine.test_case import CASE_TYPES
 from dagengine.testing.buffer import Buffer
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
-from dagengine.testing.messages import message, raised_by
+from dagengine.testing.messages import EvaluationFailed, message, raised_by
 from dagengine.testing.recorded.asking import Recorder
 from dagengine.testing.recorded.modes import TestFiles
 from dagengine.testing.shared import SharedRun
@@ -68,6 +68,12 @@ class Evaluations:
             from dagengine.testing.runs import SessionRun
 
             self.run = SessionRun()
+        self._excuse: Callable[[Verdict], str] = lambda verdict: ""
+        gates: Any = config.getoption("evals_min")
+        if gates:
+            from dagengine.testing.gates import Gate, excuse
+
+            self._excuse = partial(excuse, [Gate.read(text) for text in gates])
         self._handed_over = 0
         self._say_from = 0.0
         self._cards: set[tuple[str, ...]] = set()
@@ -161,7 +167,10 @@ class Evaluations:
         ignores = self._config.getoption("evals_ignore_errors")
         if ignores and verdict.is_unjudged and not verdict.is_missing:
             return pytest.skip.Exception(message(verdict), _use_item_location=True)
-        return raised_by(verdict)
+        error = raised_by(verdict)
+        if isinstance(error, EvaluationFailed):
+            error.excuse = self._excuse(verdict)
+        return error
 
     def begin(self, item: pytest.Item) -> None:
         """A test begins, perhaps once more."""

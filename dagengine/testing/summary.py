@@ -41,7 +41,7 @@ class Outcome:
 def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
     """What the metrics of one verdict came to, which is one of several in its test."""
     decision = verdict.votes.decision if verdict.votes else None
-    tags = tuple(getattr(verdict.row.test_case, "tags", None) or ())
+    tags = case_tags(verdict)
     for result in verdict.row.metrics:
         success, kind = result.success, str(result.outcome)
         if result.failure is not None:
@@ -53,6 +53,11 @@ def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
             test, number, verdict.row.case, tags,
             result.metric, result.score, success, kind, decision,
         )  # fmt: skip
+
+
+def case_tags(verdict: Verdict) -> tuple[str, ...]:
+    """The tags of the case that was judged."""
+    return tuple(getattr(verdict.row.test_case, "tags", None) or ())
 
 
 @dataclass(slots=True)
@@ -179,10 +184,13 @@ def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
 
 def pass_rate(outcomes: Iterable[Outcome]) -> tuple[int, int]:
     """How many passed, and of how many; what has no score has not passed."""
-    judged = [
-        outcome for outcome in outcomes if outcome.success is not None or outcome.kind != "ok"
-    ]
-    return sum(outcome.success is True for outcome in judged), len(judged)
+    passed = [not has_not_passed(o) for o in outcomes if o.success is not None or o.kind != "ok"]
+    return sum(passed), len(passed)
+
+
+def has_not_passed(outcome: Outcome) -> bool:
+    """Whether a case failed, or lacks a score; not so without a threshold."""
+    return outcome.success is not True and (outcome.success is not None or outcome.kind != "ok")
 
 
 def wilson(passed: int, cases: int, level: float = 0.95) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dagengine.data.json_lines import line_of, value_of
-from dagengine.regular_files import is_there, open_to_read
+from dagengine.regular_files import is_there, open_to_read, open_to_write
 from dagengine.traces.scores import Score
 
 SENT = "sent.jsonl"
@@ -52,7 +52,7 @@ class Journal:
             self._sent.update(keys)
 
     def __enter__(self) -> Self:
-        self._file = self._path.open("ab")
+        self._file = open_to_write(self._path, emptied=False)
         if self._broken:
             self._file.write(b"\n")
         return self

@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanScope, PlanSlot, Unit
-from dagengine.compiler.slots import SlotKind
+from dagengine.compiler.slots import SlotKind, material_of
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
@@ -171,7 +171,20 @@ class _Record:
                 reads=tuple(place.reads),
                 tangle=tangle,
                 made_by=tuple(causes[number]) if tangle else (),
+                material=self._material(number),
             )
+
+    def _material(self, number: int) -> tuple[int, ...]:
+        def computes(at: int) -> bool:
+            node = self.places[at].node
+            return node is not None and node.kind == "code"
+
+        def stated_scores(at: int) -> list[int]:
+            return [to for to in self.places[at].targets if self.places[to].kind == "verdict"]
+
+        if not (self.places[number].grades and computes(number)):
+            return ()
+        return tuple(material_of(number, lambda at: self.places[at].reads, computes, stated_scores))
 
     def _tangles(self) -> dict[int, tuple[int, ...]]:
         """Slots that may make each other live, as `compiler.liveness.find_tangles` says."""

@@ -101,7 +101,6 @@ class _FileBatches:
         ordered = sorted(lines, key=lambda line: line.partition(BODY)[2])
         path = self._folder / _QUESTIONS.format(name)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, b"".join(ordered))
         except OSError as error:
             why = error.strerror or error

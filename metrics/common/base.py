@@ -13,6 +13,7 @@ import anyio
 import sniffio
 
 from dagengine.argument_names import check_names
+from dagengine.elsewhere import Answering
 from dagengine.errors import (
     DagengineError,
     GraphError,
@@ -36,7 +37,7 @@ from dagengine.threads import in_daemon_thread
 _NAME = 60  # characters of a name in a `repr`
 
 
-class BaseMetric:
+class BaseMetric(Answering):
     """Base class of metrics.
 
     Your own metric overrides `measure` (and `a_measure` for concurrency), sets `score`, `reason`,
@@ -146,7 +147,7 @@ class BaseMetric:
         score of the graph, the threshold decides again.
         """
         if self.error is not None or self.score is None:
-            return False
+            return None if self.threshold is None and not self.strict_mode else False
         result = self.result
         moved = result is not None and result.score != self.score and result.success is self.success
         if self.threshold is None or (self.success is not None and not moved):

@@ -109,7 +109,7 @@ class StepwiseMetric(PrebuiltMetric):
                 f"{name}: evaluation_params must be a list, for instance ['actual_output']"
             )
         self.criteria = criteria
-        self.evaluation_steps = self._checked_steps(evaluation_steps)
+        self.steps: Sequence[str] | None = self._checked_steps(evaluation_steps)
         self.evaluation_params = tuple(
             dict.fromkeys(field_name(param) for param in evaluation_params or ())
         )
@@ -138,6 +138,16 @@ class StepwiseMetric(PrebuiltMetric):
         return self.name
 
     @property
+    def evaluation_steps(self) -> Sequence[str] | None:
+        """The steps given, else those that the judge wrote for the last `measure`."""
+        written = self.result.steps if self.steps is None and self.result else ()
+        return next((step.output for step in written if step.node == STEPS_LABEL), self.steps)
+
+    @evaluation_steps.setter
+    def evaluation_steps(self, steps: Sequence[str] | None) -> None:
+        self.steps = steps
+
+    @property
     def parameters(self) -> str:
         """The names of the material, as prompts list them."""
         return ", ".join(f"`{param}`" for param in self.evaluation_params)
@@ -145,7 +155,7 @@ class StepwiseMetric(PrebuiltMetric):
     @property
     def text(self) -> str:
         """The metric's words: its steps, or the criterion that they are made from."""
-        steps = self.evaluation_steps
+        steps = self.steps
         return (self.criteria or "") if steps is None else numbered(steps)
 
     def own_prompt(self, method: str) -> Callable[..., str] | None:
@@ -158,7 +168,7 @@ class StepwiseMetric(PrebuiltMetric):
 
     def steps_nodes(self) -> list[StepsNode]:
         """The node that brings the steps, or nothing if they are given."""
-        if self.evaluation_steps is not None:
+        if self.steps is not None:
             return []
         return [self._steps_node()]
 
@@ -187,8 +197,8 @@ class StepwiseMetric(PrebuiltMetric):
         `model` is the judge where the metric names none. Raises JudgeError when the judge
         gives no steps. The metric stays as it is.
         """
-        if self.evaluation_steps is not None:
-            return list(self.evaluation_steps)
+        if self.steps is not None:
+            return list(self.steps)
         named = as_judge(model if self.model is None else self.model)
         judge = writer_of(named)
         if judge is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import sys
@@ -12,11 +13,14 @@ import pytest
 
 import dagengine
 from dagengine import a_evaluate, elsewhere, evaluate
+from dagengine.dataset import EvaluationDataset
 from dagengine.errors import InputError
 from dagengine.metrics import ExactMatchMetric
 from dagengine.metrics.criteria import CriteriaEvalChain, EvaluatorType, load_evaluator
 from dagengine.metrics.dag import RatingNode
-from dagengine.test_case import LLMTestCase
+from dagengine.scorer import Scorer
+from dagengine.synthesizer import Synthesizer
+from dagengine.test_case import LLMTestCase, LLMTestCaseParams
 
 # What deepeval 4.3.1 exports, by module.
 DEEPEVAL = {
@@ -212,7 +216,7 @@ def test_words_for_several_judges_and_better_metrics_are_answered() -> None:
 )
 def test_a_guess_is_answered_with_the_name(module: str, name: str, words: str) -> None:
     with pytest.raises(ImportError) as refusal:
-        getattr(importlib.import_module(f"dagengine.{module}"), name)
+        imported(f"dagengine.{module}", name)
     assert words in str(refusal.value)
     assert not hasattr(importlib.import_module(f"dagengine.{module}"), "nonsense")
 
@@ -233,11 +237,24 @@ def test_a_judge_is_no_argument_of_a_measurement() -> None:
 
 
 def test_other_imports_are_as_they_were() -> None:
-    assert importlib.util.find_spec("dagengine.nonsense") is None
+    assert importlib.util.find_spec("dagengine.__nonsense__") is None
     assert importlib.util.find_spec("nonsense_of_nobody") is None
-    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
-        imported("dagengine.metrics", "nonsense")
     assert not hasattr(dagengine.metrics, "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("from dagengine.x import missing", "no dagengine.x: it has .*evaluate"),
+        ("from dagengine import evaluat", "did you mean 'evaluate'"),
+        ("from dagengine.metrics import NoSuchThing", "it has .*GEval"),
+        ("from dagengine.scorer import rouge", "what is public in deepeval.scorer.rouge"),
+        ("import dagengine.metric", "did you mean 'metrics'"),
+    ],
+)
+def test_an_import_of_what_nobody_has_says_what_there_is(line: str, words: str) -> None:
+    with pytest.raises(ImportError, match=words):
+        exec(line, {})
 
 
 def test_nothing_of_the_table_is_here() -> None:
@@ -322,3 +339,38 @@ def test_a_case_is_text_and_what_stands_for_a_picture_is_refused() -> None:
             LLMTestCase(**given)
     with pytest.raises(ValueError, match="multimodal=True: texts are judged"):
         LLMTestCase.model_validate({"input": "a", "multimodal": True})
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "words"),
+    [
+        (ExactMatchMetric(), "upload", "there is no service"),
+        (ExactMatchMetric(), "verdicts", r"metric\.result\.steps"),
+        (Scorer(), "bert_score", "no vectors are compared"),
+        (Scorer(), "sentence_bleu_score", "bleu_score is BLEU"),
+        (EvaluationDataset(), "_multi_turn", "Golden or ConversationalGolden"),
+        (EvaluationDataset(), "evals_iterator", "app="),
+        (object.__new__(Synthesizer), "to_pandas", r"pandas\.DataFrame"),
+        (LLMTestCase(input="Hi", actual_output="Ho"), "mcp_servers", "tools_called"),
+        (LLMTestCase(input="Hi", actual_output="Ho"), "answer", "it has .*actual_output"),
+        (LLMTestCaseParams, "MCP_SERVERS", "tools_called"),
+        (EvaluatorType, "COT_QA", "labeled_criteria"),
+    ],
+)
+def test_an_attribute_that_a_class_lacks_is_answered_with_what_to_write(
+    owner: object, name: str, words: str
+) -> None:
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'; .*{words}"):
+        getattr(owner, name)
+    assert getattr(owner, name, None) is None
+    copy.deepcopy(owner)
+
+
+def test_a_property_keeps_its_own_attribute_error() -> None:
+    class Reading(ExactMatchMetric):
+        @property
+        def verdicts(self) -> str:
+            return None.text  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'text'"):
+        Reading().verdicts  # noqa: B018

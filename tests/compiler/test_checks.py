@@ -443,6 +443,33 @@ def test_a_judgement_that_another_one_reads_is_no_second_terminal() -> None:
     assert problems_of(metric(yes_no("good", inputs=[first]))) == []
 
 
+def weighing(*nodes: BaseNode) -> CodeNode:
+    return CodeNode(lambda *verdicts: 0.5, inputs=nodes, name="weighs")
+
+
+def test_scores_that_code_computes_its_own_from_are_no_second_terminal() -> None:
+    good, short = yes_no("good"), yes_no("short")
+    assert problems_of(metric(weighing(good, short))) == []
+    # It does not matter where the judgements run besides, or what code is between.
+    assert problems_of(metric(good, short, weighing(good, short))) == []
+    counts = CodeNode(lambda verdict: "few", inputs=[short], then={"few": 3, "many": 9})
+    assert problems_of(metric(weighing(good, counts))) == []
+    assert problems_of(metric(yes_no("gate", yes=weighing(good, short)))) == []
+
+
+def test_code_that_may_not_run_leaves_the_scores_of_what_it_reads() -> None:
+    good = yes_no("good")
+    (problem,) = problems_of(metric(good, yes_no("gate", yes=weighing(good))))
+    assert problem.code == "several-terminals"
+    assert "leave then= out of what 'weighs' only weighs" in problem.hint
+
+
+def test_a_judgement_with_a_score_that_reads_another_one_is_asked_whether_it_comes_after() -> None:
+    (problem,) = problems_of(metric(yes_no("tone", inputs=[yes_no("correct")])))
+    assert problem.code == "several-terminals"
+    assert "'tone' is meant to come after a verdict of 'correct'" in problem.hint
+
+
 def test_the_diamond_with_a_judgement_on_each_side_has_two_terminals() -> None:
     left = task("left", yes_no("good", reads=()))
     right = task("right", yes_no("short", reads=()))

@@ -104,7 +104,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "the model answers with text instead of json": ("troubleshooting", "how-to/own"),
     "let a bigger model decide only when the small one is unsure": ("voting",),
     "check answers against a regular expression without a model": ("metrics/pattern_match",),
-    "weight some questions more than others": ("how-to/own", "semantics"),
+    "weight some questions more than others": ("how-to/weights", "semantics"),
     "two branches that meet again in one node": ("how-to/what-runs",),
     "skip the rest of the tree if the first answer is no": ("tutorial/1-a-tree", "nodes/verdict"),
     "reuse a metric as one step of another tree": ("nodes/metric",),

@@ -9,11 +9,13 @@ from typing import Any
 import anyio
 from graphs.random_graphs import Script, drawings, metric_of
 from graphs.reference import interpret
-from hypothesis import event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from dagengine import Limits, a_evaluate
+from dagengine import Limits, a_evaluate, compile_metrics
+from dagengine.errors import GraphError
 from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BaseNode, BinaryJudgementNode, CodeNode
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase
 
@@ -66,6 +68,29 @@ def test_the_engine_agrees_with_the_reference(
     for name, count in script.ran.items():
         is_map = drawing["nodes"][int(name[1:])]["kind"] == "map"
         assert count == (2 if is_map else 1), name
+
+
+@SLOW
+@given(drawings(), st.sets(st.integers(0, 8), min_size=1, max_size=3), st.booleans())
+def test_scores_that_code_weighs_do_not_count_beside_its_own(
+    drawing: dict[str, Any], weighed: set[int], gated: bool
+) -> None:
+    script = Script(verdicts={"weighs": 0.123, "gate": False})
+    metric = metric_of(drawing, script)
+    chosen = [node for number, node in enumerate(metric.dag.nodes()) if number in weighed]
+    weighs: BaseNode = CodeNode(lambda *read: 0.123, inputs=chosen, name="weighs")
+    if gated:  # the scores of what it would read count when it does not run
+        then = {True: weighs, False: 7}
+        weighs = BinaryJudgementNode("?", then=then, evaluation_params=["input"], name="gate")
+    try:
+        graph = DAG(root_nodes=[*metric.dag.root_nodes, weighs])
+        metric = DAGMetric("m", graph, combine=drawing["combine"])
+        compile_metrics([metric])
+    except GraphError:
+        assume(False)
+    scores = interpret(graph, script.verdicts.get).scores
+    result = run(metric, script, 8, "asyncio").rows[0].metrics[0]
+    assert abs(result.score - combined(scores, drawing["combine"])) < 1e-12
 
 
 @SLOW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import threading
@@ -20,7 +21,7 @@ from trio.testing import MockClock
 
 from dagengine import Limits, a_evaluate, evaluate, stream
 from dagengine.dataset import App, ConversationalGolden, EvaluationDataset, Golden
-from dagengine.errors import InputError
+from dagengine.errors import DagengineError, InputError
 from dagengine.execution.cluster.coordinator import chunk_size
 from dagengine.execution.sources import Chunks, PulledSource
 from dagengine.judges import ScriptedJudge
@@ -223,6 +224,47 @@ async def test_a_reader_gets_the_rows_before_an_error_and_then_the_error() -> No
     assert (await anext(rows)).index == 0
     with pytest.raises(InputError, match="failed at row 1: OSError: the disk is gone"):
         await anext(rows)
+
+
+def test_a_loop_that_ends_before_a_run_has_begun_ends_its_reader() -> None:
+    raised: list[BaseException] = []
+
+    async def main() -> None:
+        async def read() -> None:
+            async for _ in stream([same(0)], [SAME]):
+                pass
+
+        reading = asyncio.ensure_future(read())
+        raise LookupError(f"of the program, not of {reading}")
+
+    def program() -> None:
+        with pytest.raises(LookupError) as error:
+            asyncio.run(main())
+        raised.append(error.value)
+
+    thread = threading.Thread(target=program, daemon=True)  # it would never end
+    thread.start()
+    thread.join(60)
+    assert raised
+
+
+def test_a_run_whose_task_is_cancelled_is_no_end_of_the_rows() -> None:
+    async def main() -> None:
+        before = asyncio.all_tasks()
+
+        async def read() -> None:
+            async for _ in stream([same(0)], [SAME]):
+                pass
+
+        reading = asyncio.ensure_future(read())
+        while not (begun := asyncio.all_tasks() - before - {reading}):
+            await asyncio.sleep(0)
+        for task in begun:
+            task.cancel()
+        with pytest.raises(DagengineError, match="the run was cancelled before its last row"):
+            await asyncio.wait_for(reading, 60)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("own_loop", [False, True])

@@ -179,3 +179,20 @@ def test_an_argument_that_is_unknown_or_missing_is_told_with_the_name_of_the_cla
 ) -> None:
     with pytest.raises(TypeError, match=message):
         make(**given)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda half: BinaryJudgementNode(half, evaluation_params=["input"]),
+        lambda half: TaskNode("List.", half, evaluation_params=["input"]),
+        lambda half: RatingNode("How?", evaluation_params=["input"], name=half),
+        lambda half: NonBinaryJudgementNode(
+            "?", evaluation_params=["input"], then={half: 1, "b": 2}
+        ),
+    ],
+)
+def test_half_a_character_in_a_text_is_refused_where_it_is_written(make: Any) -> None:
+    with pytest.raises(InputError, match="half of a character, which no request can hold"):
+        make("a\ud83d b")
+    make("a \U0001f600 b")  # the whole one

@@ -32,6 +32,7 @@ from dagengine.metrics import (
 )
 from dagengine.metrics.dag import DAG
 from dagengine.prompts.quotes import Quote
+from dagengine.prompts.quotes.matching import nearly
 from dagengine.question import Answer, Capabilities, FirstMatch, Question
 from dagengine.results import MetricResult, OutcomeKind, Step
 from dagengine.test_case import LLMTestCase
@@ -151,6 +152,13 @@ def test_a_verdict_without_support_may_be_kept_and_its_quote_is_marked() -> None
     result = judged(tree(unsupported="keep"), script)
     assert (result.score, len(script.asked)) == (0.0, 2)
     assert step(result, "Right").quotes == (Quote("closes at six", "actual_output"),)
+
+
+def test_a_long_quote_is_not_compared_with_all_of_the_material() -> None:
+    pytest.importorskip("rapidfuzz")
+    text = "abcde " * 200
+    assert nearly(f"{text[:990]}x", text)
+    assert nearly(f"{text[:1_000]}x", text) is None
 
 
 def test_a_person_is_told_which_words_a_quote_is_nearest_to() -> None:

@@ -71,7 +71,7 @@ async def judged(script: Any, **more: Any) -> tuple[EvaluationResult, list[str]]
         ([item(1, "no"), item(2, "yes"), item(4, "yes")], ["three"]),
         ([item(1, "no"), item(2, "yes"), item(2, "no"), item(4, "yes")], ["two", "three"]),
         ([item(1, "no"), item(2, "yes"), item(3, "perhaps"), item(4, "yes")], ["three"]),
-        ([item(n, "yes") for n in range(1, 6)], ITEMS),
+        ([item(n, "yes" if n % 2 == 0 else "no") for n in range(1, 6)], []),
     ],
     ids=["missing", "doubled", "not a verdict", "too many"],
 )
@@ -146,7 +146,7 @@ def rows(done: EvaluationResult) -> list[bytes]:
 
 @pytest.mark.parametrize(
     "said",
-    [TWO_LEFT_OUT, [item(n, "yes") for n in range(1, 6)]],
+    [TWO_LEFT_OUT, [item(n, "yes" if n % 2 == 0 else "no") for n in range(1, 6)]],
     ids=["missing and doubled", "too many"],
 )
 async def test_a_list_completed_item_by_item_is_found_again_in_the_store(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,14 @@ from improved import search as simulated
 from dagengine import Limits, a_improve, improve
 from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
+from dagengine.improvement.naming import LEAST_WRONG
 from dagengine.improvement.search import Search
 from dagengine.improvement.values import Improvement
+from dagengine.improvement.words import cause, step
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, RatingNode
+from dagengine.metrics.dag import DAG, CodeNode, MapNode, RatingNode, TaskNode
+from dagengine.question import Usage
 from dagengine.record.labels import Label
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import metric_hash
@@ -176,6 +179,41 @@ def test_a_limit_of_calls_ends_a_search_which_then_goes_on(tmp_path: Path) -> No
         searched(misread.single(), store=store, limits=Limits(max_calls=90))
     rest = searched(misread.single(), store=store).totals.calls
     assert rest + 90 == calls_of_a_search()
+
+
+class Priced(ScriptedJudge):
+    """A judge each of whose calls costs a tenth of a cent."""
+
+    async def answer(self, question: Any) -> Any:
+        return replace(await super().answer(question), usage=Usage(1000, 0))
+
+
+def test_a_search_keeps_to_one_budget_and_says_what_it_spent(tmp_path: Path) -> None:
+    priced = Priced(misread.answer, name="misreads")
+    prices: dict[str, Any] = {"prices": {"*": (1.0, 1.0)}, "max_in_flight": 1}
+    paid: list[Attempt] = []
+    with pytest.raises(InputError, match="limit of calls or money is reached"):
+        searched(
+            misread.single(), store=tmp_path / "answers.db", model=priced, on_attempt=paid.append,
+            limits=Limits(budget=0.09, **prices),
+        )  # fmt: skip
+    assert 85 <= len(paid) <= 90
+    whole = searched(misread.single(), model=priced, limits=Limits(budget=10, **prices)).totals
+    assert whole.cost == pytest.approx(whole.calls / 1000)
+
+
+def test_labels_are_not_asked_for_where_no_label_can_name_a_node() -> None:
+    items = TaskNode("List the words.", "Words", evaluation_params=["actual_output"],
+                     output_type=list[str])  # fmt: skip
+    good = MapNode("Is it polite?", items, "Good", answer=bool)
+    share = CodeNode(lambda all_of_them: sum(map(bool, all_of_them)) / 2, inputs=[good])
+    answers = {"Words": ["a", "b"], "Good": True}
+    result = searched(DAGMetric("Manners", DAG(share)), model=ScriptedJudge(answers))
+    assert result.blame is not None
+    assert result.blame.wrong >= LEAST_WRONG
+    assert result.blame.needed is None
+    assert "labels cannot tell" in step(result, None)
+    assert "no other answer of one node mends" in cause(result.blame)
 
 
 def test_a_wrong_threshold_is_mended_by_replay() -> None:

@@ -510,8 +510,10 @@ def test_measuring_leaves_settings_untouched_and_verbose_mode_shows_the_steps(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     metric = by_criteria(model=Rater(), verbose_mode=True)
+    before = metric.spec().graph
     metric.measure(CASE)
-    assert metric.evaluation_steps is None
+    assert metric.evaluation_steps == ["Look for contradictions.", "Penalise omissions."]
+    assert len(metric.spec().graph.nodes()) == len(before.nodes())
     assert "Penalise omissions." in capsys.readouterr().out
     assert "evaluation steps" in metric.picture().mermaid
 

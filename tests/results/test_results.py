@@ -155,7 +155,7 @@ def test_a_case_that_fails_one_metric_and_lacks_the_score_of_another_failed_ever
         ("tokens", "result.totals.usage"),
         ("failures", r"result.failed\(\)"),
         ("to_dataframe", r"result.to_pandas\(\)"),
-        ("nothing", "no attribute 'nothing'$"),
+        ("nothing", "no attribute 'nothing'; it has .*summary"),
     ],
 )
 def test_a_result_says_where_that_is_which_it_does_not_have(attribute: str, words: str) -> None:

@@ -204,6 +204,99 @@ def test_each(one):
     assert left.code == 1
 
 
+@pytest.mark.parametrize("options", [(), ("--evals-immediate",), ("-n1",)], ids=" ".join)
+def test_a_failure_that_a_gate_decides_about_is_expected(
+    pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+other = metric("Other")
+
+
+@pytest.mark.parametrize("one", [case("good 1"), case("bad 2")])
+def test_each(one):
+    assert_test(one, [quality])
+
+
+def test_of_several_calls():
+    assert_test(case("bad 3"), [quality])
+    assert_test(case("good 4"), [other])
+
+
+def test_caught():
+    with pytest.raises(AssertionError, match="Quality"):
+        assert_test(case("bad 5"), [quality])
+""")
+    needs = ["cacheprovider", *(["xdist"] if "-n1" in options else [])]
+    left = run(pytester, "--evals-min=Quality>=0.2", "-rx", *options, needs=needs)
+    assert left.code == 0
+    ends = {event[1].partition("::")[2]: event[2] for event in left.outcomes}
+    assert ends == {
+        "test_each[good 1]": "passed", "test_each[bad 2]": "skipped",
+        "test_of_several_calls": "skipped", "test_caught": "passed",
+    }  # fmt: skip
+    assert "2 passed, 2 xfailed" in left.output
+    (suite,) = ElementTree.parse(pytester.path / "junit.xml").getroot()
+    assert [suite.get(name) for name in ("failures", "errors", "skipped")] == ["0", "0", "2"]
+    words = "--evals-min Quality>=0.2: 0.3 < 0.5 Quality"
+    for skipped in suite.iter("skipped"):
+        assert (skipped.get("message") or "").startswith(words)
+    again = run(pytester, "--evals-min=Quality>=0.9", "--lf", *options, needs=needs)
+    assert again.code == 1
+    assert "2 xfailed" in again.output
+    assert "does not hold, 0 of 2 passed (0%); not passed: " in again.output
+    assert again.output.count("test_each[bad 2]") >= 1
+
+
+@pytest.mark.parametrize("options", [(), ("--evals-immediate",)], ids=" ".join)
+def test_what_no_gate_decides_about_fails_its_test(
+    pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+from dagengine.errors import RefusedError
+
+other = metric("Other")
+refusing = metric(judge=ScriptedJudge(lambda question: RefusedError("no")))
+tagged = case("bad").model_copy(update={{"tags": ["billing"]}})
+
+
+def test_other_metric():
+    assert_test(bad, [quality, other])
+
+
+def test_without_score():
+    assert_test(good, [refusing])
+
+
+def test_without_the_tag():
+    assert_test(bad, [metric("Tagged")])
+
+
+def test_with_the_tag():
+    assert_test(tagged, [metric("Tagged")])
+
+
+def test_fails_afterwards():
+    assert_test(tagged, [metric("Tagged")])
+    raise ValueError("its own")
+
+
+@pytest.mark.xfail(reason="its own")
+def test_has_a_mark():
+    assert_test(tagged, [metric("Tagged")])
+""")
+    gates = ["--evals-min=Quality>=0", "--evals-min=Tagged[billing]>=0"]
+    left = run(pytester, *gates, "-rx", *options)
+    assert left.code == 1
+    ends = {event[1].partition("::")[2]: event[2] for event in left.outcomes}
+    late = "skipped" if options else "failed"  # a body that waits does not get so far
+    assert ends == {
+        "test_other_metric": "failed", "test_without_score": "failed",
+        "test_without_the_tag": "failed", "test_with_the_tag": "skipped",
+        "test_fails_afterwards": late, "test_has_a_mark": "skipped",
+    }  # fmt: skip
+    assert "test_has_a_mark - its own" in left.output
+
+
 @pytest.mark.parametrize("workers", [(), ("-n1",)])
 def test_a_gate_that_does_not_hold_is_a_failure_for_a_ci_server(
     pytester: pytest.Pytester, workers: tuple[str, ...]

@@ -141,4 +141,4 @@ def test_a_damaged_plan_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="no plan"):
         planned(tmp_path, METRIC)
     with pytest.raises(InputError, match="cannot write"):
-        write_plan(tmp_path / "none", [])
+        write_plan(tmp_path / PLAN / "none", [])  # below a file

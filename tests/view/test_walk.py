@@ -97,6 +97,17 @@ def test_code_holds_only_while_what_it_reads_is_answered_as_in_the_run(
     assert (found.score == 0.5) if done else asked(found)[0] == WHOLE
 
 
+def test_a_walk_ends_with_the_score_that_code_computes_and_not_with_one_that_it_weighs() -> None:
+    # It is deeper than the code, so that the last score of the graph would be its own.
+    first = BinaryJudgementNode(
+        "1?", evaluation_params=READS, name="First", then={True: 10, False: 0}
+    )
+    shared = CodeNode(lambda verdict: 1, inputs=[first], name="Shared")
+    weighs = CodeNode(lambda verdict, one: 0.25, inputs=[first, shared], name="Weighs")
+    to = walk(DAGMetric("m", DAG(weighs), combine="mean"), judge_of(lambda *_: True))
+    assert to(First=True).score == 0.25
+
+
 def test_a_metric_inside_a_metric_is_walked_and_keeps_its_strictness() -> None:
     rating = RatingNode("How good?", evaluation_params=READS, name="Rating")
     gate = BinaryJudgementNode(

@@ -19,6 +19,7 @@ from dagengine.cli.common.streams import shown
 from dagengine.errors import did_you_mean, nearest
 
 # What other tools, and people, call commands.
+_EMBEDDINGS = "no judge uses embeddings; `synthesize --embedder` takes what makes them"
 _MEANT = {
     "run": "evaluate eval evaluation score judge-all start execute resume continue",
     "run METRICS.py --data FILE --map otel": "import ingest traces trace spans",
@@ -153,7 +154,8 @@ class _PlainGroup(TyperGroup):
                 if call.partition(" ")[0] in names and word.lower() in words.split()
             ]
             listed = [name for name in names if not self.commands[name].hidden]
-            near = did_you_mean(word, names) or f"there are {', '.join(listed)}"
+            near = _EMBEDDINGS if "embedding" in word.lower() else did_you_mean(word, names)
+            near = near or f"there are {', '.join(listed)}"
             if len(listed) == 1:  # of a group with one command, what is typed is its argument
                 meant = meant or [f"{listed[0]} {word}"]
             hint = f": write `{ctx.command_path} {meant[0]}`" if meant else f"; {near}"

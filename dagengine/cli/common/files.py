@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
+from dagengine.file_locks import one_writer
+from dagengine.regular_files import is_there, require_regular
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""
@@ -84,8 +86,28 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
                 "be lost; choose another file for one of them"
             )
     for file in files:
-        if isinstance(file.mark, Writes) and not file.mark.opened:
-            require_writable(file.path)
+        if isinstance(file.mark, Writes):
+            _require_own_folder(file, {f.path for f in files if f.mark is file.mark})
+            if not file.mark.opened:
+                require_writable(file.path)
+
+
+# What commands leave in their folders; `improve` leaves a run, too.
+_LEFT_BY = {"attack.json": "attack", "card.json": "benchmark", "improve.json": "improve"}
+_LEFT_BY |= {"yield.json": "synthesize", "alerts.jsonl": "watch", "run.json": "run"}
+
+
+def _require_own_folder(file: _File, written: Collection[Path]) -> None:
+    """Raise InputError for a file in the folder of another command, which reads what is there."""
+    if file.path.name not in _LEFT_BY:
+        return
+    folder = file.path.parent
+    for name, command in _LEFT_BY.items():
+        if folder / name not in written and is_there(folder / name):
+            raise InputError(
+                f"{file.option}: {folder} is the folder of `dagengine {command}` (it has {name}); "
+                "choose another folder"
+            )
 
 
 def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:
@@ -119,16 +141,24 @@ def require_writable(path: Path) -> None:
     with named(path):
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a file; choose the name of a file")
+        require_regular(path)
         if path.exists():
-            if path.is_file():  # opening a pipe waits for its reader
-                with path.open("ab"):
-                    pass
-            return
+            with path.open("ab"):
+                return
     folder = next(above for above in path.absolute().parents if above.exists())
     if not folder.is_dir():
         raise InputError(f"{path} cannot be written: {folder} is a file, not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{path} cannot be written: the folder {folder} is not writable")
+
+
+@contextmanager
+def sole(path: Path) -> Iterator[None]:
+    """Be the only command that makes a file; raises InputError if another one does."""
+    with ExitStack() as lock:
+        with named(path):
+            lock.enter_context(one_writer(path))
+        yield
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import typer
 from dagengine.cli.common.files import Writes, named
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
-from dagengine.regular_files import is_there
+from dagengine.regular_files import is_there, new_file
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
@@ -129,19 +129,16 @@ def show(options: ShowOptions) -> None:
 
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
-    from dagengine.data.json_lines import JsonLines
+    from dagengine.data.json_lines import line_of
     from dagengine.report.selection import fields_of
 
     cases = fields_of(run, [row.index for row in rows])
     first = next(cases, None)  # so that nothing is written where that fails
     count = 0
-    with named(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = JsonLines(path)
+    with named(path), new_file(path) as file:
         for case in itertools.chain([] if first is None else [first], cases):
-            lines.write(case)
+            file.write(line_of(case))
             count += 1
-        lines.close()
     for field in run.manifest.redacted:
         say(f"warning: {field} is hidden in these cases", err=True)
     say(f"{counted(count, 'case')}: {path}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dagengine.cli.common.files import Reads, named, within
+from dagengine.cli.common.files import Reads, named, sole, within
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access
 from dagengine.cli.common.options import (
@@ -170,13 +170,14 @@ def attack(options: AttackOptions) -> None:
     if options.plan:
         return
     outlive_reader()  # the card is not written yet
-    card = _attacked(options, plan, metrics, cases, model)
-    if options.as_json:
-        typer.echo(card_json(card), nl=False)
-    else:
-        say("\n".join(screen(card)))
-    with named(options.out):
-        page, _ = write_attack(card, options.out)
+    with sole(options.out / "attack.json"):
+        card = _attacked(options, plan, metrics, cases, model)
+        if options.as_json:
+            typer.echo(card_json(card), nl=False)
+        else:
+            say("\n".join(screen(card)))
+        with named(options.out):
+            page, _ = write_attack(card, options.out)
     say(f"card: {page} (also attack.json)", err=options.as_json)
     lines = failures(card, conditions)
     for line in lines:

@@ -11,10 +11,11 @@ import typer
 
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
-from dagengine.cli.common.files import named
+from dagengine.cli.common.files import named, sole
 from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoting_of
 from dagengine.cli.common.streams import outlive_reader, say, shown
 from dagengine.errors import InputError
+from dagengine.regular_files import write_whole
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.conditions import FailIf, FailUnlessUse
@@ -37,7 +38,6 @@ def benchmark(options: BenchmarkOptions) -> None:
     Exit codes: 0 done; 1 a --fail-if condition holds or the card is stale; 2 invalid input; 130
     interrupted.
     """
-    from dagengine.reliability.card.build import make_card
     from dagengine.reliability.card.conditions import condition, parse
     from dagengine.reliability.fingerprint import bind
 
@@ -56,6 +56,16 @@ def benchmark(options: BenchmarkOptions) -> None:
         _check(options.check, bind(job.metrics, judges, job.cases), failing)
         return
     outlive_reader()  # the card is not written yet
+    with sole(options.out / "card.json"):
+        _measure(job, options, failing)
+
+
+def _measure(
+    job: BenchmarkJob, options: BenchmarkOptions, failing: Sequence[FailIf | FailUnlessUse]
+) -> None:
+    """Ask every question again, or read the verdicts, and write the card."""
+    from dagengine.reliability.card.build import make_card
+
     seen, judges = (_ask if options.verdicts is None else _collected)(job, options)
     spent = seen.totals
     card = make_card(
@@ -300,9 +310,8 @@ def _write(
     print_card(card, verbose=options.verbose)
     out = options.out
     with named(out):
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
-        (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
+        write_whole(out / "card.html", card_page(card))
+        write_whole(out / "card.md", markdown(card))
         # Last, since `--check` and `--compare` read this file: if it is there, all three are.
         write_card(card, out / "card.json")
     say(f"card: {out / 'card.html'} (also card.json, card.md)")

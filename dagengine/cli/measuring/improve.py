@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.files import Given, Reads, Writes, sole
 from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     BaseUrl,
@@ -42,7 +42,7 @@ def _files(out: Path, given: Given) -> Iterable[Path]:
     from dagengine.improvement.files import WRITTEN
 
     if not given.get("plan_only"):
-        yield from (out / name for name in WRITTEN)
+        yield from (out / name for name in (*WRITTEN, "run.json"))  # and what a run writes
 
 
 def improve(
@@ -111,7 +111,7 @@ def improve(
     """
     from dagengine.gateway.limits import Limits
     from dagengine.improvement import words
-    from dagengine.improvement.files import Folder
+    from dagengine.improvement.files import RECORD, Folder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
     from dagengine.loading import chosen_judge, load_judge, load_metrics
@@ -146,7 +146,8 @@ def improve(
     )  # fmt: skip
     settings = {"model": model, "store": store or folder.store, "limits": limits}
     editor = JudgeRewriter(None if rewriter is None else load_judge(rewriter, base_url))
-    _run(search, metrics, editor, folder, settings)
+    with sole(out / RECORD):
+        _run(search, metrics, editor, folder, settings)
 
 
 def _run(

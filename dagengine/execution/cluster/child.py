@@ -1,8 +1,9 @@
 """What a worker process of a `processes.Pool` does: call what it is sent, and send the result.
 
-Both directions are frames: eight bytes of length, then a pickle. A request is (number, function,
-arguments), a reply (number, kind, value). Before its result a call may send news (see `telling`).
-The process ends when its standard input does, so it never outlives whoever started it.
+Both directions are frames: eight bytes of length, then a pickle. A request is (number, CALL,
+(function, arguments)), a reply (number, kind, value). The last part is pickled by itself: if it
+cannot be read, whoever waits for this number is told. Before its result a call may send news (see
+`telling`). The process ends when its standard input does, so it never outlives whoever started it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from typing import BinaryIO
 from dagengine.regular_files import write_all
 
 LENGTH = 8
-# The kinds of replies: something before the result, the result, and an exception in its place; or
-# something about leases, which belongs to no request.
-NEWS, RESULT, FAILURE, LEASES = range(4)
+# A request, and the kinds of replies: something before the result, the result, and an exception in
+# its place; or something about leases, which belongs to no request.
+CALL, NEWS, RESULT, FAILURE, LEASES = range(5)
 
 telling: ContextVar[Callable[[object], None]] = ContextVar("telling")
 """What sends something before the result of the call that is at work; not set elsewhere."""
@@ -34,12 +35,13 @@ _outputs: list[BinaryIO] = []  # of a worker process
 
 def saying(run: str) -> Callable[..., None]:
     """What tells the process that started this one about leases; it has one run."""
-    return lambda *news: write_all(_outputs[0], frame((None, LEASES, news)))
+    return lambda *news: write_all(_outputs[0], frame(None, LEASES, news))
 
 
-def frame(value: object) -> bytes:
-    """A value as it is sent."""
-    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+def frame(number: int | None, kind: int, value: object) -> bytes:
+    """A request or a reply as it is sent."""
+    packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps((number, kind, packed), pickle.HIGHEST_PROTOCOL)
     return len(data).to_bytes(LENGTH, "big") + data
 
 
@@ -79,14 +81,15 @@ def _next(requests: BinaryIO) -> bytes | None:
 
 
 async def _answer(data: bytes, out: BinaryIO) -> None:
-    number, function, arguments = pickle.loads(data)
-    telling.set(lambda news: write_all(out, frame((number, NEWS, news))))
+    number, _, packed = pickle.loads(data)
+    telling.set(lambda news: write_all(out, frame(number, NEWS, news)))
     try:
-        reply = frame((number, RESULT, await function(*arguments)))
+        function, arguments = pickle.loads(packed)
+        reply = frame(number, RESULT, await function(*arguments))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
         try:
-            reply = frame((number, FAILURE, error))
+            reply = frame(number, FAILURE, error)
         except Exception:  # noqa: BLE001 - the pickling of the caller's objects may raise anything
             text = "".join(traceback.format_exception(error))
-            reply = frame((number, FAILURE, RuntimeError(text)))
+            reply = frame(number, FAILURE, RuntimeError(text))
     write_all(out, reply)

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from dagengine.execution.cluster.child import FAILURE, LEASES, LENGTH, NEWS, frame, saying
+from dagengine.execution.cluster.child import CALL, FAILURE, LEASES, LENGTH, NEWS, frame, saying
 from dagengine.execution.cluster.leases import Leases
 
 _START = "from dagengine.execution.cluster.child import main; main()"
@@ -142,6 +142,7 @@ class _Process:
         self._waiting: dict[int, tuple[asyncio.Future[Any], Heard]] = {}
         self._dead = False
         self._reading = asyncio.create_task(self._read())
+        self._reading.add_done_callback(self._give_up)
 
     @classmethod
     async def started(cls, heard: HeardOf = lambda process, news: None) -> _Process:
@@ -176,7 +177,7 @@ class _Process:
         self._waiting[number] = result, heard
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(frame((number, function, arguments)))
+            self._process.stdin.write(frame(number, CALL, (function, arguments)))
             with suppress(OSError):  # the reader notices
                 await self._process.stdin.drain()
             return await result
@@ -187,32 +188,35 @@ class _Process:
         """Have a function called there, whose result is not waited for."""
         assert self._process.stdin is not None
         if not (self._dead or self._process.stdin.is_closing()):
-            self._process.stdin.write(frame((None, function, arguments)))
+            self._process.stdin.write(frame(None, CALL, (function, arguments)))
 
     async def _read(self) -> None:
         replies = self._process.stdout
         assert replies is not None
-        try:
+        with suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 length = int.from_bytes(await replies.readexactly(LENGTH), "big")
                 self._take(*pickle.loads(await replies.readexactly(length)))
-        except (asyncio.IncompleteReadError, OSError):
-            self._dead = True
-            self._heard(self, ())
-            for future, _ in self._waiting.values():
-                if not future.done():
-                    future.set_exception(_DiedError())
 
-    def _take(self, number: int | None, kind: int, value: Any) -> None:
+    def _give_up(self, reading: asyncio.Task[None]) -> None:
+        """Nothing more is read: tell all who wait for a reply."""
+        self._dead = True
+        self._heard(self, ())
+        for future, _ in self._waiting.values():
+            if not future.done():
+                future.set_exception(_DiedError())
+
+    def _take(self, number: int | None, kind: int, packed: bytes) -> None:
         """One reply; nobody waits any more for one to a call that was cancelled."""
         if kind == LEASES:
-            self._heard(self, value)
+            self._heard(self, pickle.loads(packed))
         if number is None:
             return
         future, heard = self._waiting.get(number, (None, _unheard))
         if future is None or future.done():
             return
         try:
+            value = pickle.loads(packed)
             if kind == NEWS:
                 heard(value)
             elif kind == FAILURE:
@@ -233,4 +237,4 @@ class _Process:
                 with suppress(ProcessLookupError):
                     self._process.kill()
                 await self._process.wait()
-            await self._reading
+            await asyncio.wait((self._reading,))

@@ -30,6 +30,8 @@ _EDGE: Final = f"{_MARK}{_BLANK}"
 _PARTS: Final = 2
 _SHORT: Final = 20
 """Characters below which a quote has to begin and end where words do."""
+_HINTED: Final = 1_000
+"""Characters up to which a quote that stands nowhere is compared with all of the material."""
 _LEAST: Final = 2
 """Letters and digits that each of two parts has at least."""
 _TRIES: Final = 100_000
@@ -181,8 +183,11 @@ def _joined(first: str, second: str) -> bool:
 def nearly(quote: str, text: str) -> str | None:
     """The words of a text that a quote is nearest to; None if nothing is near.
 
-    Only a hint for people, so it needs the optional package `rapidfuzz`; None without it.
+    Only a hint for people, so it needs the optional package `rapidfuzz`; None without it. Its time
+    grows with the product of both lengths, so that a long quote gets none.
     """
+    if len(quote) > _HINTED:
+        return None
     try:
         from rapidfuzz import fuzz
     except ImportError:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError
+from dagengine.regular_files import write_whole
 from dagengine.reliability.card import words as card_words
 from dagengine.reliability.card.answers import QUESTIONS, answers, seen_from
 from dagengine.reliability.card.values import (
@@ -54,7 +55,7 @@ _ADAPTER = TypeAdapter(JudgeCard)
 
 def write_card(card: JudgeCard, path: str | Path) -> None:
     """Write a card as JSON; equal cards give equal bytes."""
-    Path(path).write_bytes(_ADAPTER.dump_json(card, indent=1) + b"\n")
+    write_whole(Path(path), _ADAPTER.dump_json(card, indent=1) + b"\n")
 
 
 def read_card(path: str | Path) -> JudgeCard:

@@ -19,7 +19,7 @@ from dagengine.record.columns import BlockBuilder
 from dagengine.record.costs import StepCosts
 from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
-from dagengine.regular_files import require_regular
+from dagengine.regular_files import require_regular, write_whole
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns
 from dagengine.report.page.days import alarms_of
@@ -48,9 +48,8 @@ def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM
     says so.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     # What a text of a case holds in lone surrogates is an escape in JSON already.
-    target.write_text("".join(_parts(run, rows, room)), encoding="utf-8", errors="replace")
+    write_whole(target, "".join(_parts(run, rows, room)).encode(errors="replace"))
     return target
 
 

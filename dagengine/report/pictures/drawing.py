@@ -17,6 +17,7 @@ from dagengine.compiler.lowering import compile_metrics
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
 from dagengine.record.definition import metrics_of
+from dagengine.regular_files import write_whole
 from dagengine.report.layout import laid_out
 from dagengine.report.pictures.dot import dot_text
 from dagengine.report.pictures.graphs import MetricGraph
@@ -77,8 +78,7 @@ class Picture:
         else:
             suffixes = ", ".join(sorted({*_FORMATS, "dot", "mmd", "md"}))
             raise InputError(f"cannot draw {target.name!r}: the suffix must be one of {suffixes}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        write_whole(target, content)
         return str(target)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import subprocess
@@ -17,8 +16,11 @@ from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.files import Reads, Writes, require_writable
+from dagengine.cli.common.files import Reads, Writes, guard, require_writable
+from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError
+from dagengine.file_locks import one_writer
+from dagengine.regular_files import descriptor
 
 METRICS = """
 from dagengine.judges import ScriptedJudge
@@ -248,28 +250,99 @@ def process(folder: Path, *arguments: str, shell: str) -> subprocess.CompletedPr
     )  # fmt: skip
 
 
+def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let a new file of this name be on a device that takes nothing."""
+
+    def opened(path: Path, flags: int, mode: int = 0o666) -> int:
+        device = flags & os.O_EXCL and f".{name}." in path.name
+        return os.open("/dev/full", os.O_WRONLY) if device else descriptor(path, flags, mode)
+
+    monkeypatch.setattr("dagengine.regular_files.descriptor", opened)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by /dev/full")
 @pytest.mark.parametrize(
-    ("arguments", "link"),
+    ("arguments", "name"),
     [
-        (("run", "m.py", "--data", "cases.jsonl", "--junit", "all.xml"), "all.xml"),
-        (("render", "m.py"), "tree.svg"),
-        (("store", "export", "answers.db", "--out", "all.jsonl"), "all.jsonl"),
+        ("run m.py --data cases.jsonl --junit all.xml", "all.xml"),
+        ("run m.py --data cases.jsonl", "report.html"),
+        ("render m.py", "tree.svg"),
+        ("store export answers.db --out all.jsonl", "all.jsonl"),
     ],
 )
 def test_a_full_disk_is_named_with_its_file(
-    folder: Path, arguments: tuple[str, ...], link: str
+    folder: Path, arguments: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "answers.db" in arguments:
         run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--store", "answers.db")
-    (folder / link).unlink(missing_ok=True)
-    (folder / link).symlink_to("/dev/full")
-    done = run_command(folder, *arguments)
-    assert done.returncode == 2, done.stderr
-    assert "error: " in done.stderr
-    assert link in done.stderr
-    assert "No space left on device" in done.stderr
-    assert "Traceback" not in done.stderr
+    full_disk(monkeypatch, name)
+    says = refused(*arguments.split())
+    assert f"{name} cannot be written: No space left on device" in says
+    assert not list(folder.rglob(f".{name}.*"))
+
+
+# Every option whose file is written, with what its command needs before it looks at its files.
+WRITTEN = [
+    (command, name, mark)
+    for command, callback in commands().items()
+    for name, mark in marked(callback, Writes)
+    if not mark.opened
+]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+@pytest.mark.parametrize(("command", "name", "mark"), WRITTEN)
+def test_no_command_writes_through_a_link_or_into_a_pipe(
+    folder: Path, command: str, name: str, mark: Writes, kind: str
+) -> None:
+    target = folder / "named"
+    given = {"results": None, "batch": None}
+    (folder / "private").write_text("kept")
+    for path in mark.files(target, given):
+        path.parent.mkdir(exist_ok=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(folder / ("private" if kind == "link" else "nothing"))
+        with pytest.raises(InputError, match=r"is a (link|pipe), not a regular file"):
+            guard({name: mark}, {name: option(name)}, {**given, name: target})
+        path.unlink()
+    assert (folder / "private").read_text() == "kept"
+    assert not (folder / "nothing").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "run m.py --data cases.jsonl", "attack m.py --data cases.jsonl",
+        "benchmark m.py --data cases.jsonl", "improve m.py --data cases.jsonl --labels name",
+    ],
+)  # fmt: skip
+def test_a_folder_of_another_command_is_refused_before_the_first_call(
+    folder: Path, options: str
+) -> None:
+    left = {
+        "run": "run.json", "attack": "attack.json", "benchmark": "card.json",
+        "improve": "improve.json", "synthesize": "yield.json", "watch": "alerts.jsonl",
+    }  # fmt: skip
+    own = options.split()[0]
+    for other, name in left.items():
+        if other == own or (own, other) == ("improve", "run"):
+            continue
+        (folder / "there").mkdir(exist_ok=True)
+        (folder / "there" / name).write_text("{}")
+        says = refused(*options.split(), "--out", "there")
+        assert f"there is the folder of `dagengine {other}` (it has {name})" in says
+        (folder / "there" / name).unlink()
+    assert not (folder / "asked").exists()
+
+
+@pytest.mark.parametrize(("command", "name"), [("attack", "attack"), ("benchmark", "card")])
+def test_two_commands_do_not_make_one_card(folder: Path, command: str, name: str) -> None:
+    with one_writer(folder / "there" / f"{name}.json"):
+        says = refused(command, "m.py", "--data", "cases.jsonl", "--out", "there")
+    assert f"there/{name}.json is being written by another run" in says
+    assert not (folder / "asked").exists()
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "good-manners-tree.svg"])
@@ -278,16 +351,21 @@ def test_a_run_writes_through_no_link_of_its_folder(folder: Path, name: str) -> 
     (folder / "out" / name).symlink_to("/dev/full")
     says = refused("run", "m.py", "--data", "cases.jsonl")
     assert f"out/{name} is a link" in says
-    assert (folder / "asked").exists() == (name != "results.jsonl")
+    assert not (folder / "asked").exists()
 
 
-def test_a_page_without_room_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, *given: Any, **named: Any) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_text", full)
-    says = refused("run", "m.py", "--data", "cases.jsonl")
-    assert "out/report.html cannot be written: No space left on device" in says
+@pytest.mark.parametrize("path", ["llama3.1:8b", "s3:a/b", "file:a", "a%20b?c#d"])
+def test_a_path_is_never_taken_for_an_address(folder: Path, path: str) -> None:
+    pytest.importorskip("pyarrow")
+    rows = f"{path}.parquet"
+    run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--out", path)
+    done = run_command(folder, "run", "m.py", "--data", "cases.jsonl", "--results", rows)
+    assert done.returncode == 0, done.stderr
+    assert (folder / path / "columns.parquet").exists()
+    assert (folder / rows).is_file()
+    shown = run_command(folder, "show", path, "--format", "csv")
+    assert len(shown.stdout.splitlines()) == 4, shown.stderr
+    assert len(list(read_rows(folder / rows))) == 3
 
 
 def test_a_reader_who_leaves_costs_no_row_no_page_and_no_picture(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from typing import Any
 import anyio
 import pytest
 from programs.commands import Started, start_command
-from programs.worker_processes import fork_workers
+from programs.worker_processes import Unreadable, fork_workers, unreadable
 from servers.dask_cluster import dask_cluster
 from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
@@ -661,6 +662,24 @@ async def ended_while_cancelled() -> int | None:
 
 def test_a_worker_process_is_ended_also_while_its_run_is_cancelled() -> None:
     assert anyio.run(ended_while_cancelled) == 0
+
+
+def test_what_cannot_be_read_of_a_request_or_a_reply_ends_its_own_call_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fork_workers(monkeypatch)
+
+    async def main() -> None:
+        heard: Any = print
+        async with processes.Pool.of(1, 2) as pool:
+            with anyio.fail_after(60):
+                with pytest.raises(ValueError, match="no number"):
+                    await pool.submit(unreadable, 1, heard=heard)
+                with pytest.raises(ValueError, match="no number"):
+                    await pool.submit(unreadable, 0, Unreadable(), heard=heard)
+                assert await pool.submit(unreadable, 0, heard=heard) == []
+
+    asyncio.run(main())
 
 
 def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:

@@ -88,6 +88,14 @@ def test_a_failure_raises_a_typed_error_and_the_next_case_is_unaffected() -> Non
     assert metric.is_successful()
 
 
+def test_without_a_threshold_nothing_passes_or_fails_also_after_a_failure() -> None:
+    failing = ScriptedJudge(lambda q: ProviderError("HTTP 400: no", transient=False))
+    metric = DAGMetric("Format", dag(), model=failing, threshold=None)
+    with pytest.raises(MetricFailedError):
+        metric.measure(CASE)
+    assert metric.is_successful() is None
+
+
 def test_a_wrong_graph_raises_before_anything_is_asked() -> None:
     with pytest.raises(GraphError, match="score-range"):
         DAGMetric("m", dag(yes=11), model=said(True)).measure(CASE)

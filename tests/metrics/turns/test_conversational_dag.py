@@ -27,7 +27,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.prompts.evidence import parted
+from dagengine.prompts.evidence import parted, turn_names
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ConversationalTestCase, MultiTurnParams, ToolCall, Turn, TurnParams
 
@@ -94,6 +94,45 @@ def test_a_window_is_its_first_and_its_last_turn_and_those_between() -> None:
     assert shown(ConversationalBinaryJudgementNode(criterion, turn_window=(2, 3))) == prompt
 
 
+@pytest.mark.parametrize(
+    ("window", "places"),
+    [
+        ((-2, -1), [2, 3]),
+        ((-9, -1), [0, 1, 2, 3]),
+        ((-9, -3), [0, 1]),
+        ((1, -1), [1, 2, 3]),
+        ((1, -3), [1]),
+        ((2, -3), []),
+        ((-9, -6), []),
+        ((0, 4), []),
+    ],
+)
+def test_a_window_may_count_from_the_end_and_its_turns_keep_their_numbers(
+    window: tuple[int, int], places: list[int]
+) -> None:
+    node = ConversationalBinaryJudgementNode("Polite?", evaluation_params=SAID, turn_window=window)
+    node.add_verdict(True, score=10)
+    node.add_verdict(False, score=0)
+    prompts: list[str] = []
+
+    def answer(question: Any) -> bool:
+        prompts.append(question.messages[-1]["content"])
+        return True
+
+    metric = ConversationalDAGMetric("Tone", DAG(node))
+    done = evaluate([CASE], [metric], model=ScriptedJudge(answer), show=False)
+    if not places:
+        failure = done.rows[0].metrics[0].failure
+        assert failure is not None
+        assert failure.kind == OutcomeKind.MISSING_FIELD
+        assert failure.message.endswith("but the conversation has 4 turns")
+        return
+    names = turn_names(CASE.turns)
+    (prompt,) = prompts
+    assert [n for n, name in enumerate(names) if f"BEGIN {name}" in prompt] == places
+    assert [n for n, turn in enumerate(CASE.turns) if turn.content in prompt] == places
+
+
 def test_other_fields_of_turns_come_with_their_place_and_those_of_the_case_too() -> None:
     params = [
         MultiTurnParams.RETRIEVAL_CONTEXT,
@@ -115,11 +154,14 @@ def test_a_window_beyond_the_conversation_is_a_missing_field_and_no_call() -> No
     metric = ConversationalDAGMetric("Tone", DAG(node))
     done = evaluate([CASE], [metric], model=ScriptedJudge(lambda question: True), show=False)
     assert done.rows[0].metrics[0].outcome == OutcomeKind.MISSING_FIELD
-    assert "turns.2:9" in str(done.rows[0].metrics[0].failure)
+    words = "this metric reads `turns.2:9`, but the conversation has 4 turns"
+    assert words in str(done.rows[0].metrics[0].failure)
     assert done.totals.calls == 0
 
 
-@pytest.mark.parametrize("window", [(3, 1), (-1, 2), (0,), (0, 1, 2), (0.5, 2), "01", (True, 2)])
+@pytest.mark.parametrize(
+    "window", [(3, 1), (-1, 2), (-1, -3), (0,), (0, 1, 2), (0.5, 2), "01", (True, 2)]
+)
 def test_a_window_that_is_none_is_refused(window: Any) -> None:
     with pytest.raises(InputError, match="turn_window takes the first and the last turn"):
         ConversationalTaskNode("Read.", "words", turn_window=window)

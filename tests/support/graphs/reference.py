@@ -66,7 +66,7 @@ class Interpreter:
                 if source in live and (source in node.inputs or node in self._after[source])
             ]  # fmt: skip
             reads[node.title] = {source.title: outputs[source] for source in sources}
-            decides = bool(self._branches[node])
+            decides = bool(self._branches[node]) or isinstance(oracle(node.title), float)
             outputs[node] = output_of(node.title, reads[node.title], oracle, decides)
         verdicts = {node.title: oracle(node.title) for node in live if self._branches[node]}
         return Expected(reads, verdicts, self._scores(live, oracle))
@@ -124,12 +124,26 @@ class Interpreter:
     def _scores(self, live: set[BaseNode], oracle: Oracle) -> list[float]:
         """Scores of all terminals reached, by depth; ties in order of declaration."""
         reached: list[tuple[int, float]] = []
+        readers = {node: [r for r in self._nodes if node in r.inputs] for node in self._nodes}
+        computed = [
+            node for node in self._nodes
+            if node in live and node.kind == "code"
+            and not (self._branches[node] or self._after[node] or readers[node])
+        ]  # fmt: skip
+        material = set[BaseNode]().union(*map(self._material, computed))
         for node in self._nodes:
             for branch in self._branches[node]:
                 taken = node in live and branch.verdict == oracle(node.title)
-                if taken and isinstance(branch.target, int):
+                if taken and node not in material and isinstance(branch.target, int):
                     reached.append((self._depth(node) + 1, branch.target / 10))
+            if node in computed:
+                reached.append((self._depth(node), oracle(node.title)))
         return [score for _, score in sorted(reached, key=lambda item: item[0])]
+
+    def _material(self, code: BaseNode) -> set[BaseNode]:
+        """What a score is computed from: all that its code reads, itself or through other code."""
+        read = {s for s in self._nodes if s in code.inputs or code in self._after[s]}
+        return read.union(*(self._material(s) for s in read if s.kind == "code"))
 
 
 def output_of(name: str, reads: dict[str, Any], oracle: Oracle, decides: bool) -> Any:

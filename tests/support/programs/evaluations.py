@@ -40,9 +40,10 @@ asked = []
 
 
 async def answer(question):
-    asked.append(question.messages[-1]["content"])
-    await anyio.lowlevel.checkpoint()
-    return {"verdict": "bad" not in asked[-1], "reason": "so it seems"}
+    text = question.messages[-1]["content"]
+    asked.append(text)
+    await anyio.lowlevel.checkpoint()  # others ask meanwhile
+    return {"verdict": "bad" not in text, "reason": "so it seems"}
 
 
 def metric(name="Quality", criterion="Is it good?", judge=None):

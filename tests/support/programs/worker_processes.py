@@ -72,3 +72,15 @@ async def forked_worker(*words: str, env: Mapping[str, str], **settings: Any) ->
 def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have runs of this process fork their workers."""
     monkeypatch.setattr("asyncio.create_subprocess_exec", forked_worker)
+
+
+class Unreadable:
+    """What can be sent, and not be read."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+async def unreadable(count: int, value: object = None) -> list[Unreadable]:
+    """So many things that cannot be read."""
+    return [Unreadable()] * count

@@ -208,7 +208,9 @@ class JudgeLimiter:
                 self._late(call, error)
             elif not isinstance(error, ProviderError):
                 self.breaker.ended(call.serial)
-            elif error.transient or error.lasting:
+            elif error.lasting or (error.retry_after or 0.0) > self.breaker.patience:
+                self._doubted(call, error)
+            elif error.transient:
                 self._failed(call, error)
             else:
                 self.breaker.refused(call.serial, error.status)
@@ -256,23 +258,28 @@ class JudgeLimiter:
         if self.time_limit is not None:
             self.time_limit = self.throughput.time_limit = times * self._given_limit
 
+    def _doubted(self, call: Call, error: ProviderError) -> None:
+        """What holds for all calls, or for this one only: the others go on until that is known."""
+        wait = f"; it asks to wait {error.retry_after:.0f} s" if error.retry_after else ""
+        now, why = anyio.current_time(), f"{error}{wait}"
+        self.breaker.doubted(call.serial, now, why, self.in_flight, error.status)
+        self._held = reason(error), -math.inf
+
     def _failed(self, call: Call, error: ProviderError) -> None:
-        """Too many calls, a judge that is away, or what holds for all calls or only for this one.
+        """An error that may pass: too many calls, or a judge that is away.
 
         A server that was never there, or loads its model, rejects no call for its number.
         """
-        now, breaker = anyio.current_time(), self.breaker
-        status, retry_after = error.status, error.retry_after or 0.0
-        why = f"{error}; it asks to wait {retry_after:.0f} s" if retry_after else str(error)
-        breaker.failed(call.serial, now, why, self.in_flight, retry_after, status, error.lasting)
-        away = (status is None or status in _AWAY) and not error.lasting
-        self._was_away = away and (self._was_away or breaker.is_open)
-        overload = status in _OVERLOAD or (away and breaker.has_answered)
+        now, status, retry_after = anyio.current_time(), error.status, error.retry_after
+        self.breaker.failed(call.serial, now, str(error), self.in_flight, status)
+        away = status is None or status in _AWAY
+        self._was_away = away and (self._was_away or self.breaker.is_open)
+        overload = status in _OVERLOAD or (away and self.breaker.has_answered)
         for_all = overload and self.concurrency.rejected(call.serial, self.in_flight)
-        if 0 < retry_after <= breaker.patience and (for_all or breaker.is_open):
+        if retry_after and (for_all or self.breaker.is_open):
             self._paused_until = max(self._paused_until, now + retry_after)
-        if for_all or breaker.is_open:
-            opens = max(self._paused_until, breaker.opens_at)
+        if for_all or self.breaker.is_open:
+            opens = max(self._paused_until, self.breaker.opens_at)
             self._held = reason(error), time.monotonic() + opens - now
 
 

@@ -228,13 +228,13 @@ class Retried:
                 # Behind an open breaker every question fails, whichever it is. If each counted that
                 # as its own failure, an outage of a minute would end all cases in progress; so the
                 # breaker alone decides how long there is hope.
-                failures += not limiter.breaker.is_open
+                long = (error.retry_after or 0.0) > limiter.breaker.patience
+                away = limiter.breaker.is_open and not long
+                failures += not away
                 if failures >= limits.attempts:
                     raise
                 limiter.require_hope()
-                long = (error.retry_after or 0.0) > limiter.breaker.patience
-                now = late or (limiter.breaker.is_open and not long)
-                wait = 0.0 if now else self._seconds(failures, error)
+                wait = 0.0 if late or away else self._seconds(failures, error)
                 why = error
             with self._waits.during(why, wait), self._resting:
                 await (self._next.outlast(request, wait) if long else anyio.sleep(wait))

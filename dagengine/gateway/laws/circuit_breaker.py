@@ -32,7 +32,8 @@ class CircuitBreaker:
 
     While the circuit is open no call goes out, except a probe from `opens_at` on.
     `is_open` says whether the judge is out of order for now. `given_up` is the reason why no
-    call goes out any more, or None. `last` is the number of the last call that started.
+    call goes out any more, or None. `last` is the number of the last call that started, and
+    `has_answered` says whether there was ever an answer.
     """
 
     def __init__(
@@ -46,18 +47,14 @@ class CircuitBreaker:
         self._name = name
         self._longest = patience
         self._unreached = patience if unreached is None else unreached
-        self._reached = False
+        self._reached = self.has_answered = False
         self.last = self._alive = 0  # the last call that started, now and at the last answer
-        self._failures = 0
-        self._since = 0.0
+        self._failures, self._since = 0, 0.0  # in a row, from then on
         self._wait = _FIRST_WAIT
-        self._answered = False
         self._probes: dict[int, float] = {}  # when each of them started
-        self._longest_failure = 0.0
-        self._next_probe = -math.inf
+        self._longest_failure, self._next_probe = 0.0, -math.inf
         self._asks = asks
-        self._trying = 0  # the call that is the harmless question
-        self._tried = -math.inf  # when it started
+        self._trying, self._tried = 0, -math.inf  # the call with the harmless question, its start
         self._cleared: int | None = None  # the last call when it was answered
         self.is_open = self._in_doubt = self._has_tried = False  # … since the last answer
         self.given_up: str | None = None
@@ -68,11 +65,6 @@ class CircuitBreaker:
         earliest = self._tried + _APART if self._in_doubt else -math.inf
         return max(earliest, self._next_probe) if self.is_open else -math.inf
 
-    @property
-    def has_answered(self) -> bool:
-        """Whether there was ever an answer."""
-        return self._answered
-
     def has_answered_since(self, serial: int) -> bool:
         """Whether there was an answer to any call since this one started."""
         return serial <= self._alive
@@ -80,7 +72,7 @@ class CircuitBreaker:
     @property
     def patience(self) -> float:
         """How many seconds it may be out of order, by what is known of it now."""
-        return self._longest if self._answered or self._reached else self._unreached
+        return self._longest if self.has_answered or self._reached else self._unreached
 
     def started(self, serial: int, now: float) -> bool:
         """Note a call that starts; returns whether it is the harmless question."""
@@ -94,7 +86,7 @@ class CircuitBreaker:
 
     def answered(self) -> None:
         """An answer of any kind: the judge is in order."""
-        self._answered, self._alive = True, self.last
+        self.has_answered, self._alive = True, self.last
         if self._failures or self._trying:
             self._clear()
             self._failures, self.is_open, self._has_tried = 0, False, False
@@ -116,47 +108,22 @@ class CircuitBreaker:
             self._next_probe = -math.inf
 
     def failed(
-        self,
-        serial: int,
-        now: float,
-        why: str,
-        in_flight: int = 1,
-        retry_after: float = 0.0,
-        status: int | None = None,
-        lasting: bool = False,
+        self, serial: int, now: float, why: str, in_flight: int = 1, status: int | None = None
     ) -> None:
-        """The endpoint gave no answer, an error that may pass, or a `lasting` one.
+        """The endpoint gave no answer, or an error that may pass.
 
         `status` is 0 of a connection without an answer; None: no sign that anything is there.
         `in_flight` counts the calls in progress, this one included. Failures are often faster than
         answers, so a few of them among many calls do not open the circuit.
         """
-        self._reached = self._reached or status is not None
-        if not self._failures:
-            self._since = now
-        self._failures += 1
-        in_a_row = self._failures >= max(_IN_A_ROW, in_flight)
-        # As long as the harmless question alone was answered, failures are about the questions.
-        explained = self._cleared is not None and now < self._tried + _APART
-        explained = explained and (status in _MIXED or self._alive <= (self._cleared or 0))
-        if lasting or retry_after > self.patience:
-            alike = serial == self._trying
-            self.ended(serial)
-            if alike or (in_a_row and not (self._asks or self._answered)):
-                self._give_up(
-                    f"whatever it is asked, it fails with {why!r}, which a retry does not change; "
-                    "fix the cause, or wait, and run again"
-                )
-            elif self._asks and not explained and (in_a_row or not self._answered):
-                self._next_probe = self._next_probe if self.is_open else -math.inf
-                self.is_open = self._in_doubt = True
-        elif serial in self._probes:
+        in_a_row = self._count(now, in_flight, status)
+        if serial in self._probes:
             if serial == self._trying:
                 self._trying, self._in_doubt = 0, False
             self._longest_failure = max(self._longest_failure, now - self._probes.pop(serial))
             self._wait = min(_LONGEST_WAIT, 2 * self._wait)
             self._schedule(now, why)
-        elif not self.is_open and in_a_row and not explained:
+        elif not self.is_open and in_a_row and self._may_be_all(now, status):
             self.is_open = True
             self._schedule(now, why)
 
@@ -167,6 +134,32 @@ class CircuitBreaker:
             self._since, self._wait, self._next_probe = now, _FIRST_WAIT, -math.inf
             self._failures = max(1, self._failures)
             self._probes.clear()
+
+    def doubted(
+        self, serial: int, now: float, why: str, in_flight: int = 1, status: int | None = None
+    ) -> None:
+        """The endpoint failed in a way that holds for all questions, or for this one only."""
+        in_a_row, alike = self._count(now, in_flight, status), serial == self._trying
+        self.ended(serial)
+        if alike or (in_a_row and not (self._asks or self.has_answered)):
+            self._give_up(
+                f"whatever it is asked, it fails with {why!r}; fix this, or wait, and run again"
+            )
+        elif self._asks and (in_a_row or not self.has_answered) and self._may_be_all(now, status):
+            self._next_probe = self._next_probe if self.is_open else -math.inf
+            self.is_open = self._in_doubt = True
+
+    def _count(self, now: float, in_flight: int, status: int | None) -> bool:
+        self._reached = self._reached or status is not None
+        if not self._failures:
+            self._since = now
+        self._failures += 1
+        return self._failures >= max(_IN_A_ROW, in_flight)
+
+    def _may_be_all(self, now: float, status: int | None) -> bool:
+        """Whether a failure may be about the judge: it has not just answered that question only."""
+        stale = self._cleared is None or now >= self._tried + _APART
+        return stale or (status not in _MIXED and self._alive > (self._cleared or 0))
 
     def refused(self, serial: int, status: int | None) -> None:
         """The endpoint refused this question for good."""

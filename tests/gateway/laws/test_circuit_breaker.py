@@ -127,11 +127,9 @@ def test_giving_up_says_what_happened_for_how_long_and_what_to_do() -> None:
 
 FOR_NOW: list[Json] = [
     *({"status": status} for status in (None, 0, 429, 500, 502, 503, 529)),
-    {"status": 429, "retry_after": 20.0},
 ]
 FOR_ALL: list[Json] = [
     *({"status": status, "lasting": True} for status in (None, 400, 401, 402, 403, 404, 429)),
-    {"status": 429, "retry_after": 7_200.0},
 ]
 
 
@@ -172,8 +170,10 @@ class World:
                     assert not breaker.is_open
                     assert breaker.opens_at == -math.inf
                     continue
-                breaker.failed(serial, self.now, "why", len(ends) + 1, **failure)
-                if question is not None and not failure.get("lasting"):
+                for_good = "lasting" in failure
+                note = breaker.doubted if for_good else breaker.failed
+                note(serial, self.now, "why", len(ends) + 1, failure["status"])
+                if question is not None and not for_good:
                     waiting.insert(0, question)
             else:
                 assert breaker.opens_at < math.inf, "no call may ever start"
@@ -236,21 +236,21 @@ def test_an_answer_that_comes_meanwhile_counts_more_than_the_harmless_question()
     breaker = CircuitBreaker("judge", 60.0)
     for serial in (1, 2):
         breaker.started(serial, 0.0)
-    breaker.failed(1, 1.0, "no such key", status=401, lasting=True)
+    breaker.doubted(1, 1.0, "no such key", status=401)
     assert breaker.started(3, 1.0)
     breaker.answered()
-    breaker.failed(3, 2.0, "no such key", status=401, lasting=True)
+    breaker.doubted(3, 2.0, "no such key", status=401)
     assert (breaker.given_up, breaker.is_open) == (None, False)
 
 
 def test_nothing_but_the_harmless_question_goes_out_in_doubt() -> None:
     breaker = CircuitBreaker("judge", 60.0)
-    breaker.failed(1, 5.0, "no such key", status=401, lasting=True)
+    breaker.doubted(1, 5.0, "no such key", status=401)
     assert breaker.opens_at <= 5.0
     assert breaker.started(2, 5.0)
     assert breaker.opens_at == 65.0
     breaker.failed(2, 6.0, "HTTP 503", status=503)  # it could not tell: a question goes out …
     assert 6.0 < breaker.opens_at < 7.0
     assert not breaker.started(3, 7.0)
-    breaker.failed(3, 8.0, "no such key", status=401, lasting=True)
+    breaker.doubted(3, 8.0, "no such key", status=401)
     assert breaker.opens_at == 65.0  # … and fails for good: nothing until it may be asked again

@@ -127,7 +127,8 @@ async def test_a_server_that_dies_for_good_ends_the_run_and_says_so() -> None:
 async def test_a_server_that_refuses_everything_is_asked_a_handful_of_calls(status: int) -> None:
     done, server = await judged(lambda body: Reply("no such thing", status=status), 200)
     assert outcomes(done) == {OutcomeKind.PROVIDER_ERROR: 200}
-    assert len(server.requests) == done.totals.calls <= 5
+    assert done.totals.calls <= 5
+    assert len(server.requests) <= 20  # a 404 might also be about what a request demands
     failure = done.rows[-1].metrics[0].failure
     assert failure is not None
     assert "given up" in failure.message
@@ -138,7 +139,7 @@ async def test_a_server_that_refuses_everything_is_asked_a_handful_of_calls(stat
 async def test_three_questions_that_are_refused_cost_their_cases_only(status: int) -> None:
     def respond(body: Json) -> Reply:
         refused = any(f"case {n}\n" in body["messages"][-1]["content"] for n in (0, 1, 2))
-        return Reply("flagged", status=status) if refused else valid_reply(body)
+        return Reply("not for you", status=status) if refused else valid_reply(body)
 
     done, server = await judged(respond, 60)
     assert outcomes(done) == {OutcomeKind.OK: 57, OutcomeKind.PROVIDER_ERROR: 3}

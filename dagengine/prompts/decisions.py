@@ -112,7 +112,8 @@ def harmless_question(judge: Judge) -> Question[Any]:
     """The fixed question that tells whether a judge fails whatever it is asked."""
     shape, able = judgement_type(None), judge.capabilities
     asked: Message = {"role": "user", "content": "Is ice cold? Answer yes or no."}
-    question = Question((asked,), shape, Options(temperature=None), name="harmless")
+    options = Options(temperature=None, max_characters=100)
+    question = Question((asked,), shape, options, name="harmless")
     if able.decides:
         return worded(question, Decision("predicate", "Is ice cold?", YES_NO, text="ice"), "case")
     return replace(question, answer_type=output_type(str), parser=_ALL) if able.text else question

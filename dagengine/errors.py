@@ -123,6 +123,7 @@ class JudgeError(DagengineError):
 
     kind = "provider_error"
     tokens: tuple[int, int] = (0, 0)
+    retry_after: float | None = None
     complaint: Any = None
     """What a server said, as long as its judge needs it."""
 
@@ -247,7 +248,9 @@ class ProviderError(JudgeError):
     """Raised when the endpoint failed.
 
     `transient` failures (429, 5xx, connection) are retried by the gateway; `retry_after` is the
-    number of seconds that the provider asked to wait, or None.
+    number of seconds that the provider asked to wait, or None. `lasting` ones are about the key,
+    the account, the model's name, the address or the quota of the day: no repetition soon changes
+    them, whatever is asked. None: the statuses 401 to 404 are, unless they are transient.
     """
 
     def __init__(
@@ -260,7 +263,8 @@ class ProviderError(JudgeError):
         lasting: bool | None = None,
     ) -> None:
         self.transient, self.status, self.retry_after = transient, status, retry_after
-        self.lasting = status in _LASTING if lasting is None else lasting
+        lasts = not transient and status in _LASTING
+        self.lasting = lasts if lasting is None else lasting
         super().__init__(message)
 
 

@@ -119,13 +119,41 @@ async def test_a_server_that_dies_for_good_ends_the_run_and_says_so() -> None:
     failure = done.rows[-1].metrics[0].failure
     assert failure is not None
     assert "HTTP 503: down for good" in failure.message
-    assert "Limits.patience" in failure.message
+    assert "patience of 0.5 s is used up" in failure.message
+    assert "Limits" not in failure.message
 
 
-async def test_a_wrong_key_is_told_after_a_handful_of_calls() -> None:
-    done, server = await judged(lambda body: Reply("no such key", status=401), 200)
+@pytest.mark.parametrize("status", [401, 402, 403, 404])
+async def test_a_server_that_refuses_everything_is_asked_a_handful_of_calls(status: int) -> None:
+    done, server = await judged(lambda body: Reply("no such thing", status=status), 200)
     assert outcomes(done) == {OutcomeKind.PROVIDER_ERROR: 200}
-    assert len(server.requests) <= 20
+    assert done.totals.calls <= 5
+    assert len(server.requests) <= 20  # a 404 might also be about what a request demands
     failure = done.rows[-1].metrics[0].failure
     assert failure is not None
-    assert "no such key" in failure.message
+    assert "given up" in failure.message
+    assert "no such thing" in failure.message
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_three_questions_that_are_refused_cost_their_cases_only(status: int) -> None:
+    def respond(body: Json) -> Reply:
+        refused = any(f"case {n}\n" in body["messages"][-1]["content"] for n in (0, 1, 2))
+        return Reply("not for you", status=status) if refused else valid_reply(body)
+
+    done, server = await judged(respond, 60)
+    assert outcomes(done) == {OutcomeKind.OK: 57, OutcomeKind.PROVIDER_ERROR: 3}
+    assert len(server.requests) == done.totals.calls == 61
+
+
+async def test_a_key_that_ends_half_way_ends_the_run_after_a_few_calls() -> None:
+    requests = 0
+
+    def respond(body: Json) -> Reply:
+        nonlocal requests
+        requests += 1
+        return Reply("key revoked", status=401) if requests > 60 else valid_reply(body)
+
+    done, server = await judged(respond, 400)
+    assert outcomes(done) == {OutcomeKind.OK: 60, OutcomeKind.PROVIDER_ERROR: 340}
+    assert len(server.requests) <= 260

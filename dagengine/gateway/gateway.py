@@ -33,6 +33,7 @@ from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waiting import Resting, Waits, merged
 from dagengine.gateway.window.whole_prompts import WholePrompts
+from dagengine.prompts.decisions import harmless_question
 from dagengine.question import (
     Answer,
     Judge,
@@ -261,6 +262,8 @@ class Gateway:
             if getattr(judge, "may_cut", False):
                 count = partial(self._limited.count_tokens, state, judge)
                 state.prompts = WholePrompts(judge, count)
+            ask, question = self._limited.ask_aside, harmless_question(judge)
+            limiter.ask_harmless = partial(ask, state, judge, question)
             self._limiter.open(limiter)
             if self._leased is not None:
                 self._leased.meet(limiter)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol
 
 import anyio
 
-from dagengine.errors import JUDGE_FAILURES, JudgeTimeoutError, ProviderError
+from dagengine.errors import JUDGE_FAILURES, JudgeError, JudgeTimeoutError, ProviderError
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
 from dagengine.gateway.laws.rate_limit import RateLimit
@@ -19,7 +20,7 @@ from dagengine.gateway.laws.throughput import ThroughputLimit
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.urgency import Queue, Urgency
 from dagengine.gateway.waiting import Resting, one_waits, reason
-from dagengine.question import Question
+from dagengine.question import Question, Usage, judge_name
 from dagengine.results import Waiting
 
 _OVERLOAD = frozenset({429, 529})
@@ -30,6 +31,7 @@ _LONG = 60.0  # seconds without an answer after which it is said what is waited 
 _SOON = 0.25  # a judge that needs a smaller share of the time limit is quick
 # How a call may end that says something about the judge.
 _TELLING = (*JUDGE_FAILURES, JudgeTimeoutError, ProviderError)
+UNSAID = Exception("says nothing about the judge")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +39,8 @@ class Call:
     """One call, from waiting for its turn to its end; `serial` is 0 until it may start.
 
     It takes a place for each of its questions; `unfinished` of them have not ended; `noted`
-    says whether its end was taken note of. `question` is one of them. It began at `began`, as one
-    of `level` calls in progress, in an `epoch` of the number of calls.
+    says whether its end was taken note of. `question` is one of them; a `harmless` one goes first.
+    It began at `began`, as one of `level` calls in progress, in an `epoch` of the number of calls.
     """
 
     tokens: int
@@ -52,6 +54,7 @@ class Call:
     epoch: int = 0
     turn: anyio.Event | None = None
     wakes_at: float = -math.inf
+    harmless: bool = False
 
 
 class JudgeLimiter:
@@ -77,7 +80,10 @@ class JudgeLimiter:
         start = ceiling if elastic else None
         self.concurrency = AdaptiveConcurrency(ceiling, start)
         self.throughput = ThroughputLimit(ceiling, self.time_limit, start)
-        self.breaker = CircuitBreaker(name, *limits.patience_of_a_judge)
+        patience = limits.patience_of_a_judge
+        self.breaker = CircuitBreaker(judge_name(name), *patience, asks=not batched)
+        self.gone = anyio.Event()  # when the judge is given up
+        self.ask_harmless: Callable[[], Awaitable[tuple[Usage, JudgeError | None]]]
         self._calls: dict[Call, None] = {}  # in progress, the oldest first
         self._heard = 0.0  # when the last answer came, or none was missing
         self._was_away = False
@@ -178,7 +184,7 @@ class JudgeLimiter:
         self._calls[call] = None
         call.level, call.epoch = len(self._calls), self.throughput.epoch
         if self.breaker.is_open:
-            self.breaker.started(call.serial, call.began)
+            call.harmless = self.breaker.started(call.serial, call.began)
         if self._requests is not None:
             self._requests.take(call.places, anyio.current_time())
         if self._tokens is not None:
@@ -202,10 +208,12 @@ class JudgeLimiter:
                 self._late(call, error)
             elif not isinstance(error, ProviderError):
                 self.breaker.ended(call.serial)
+            elif error.lasting or (error.retry_after or 0.0) > self.breaker.patience:
+                self._doubted(call, error)
             elif error.transient:
-                self._failed(call, error, error.status, error.retry_after or 0.0)
+                self._failed(call, error)
             else:
-                self.breaker.refused(call.serial, error.status, str(error))
+                self.breaker.refused(call.serial, error.status)
         if not call.unfinished:
             del self._calls[call]
 
@@ -241,7 +249,7 @@ class JudgeLimiter:
             return
         self._give_time(MORE_TIME)
         now = anyio.current_time()
-        self.breaker.failed(call.serial, now, str(error), self.in_flight, reached=True)
+        self.breaker.failed(call.serial, now, str(error), self.in_flight, status=0)
         if self.breaker.is_open:
             self._held = reason(error), time.monotonic() + self.breaker.opens_at - now
 
@@ -250,15 +258,20 @@ class JudgeLimiter:
         if self.time_limit is not None:
             self.time_limit = self.throughput.time_limit = times * self._given_limit
 
-    def _failed(
-        self, call: Call, error: ProviderError, status: int | None, retry_after: float
-    ) -> None:
+    def _doubted(self, call: Call, error: ProviderError) -> None:
+        """What holds for all calls, or for this one only: the others go on until that is known."""
+        wait = f"; it asks to wait {error.retry_after:.0f} s" if error.retry_after else ""
+        now, why = anyio.current_time(), f"{error}{wait}"
+        self.breaker.doubted(call.serial, now, why, self.in_flight, error.status)
+        self._held = reason(error), -math.inf
+
+    def _failed(self, call: Call, error: ProviderError) -> None:
         """An error that may pass: too many calls, or a judge that is away.
 
         A server that was never there, or loads its model, rejects no call for its number.
         """
-        now, reached = anyio.current_time(), status is not None
-        self.breaker.failed(call.serial, now, str(error), self.in_flight, retry_after, reached)
+        now, status, retry_after = anyio.current_time(), error.status, error.retry_after
+        self.breaker.failed(call.serial, now, str(error), self.in_flight, status)
         away = status is None or status in _AWAY
         self._was_away = away and (self._was_away or self.breaker.is_open)
         overload = status in _OVERLOAD or (away and self.breaker.has_answered)
@@ -356,7 +369,15 @@ class Limiter:
         else:
             with self._resting:  # another judge may have room
                 await self._wait(judge, call, urgency)
-        return call
+        if not call.harmless:
+            return call
+        end: Exception | None = UNSAID
+        try:
+            _, end = await judge.ask_harmless()
+        finally:
+            for _ in range(places):
+                self.leave(judge, call, end)
+        return await self.enter(judge, tokens, urgency, places, question)
 
     def leave(self, judge: JudgeLimiter, call: Call, error: BaseException | None) -> None:
         """End one question of a call that has started, however it ended."""
@@ -424,13 +445,13 @@ class Limiter:
         # No task watches the clock for a judge. The first call that waits there does so: it sleeps
         # until the judge opens, and whoever comes to be the first is woken to take this over.
         for judge in self._judges:
-            if not judge.waiting.things:
-                continue
             if judge.breaker.given_up is not None:  # no hope: all of them may fail now
+                judge.gone.set()
                 while judge.waiting.things:
                     call = judge.waiting.take()
                     self._wide -= call.places > 1
                     _wake(call)
+            if not judge.waiting.things:
                 continue
             opens = judge.opens_at()
             first = judge.waiting.first() if math.isfinite(opens) else None

@@ -49,9 +49,9 @@ class Limits:
     errors. `reasks` (2) is the number of re-asks after an invalid answer. Waits between attempts
     grow from `backoff` (0.5) to `max_backoff` (30) seconds with jitter, and are never shorter than
     Retry-After. `patience` is the number of seconds that a judge may be unavailable: its questions
-    wait without using up attempts, and then fail immediately. A Retry-After beyond it ends a
-    question. The default (None) is 2.5 times `call_timeout`, at least 60; 60 as long as nothing at
-    all is at the address. A judge that answers slowly is not unavailable.
+    wait without using up attempts, and then fail immediately. A Retry-After beyond it delays that
+    question alone. The default (None) is 2.5 times `call_timeout`, at least 60; 60 as long as
+    nothing at all is at the address. A judge that answers slowly is not unavailable.
 
     **Cost.** `max_calls` (None: no limit) is the maximum number of calls of the run, including
     retries. `budget` (None: no limit) is in US dollars. No call starts beyond them, and the

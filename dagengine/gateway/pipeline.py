@@ -47,7 +47,7 @@ from dagengine.errors import (
 from dagengine.gateway.answering import answered, hide_secrets, without_secrets
 from dagengine.gateway.budget import Budget
 from dagengine.gateway.ledger import Ledger
-from dagengine.gateway.limiter import JudgeLimiter, Limiter
+from dagengine.gateway.limiter import UNSAID, JudgeLimiter, Limiter
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import PackEntry
 from dagengine.gateway.packs.prompt_cache import PromptCacheOrder, beginning_of, least_shared
@@ -228,15 +228,16 @@ class Retried:
                 # Behind an open breaker every question fails, whichever it is. If each counted that
                 # as its own failure, an outage of a minute would end all cases in progress; so the
                 # breaker alone decides how long there is hope.
-                failures += not limiter.breaker.is_open
+                long = (error.retry_after or 0.0) > limiter.breaker.patience
+                away = limiter.breaker.is_open and not long
+                failures += not away
                 if failures >= limits.attempts:
                     raise
                 limiter.require_hope()
-                now = late or limiter.breaker.is_open
-                wait = 0.0 if now else self._seconds(failures, error)
+                wait = 0.0 if late or away else self._seconds(failures, error)
                 why = error
             with self._waits.during(why, wait), self._resting:
-                await anyio.sleep(wait)
+                await (self._next.outlast(request, wait) if long else anyio.sleep(wait))
 
     def _asked_again(self, request: Request, error: UnparseableError) -> Question[Any] | None:
         """The question after an answer that does not fit; None where it is not asked again.
@@ -274,7 +275,7 @@ class Retried:
         growing = tenacity.wait_random_exponential(self._limits.backoff, self._limits.max_backoff)
         state = tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {})
         state.attempt_number = failures
-        wanted = (error.retry_after if isinstance(error, ProviderError) else None) or 0.0
+        wanted = error.retry_after or 0.0
         rest = anyio.current_effective_deadline() - anyio.current_time()
         if wanted > rest:
             late = f"{error}; it asks to wait {wanted:g} s, and {rest:.1f} s are left for the case"
@@ -503,24 +504,40 @@ class Limited:
     async def count_tokens(
         self, state: JudgeState, judge: Judge, question: Question[Any], messages: Any
     ) -> int:
-        """The tokens that a server counts for messages, by a call for one token; 0 if it is silent.
-
-        It is a call like any other; who asks has a place already.
-        """
+        """The tokens that a server counts for messages, asked for one token; 0 if it is silent."""
         if not judge.capabilities.text:
             return 0
-        probe, usage = counting(question, messages), NO_USAGE
+        usage, failure = await self.ask_aside(state, judge, counting(question, messages))
+        if failure is not None and not isinstance(failure, UnparseableError):
+            raise failure
+        return usage.input_tokens
+
+    async def ask_aside(
+        self, state: JudgeState, judge: Judge, question: Question[Any]
+    ) -> tuple[Usage, JudgeError | None]:
+        """The tokens and the failure of a call that is counted, and of which nobody hears."""
+        usage, answer, failure = NO_USAGE, None, None
         reserved = await self._budget.reserve(state.price, NO_USAGE)
         self._ledger.calls += 1
         try:
-            answer = await in_time(state.limiter, judge, partial(judge.answer, probe))
+            answer = await in_time(state.limiter, judge, partial(judge.answer, question))
             usage = answer.usage
-        except UnparseableError as error:
-            usage = Usage(*error.tokens)
+        except JudgeError as error:
+            usage, failure = Usage(*error.tokens), error
+            hide_secrets(error, state.secrets)
         finally:
             self._ledger.usage += usage
-            self._budget.charge(reserved, _cost(state.price, None, usage))
-        return usage.input_tokens
+            self._ledger.failed += answer is None
+            self._budget.charge(reserved, _cost(state.price, answer, usage))
+        return usage, failure
+
+    async def outlast(self, request: Request, seconds: float) -> None:
+        """Wait so long, or until the judge is given up; it is tried first where it is in doubt."""
+        judge = request.state.limiter
+        if judge.breaker.is_open:
+            self._limiter.leave(judge, await self._limiter.enter(judge, 0, request.urgency), UNSAID)
+        with anyio.move_on_after(seconds):
+            await judge.gone.wait()
 
 
 def in_time(

@@ -19,10 +19,10 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.decision import Decision, Odds
-from dagengine.prompts.answer_types import VerdictList
+from dagengine.decision import YES_NO, Decision, Odds
+from dagengine.prompts.answer_types import VerdictList, judgement_type, output_type
 from dagengine.prompts.evidence import as_data, names_in
-from dagengine.question import Judge, Options, Question
+from dagengine.question import FirstMatch, Judge, Message, Options, Question
 from dagengine.test_case import (
     ArenaTestCase,
     ConversationalTestCase,
@@ -35,6 +35,7 @@ T = TypeVar("T", bound=BaseModel)
 Shows = Literal["case", "reads"]
 """What a decision judge is shown: the texts of the case, or only what the node reads of it."""
 
+_ALL = FirstMatch((("(?s)(.*)", None),), field="output")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 # The texts of each kind of case, in their order. Names, tags, comments and metadata may be labels.
 _LLM_TEXTS = (
@@ -106,6 +107,17 @@ def worded(question: Question[T], decision: Decision, shows: Shows) -> Question[
         options=Options(temperature=None, sample=question.options.sample),
         parser=None,
     )
+
+
+def harmless_question(judge: Judge) -> Question[Any]:
+    """The fixed question that tells whether a judge fails whatever it is asked."""
+    shape, able = judgement_type(None), judge.capabilities
+    asked: Message = {"role": "user", "content": "Is ice cold? Answer yes or no."}
+    options = Options(temperature=None, max_characters=100)
+    question = Question((asked,), shape, options, name="harmless")
+    if able.decides:
+        return worded(question, Decision("predicate", "Is ice cold?", YES_NO, text="ice"), "case")
+    return replace(question, answer_type=output_type(str), parser=_ALL) if able.text else question
 
 
 def _shown(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, Any]]:

@@ -370,7 +370,7 @@ def test_a_property_keeps_its_own_attribute_error() -> None:
     class Reading(ExactMatchMetric):
         @property
         def verdicts(self) -> str:
-            return None.text  # type: ignore[attr-defined]
+            return str(getattr(None, "text"))  # noqa: B009
 
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'text'"):
         Reading().verdicts  # noqa: B018

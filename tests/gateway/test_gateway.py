@@ -356,7 +356,8 @@ async def test_transient_failures_are_tried_as_often_as_allowed_and_then_raised(
         gateway = Gateway(Limits(attempts=attempts, patience=0, **NO_WAIT))
         with pytest.raises(ProviderError, match="overloaded"):
             await gateway.ask(judge, ask_about("a"))
-        assert (len(judge.asked), gateway.totals.failed) == (attempts, attempts)
+        own = [question.name for question in judge.asked].count("a")
+        assert (own, gateway.totals.failed) == (attempts, len(judge.asked))
 
 
 @pytest.mark.anyio

@@ -3,11 +3,16 @@
 ::
 
     closed ──failures in a row──▶ open ──patience used up──▶ given up
-       ▲                             │ probes, after
-       └────────any answer───────────┘ growing waits
+      ▲ │                           │ probes, after            ▲
+      │ │ ◀──────any answer─────────┘ growing waits            │
+      │ └──what may hold for all──▶ in doubt ──the harmless question fails alike
+      └──────────any answer────────────┘
 
 The next probe waits until the last one has ended, or has lasted so much longer than calls that
-failed that the judge seems to be at work on it.
+failed that the judge seems to be at work on it. Once in 60 s it is the harmless question: its
+answer shows that what failed is about the questions that met it. In doubt nothing else goes out:
+after failures that may hold for all (key, model, quota, a wait beyond the patience), the first of a
+judge that never answered, later as many in a row as open the circuit.
 """
 
 from __future__ import annotations
@@ -15,12 +20,11 @@ from __future__ import annotations
 import math
 
 _IN_A_ROW = 5
-_HOPELESS = 3  # answers that say "no" for good, with never a "yes"
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 5.0
 _AT_WORK, _AS_LONG = 0.5, 2.0  # seconds, and times the seconds of the longest failure
-# The key, the account, the permission, the address: nothing a repetition would change.
-_FOR_GOOD = frozenset({401, 402, 403, 404, 429})
+_APART = 60.0  # seconds between two harmless questions
+_MIXED = frozenset({403, 404})  # they are often about one question
 
 
 class CircuitBreaker:
@@ -28,97 +32,98 @@ class CircuitBreaker:
 
     While the circuit is open no call goes out, except a probe from `opens_at` on.
     `is_open` says whether the judge is out of order for now. `given_up` is the reason why no
-    call goes out any more, or None. `last` is the number of the last call that started.
+    call goes out any more, or None. `last` is the number of the last call that started, and
+    `has_answered` says whether there was ever an answer.
     """
 
-    def __init__(self, name: str, patience: float, unreached: float | None = None) -> None:
+    def __init__(
+        self, name: str, patience: float, unreached: float | None = None, *, asks: bool = True
+    ) -> None:
         """`patience` is how many seconds the judge may be out of order.
 
-        `unreached` holds instead as long as there is no sign that anything is there.
+        `unreached` holds instead as long as there is no sign that anything is there. Where it has
+        no harmless question (not `asks`), doubt gives up a judge that never answered.
         """
         self._name = name
         self._longest = patience
         self._unreached = patience if unreached is None else unreached
-        self._reached = False
+        self._reached = self.has_answered = False
         self.last = self._alive = 0  # the last call that started, now and at the last answer
-        self._failures = 0
-        self._since = 0.0
+        self._failures, self._since = 0, 0.0  # in a row, from then on
         self._wait = _FIRST_WAIT
-        self._refusals = 0
-        self._answered = False
         self._probes: dict[int, float] = {}  # when each of them started
-        self._longest_failure = 0.0
-        self._next_probe = -math.inf
-        self.is_open = False
+        self._longest_failure, self._next_probe = 0.0, -math.inf
+        self._asks = asks
+        self._trying, self._tried = 0, -math.inf  # the call with the harmless question, its start
+        self._cleared: int | None = None  # the last call when it was answered
+        self.is_open = self._in_doubt = self._has_tried = False  # … since the last answer
         self.given_up: str | None = None
 
     @property
     def opens_at(self) -> float:
         """When the next call may start; minus infinity at any time."""
-        return self._next_probe if self.is_open else -math.inf
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether there was ever an answer."""
-        return self._answered
+        earliest = self._tried + _APART if self._in_doubt else -math.inf
+        return max(earliest, self._next_probe) if self.is_open else -math.inf
 
     def has_answered_since(self, serial: int) -> bool:
         """Whether there was an answer to any call since this one started."""
         return serial <= self._alive
 
     @property
-    def _patience(self) -> float:
-        return self._longest if self._answered or self._reached else self._unreached
+    def patience(self) -> float:
+        """How many seconds it may be out of order, by what is known of it now."""
+        return self._longest if self.has_answered or self._reached else self._unreached
 
-    def started(self, serial: int, now: float) -> None:
-        """A call starts; while the circuit is open it is a probe."""
+    def started(self, serial: int, now: float) -> bool:
+        """Note a call that starts; returns whether it is the harmless question."""
         self.last = serial
         if self.is_open:
             self._probes[serial] = now
             self._next_probe = now + max(_AT_WORK, _AS_LONG * self._longest_failure)
+            if self._asks and now >= self._tried + _APART:
+                self._trying, self._tried, self._cleared, self._has_tried = serial, now, None, True
+        return serial == self._trying
 
     def answered(self) -> None:
         """An answer of any kind: the judge is in order."""
-        self._answered, self.is_open = True, False
-        self._alive = self.last
-        self._failures = self._refusals = 0
-        self._wait, self._longest_failure = _FIRST_WAIT, 0.0
-        self._probes.clear()
+        self.has_answered, self._alive = True, self.last
+        if self._failures or self._trying:
+            self._clear()
+            self._failures, self.is_open, self._has_tried = 0, False, False
+            self._wait, self._longest_failure = _FIRST_WAIT, 0.0
+            self._probes.clear()
+
+    def _clear(self) -> None:
+        """End doubt and question: what failed is about single questions, or nobody can tell."""
+        if self._trying:
+            self._trying, self._cleared = 0, self.last
+        if self._in_doubt:
+            self.is_open = self._in_doubt = False
 
     def ended(self, serial: int) -> None:
         """A call ended in a way that says nothing about the judge."""
+        if serial == self._trying:
+            self._clear()
         if self._probes.pop(serial, None) is not None and not self._probes:
             self._next_probe = -math.inf
 
     def failed(
-        self,
-        serial: int,
-        now: float,
-        why: str,
-        in_flight: int = 1,
-        retry_after: float = 0.0,
-        reached: bool = False,
+        self, serial: int, now: float, why: str, in_flight: int = 1, status: int | None = None
     ) -> None:
         """The endpoint gave no answer, or an error that may pass.
 
-        `reached` says that something is there: an error page, or a connection without an answer.
+        `status` is 0 of a connection without an answer; None: no sign that anything is there.
         `in_flight` counts the calls in progress, this one included. Failures are often faster than
         answers, so a few of them among many calls do not open the circuit.
         """
-        self._reached = self._reached or reached
-        if not self._failures:
-            self._since = now
-        self._failures += 1
-        if retry_after > self._patience:
-            self._give_up(
-                f"it asks to wait {retry_after:g} s ({why}), which is longer than the patience of "
-                f"{self._patience:g} s; run again later, or raise Limits.patience"
-            )
-        elif serial in self._probes:
+        in_a_row = self._count(now, in_flight, status)
+        if serial in self._probes:
+            if serial == self._trying:
+                self._trying, self._in_doubt = 0, False
             self._longest_failure = max(self._longest_failure, now - self._probes.pop(serial))
             self._wait = min(_LONGEST_WAIT, 2 * self._wait)
             self._schedule(now, why)
-        elif not self.is_open and self._failures >= max(_IN_A_ROW, in_flight):
+        elif not self.is_open and in_a_row and self._may_be_all(now, status):
             self.is_open = True
             self._schedule(now, why)
 
@@ -130,35 +135,56 @@ class CircuitBreaker:
             self._failures = max(1, self._failures)
             self._probes.clear()
 
-    def refused(self, serial: int, status: int | None, why: str) -> None:
-        """The endpoint refused for good."""
+    def doubted(
+        self, serial: int, now: float, why: str, in_flight: int = 1, status: int | None = None
+    ) -> None:
+        """The endpoint failed in a way that holds for all questions, or for this one only."""
+        in_a_row, alike = self._count(now, in_flight, status), serial == self._trying
         self.ended(serial)
-        if status is not None:  # it did answer
+        if alike or (in_a_row and not (self._asks or self.has_answered)):
+            self._give_up(
+                f"whatever it is asked, it fails with {why!r}; fix this, or wait, and run again"
+            )
+        elif self._asks and (in_a_row or not self.has_answered) and self._may_be_all(now, status):
+            self._next_probe = self._next_probe if self.is_open else -math.inf
+            self.is_open = self._in_doubt = True
+
+    def _count(self, now: float, in_flight: int, status: int | None) -> bool:
+        self._reached = self._reached or status is not None
+        if not self._failures:
+            self._since = now
+        self._failures += 1
+        return self._failures >= max(_IN_A_ROW, in_flight)
+
+    def _may_be_all(self, now: float, status: int | None) -> bool:
+        """Whether a failure may be about the judge: it has not just answered that question only."""
+        stale = self._cleared is None or now >= self._tried + _APART
+        return stale or (status not in _MIXED and self._alive > (self._cleared or 0))
+
+    def refused(self, serial: int, status: int | None) -> None:
+        """The endpoint refused this question for good."""
+        self.ended(serial)
+        if status is not None and not self._in_doubt:  # it did answer
             self._failures, self.is_open = 0, False
-        if status in _FOR_GOOD and not self._answered:
-            self._refusals += 1
-            if self._refusals >= _HOPELESS:
-                self._give_up(
-                    f"its first {self._refusals} calls all ended with {why!r}, which a retry does "
-                    "not fix; fix the cause and run again"
-                )
 
     def _schedule(self, now: float, why: str) -> None:
         """Plan the next probe; the last one is at the end of the patience."""
-        end = self._since + self._patience
+        end = self._since + self.patience
         if now < end:
             self._next_probe = min(now + self._wait, end)
-            return
-        if self._probes:  # the judge may be at work on them
+        elif self._probes:  # the judge may be at work on them
             self._next_probe = math.inf
-            return
-        self._give_up(
-            f"{self._failures} calls in a row failed in {now - self._since:.0f} s, the last one "
-            f"with {why!r}; see that it runs, or raise Limits.patience ({self._patience:g} s), and "
-            "run again"
-        )
+        elif self._asks and not self._has_tried:
+            self._next_probe, self._in_doubt = now, True
+        else:
+            self._give_up(
+                f"{self._failures} calls in a row failed in {now - self._since:.0f} s, the last "
+                f"one with {why!r}: its patience of {self.patience:g} s is used up; see that it "
+                "runs, and run again"
+            )
 
     def _give_up(self, why: str) -> None:
+        self.is_open, self._next_probe = True, math.inf
         if self.given_up is None:
             # The name is long: what happened goes first.
             self.given_up = f"the judge is given up: {why} (judge: {self._name!r})"

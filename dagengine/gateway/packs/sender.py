@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from dagengine.errors import JudgeError, ProviderError, TooLongError, UnsupportedError
 from dagengine.gateway.budget import Budget
-from dagengine.gateway.limiter import Call, JudgeLimiter, Limiter
+from dagengine.gateway.limiter import UNSAID, Call, JudgeLimiter, Limiter
 from dagengine.gateway.prices import Price
 from dagengine.gateway.urgency import Urgency
 from dagengine.question import NO_USAGE, Answer, Judge, Packs, Question, Usage
@@ -78,7 +78,7 @@ class PackSender:
 
     def leave(self, call: Call) -> None:
         """Give one place back."""
-        self.limiter.leave(self.judge_limiter, call, _UNSAID)
+        self.limiter.leave(self.judge_limiter, call, UNSAID)
 
     async def send(self, questions: Sequence[Question[Any]], ahead: int) -> list[Outcome]:
         """What became of each question; nobody wants the last `ahead` of them yet."""
@@ -123,10 +123,3 @@ class PackSender:
 def _is_too_much(outcome: Outcome) -> bool:
     rejected = isinstance(outcome, ProviderError) and outcome.status in _TOO_MUCH
     return rejected or isinstance(outcome, TooLongError)
-
-
-class _Unsaid(Exception):
-    """How a question ends whose end says nothing about its judge."""
-
-
-_UNSAID = _Unsaid()

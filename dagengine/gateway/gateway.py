@@ -195,8 +195,9 @@ class Gateway:
 
     def try_again(self) -> None:
         """Let questions probe the judges that were given up."""
-        for state in self._judges.values():
-            state.limiter.breaker.try_again(anyio.current_time())
+        for limiter in (state.limiter for state in self._judges.values()):
+            limiter.breaker.try_again(anyio.current_time())
+            limiter.gone = anyio.Event()
 
     def facts(self, judge: Judge) -> ServerFacts:
         """What the server of a judge said of itself; nothing before `meet`."""

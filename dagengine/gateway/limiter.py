@@ -80,8 +80,7 @@ class JudgeLimiter:
         start = ceiling if elastic else None
         self.concurrency = AdaptiveConcurrency(ceiling, start)
         self.throughput = ThroughputLimit(ceiling, self.time_limit, start)
-        patience = limits.patience_of_a_judge
-        self.breaker = CircuitBreaker(judge_name(name), *patience, asks=not batched)
+        self.breaker = CircuitBreaker(judge_name(name), *limits.patience_of_a_judge, slow=batched)
         self.gone = anyio.Event()  # when the judge is given up
         self.ask_harmless: Callable[[], Awaitable[tuple[Usage, JudgeError | None]]]
         self._calls: dict[Call, None] = {}  # in progress, the oldest first
@@ -260,9 +259,8 @@ class JudgeLimiter:
 
     def _doubted(self, call: Call, error: ProviderError) -> None:
         """What holds for all calls, or for this one only: the others go on until that is known."""
-        wait = f"; it asks to wait {error.retry_after:.0f} s" if error.retry_after else ""
-        now, why = anyio.current_time(), f"{error}{wait}"
-        self.breaker.doubted(call.serial, now, why, self.in_flight, error.status)
+        why = f"{error}; it asks to wait {s:.0f} s" if (s := error.retry_after) else str(error)
+        self.breaker.doubted(call.serial, anyio.current_time(), why, self.in_flight, error.status)
         self._held = reason(error), -math.inf
 
     def _failed(self, call: Call, error: ProviderError) -> None:

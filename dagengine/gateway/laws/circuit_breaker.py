@@ -37,12 +37,12 @@ class CircuitBreaker:
     """
 
     def __init__(
-        self, name: str, patience: float, unreached: float | None = None, *, asks: bool = True
+        self, name: str, patience: float, unreached: float | None = None, *, slow: bool = False
     ) -> None:
         """`patience` is how many seconds the judge may be out of order.
 
-        `unreached` holds instead as long as there is no sign that anything is there. Where it has
-        no harmless question (not `asks`), doubt gives up a judge that never answered.
+        `unreached` holds instead as long as there is no sign that anything is there. A `slow`
+        one gets no harmless question: doubt gives it up if it never answered.
         """
         self._name = name
         self._longest = patience
@@ -53,7 +53,7 @@ class CircuitBreaker:
         self._wait = _FIRST_WAIT
         self._probes: dict[int, float] = {}  # when each of them started
         self._longest_failure, self._next_probe = 0.0, -math.inf
-        self._asks = asks
+        self._asks = not slow
         self._trying, self._tried = 0, -math.inf  # the call with the harmless question, its start
         self._cleared: int | None = None  # the last call when it was answered
         self.is_open = self._in_doubt = self._has_tried = False  # … since the last answer
@@ -142,6 +142,7 @@ class CircuitBreaker:
         in_a_row, alike = self._count(now, in_flight, status), serial == self._trying
         self.ended(serial)
         if alike or (in_a_row and not (self._asks or self.has_answered)):
+            self._in_doubt = self._asks
             self._give_up(
                 f"whatever it is asked, it fails with {why!r}; fix this, or wait, and run again"
             )

@@ -254,3 +254,17 @@ def test_nothing_but_the_harmless_question_goes_out_in_doubt() -> None:
     assert not breaker.started(3, 7.0)
     breaker.doubted(3, 8.0, "no such key", status=401)
     assert breaker.opens_at == 65.0  # … and fails for good: nothing until it may be asked again
+
+
+def test_a_judge_that_is_tried_again_gets_the_harmless_question_first_and_a_minute_later() -> None:
+    breaker = CircuitBreaker("judge", 60.0)
+    breaker.doubted(1, 5.0, "no such key", status=401)
+    assert breaker.started(2, 5.0)
+    breaker.doubted(2, 6.0, "no such key", status=401)
+    assert "no such key" in str(breaker.given_up)
+    assert breaker.opens_at == math.inf
+    breaker.try_again(30.0)
+    assert (breaker.given_up, breaker.opens_at) == (None, 65.0)
+    assert breaker.started(3, 65.0)
+    breaker.answered()
+    assert (breaker.given_up, breaker.is_open) == (None, False)

@@ -34,7 +34,7 @@ FACES = (
 )  # fmt: skip
 # Their further arguments are those of something else, which alone can know them: a provider's
 # client, and a model class of the caller.
-OPEN = {"ProviderJudge", "BaseLLM"}
+OPEN = {"AnsweringEnum", "BaseLLM", "ProviderJudge"}
 METRIC = ExactMatchMetric()
 # Those that run metrics and take `Settings`.
 RUNS = ("EvaluationDataset.evaluate", "a_evaluate", "a_repeat", "assert_test", "evaluate", "repeat",

@@ -184,7 +184,7 @@ def test_a_data_set_by_name_needs_its_package_and_a_split(
 
 
 def test_what_only_a_service_has_is_refused_with_the_way_to_go() -> None:
-    with pytest.raises(AttributeError, match="stays on your machine; the loaders"):
+    with pytest.raises(AttributeError, match="stays on your machine; a data set"):
         getattr(EvaluationDataset(), "pull")(alias="My data")  # noqa: B009
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         getattr(EvaluationDataset(), "nonsense")  # noqa: B009

@@ -33,6 +33,7 @@ HOSTILE = (
     "\x1b[2J\x1b]0;owned\x07\x9b31m\rok\x08\x00 \u202egnp.exe\u2066 \U000e0041 pay\u200bpal "
     "\ud800 [bold]markup[/bold] [/oops] [link=http://evil]x[/link]"
 )
+WRITTEN = HOSTILE.replace("\ud800 ", "")  # half of a character is refused in what people write
 OK, FAILED = OutcomeKind.OK, OutcomeKind.PROVIDER_ERROR
 
 
@@ -102,9 +103,9 @@ def steps(console: Console) -> None:
 
 
 def progress(console: Console) -> None:
-    node = BinaryJudgementNode(HOSTILE, evaluation_params=["input"], then={True: 10, False: 0})
+    node = BinaryJudgementNode(WRITTEN, evaluation_params=["input"], then={True: 10, False: 0})
     run: Any = SimpleNamespace(
-        plan=compile_metrics([DAGMetric(HOSTILE, DAG(node))]), totals=Totals(), waiting=()
+        plan=compile_metrics([DAGMetric(WRITTEN, DAG(node))]), totals=Totals(), waiting=()
     )
     shown = Progress(run, 2)
     with bar(shown, console):
@@ -130,9 +131,9 @@ def test_hostile_text_gives_no_orders_to_the_terminal(show: Callable[[Console], 
 
 def hostile_metric(judge: ScriptedJudge) -> DAGMetric:
     node = BinaryJudgementNode(
-        "Kind?", evaluation_params=["input"], then={True: 10, False: 0}, name=f"kind {HOSTILE}"
+        "Kind?", evaluation_params=["input"], then={True: 10, False: 0}, name=f"kind {WRITTEN}"
     )
-    return DAGMetric(f"Kind {HOSTILE}", DAG(node), model=judge, verbose_mode=True)
+    return DAGMetric(f"Kind {WRITTEN}", DAG(node), model=judge, verbose_mode=True)
 
 
 CASE = LLMTestCase(name=HOSTILE, input="a")

@@ -54,14 +54,14 @@ def test_a_session_is_compared_with_an_earlier_one_case_by_case(pytester: pytest
     same = run(pytester, "--evals-baseline=before", "-k", "good")
     assert "against before: Quality: pass rate +0% on 20 cases" in same.output
     assert same.code == 0
-    pytester.makepyfile(test_it=SUITE.replace('"bad" not in asked', '"8" not in asked'))
+    pytester.makepyfile(test_it=SUITE.replace('"bad" not in text', '"8" not in text'))
     better = run(pytester, "--evals-baseline=before", "-k", "good or bad")
     assert "pass rate +0% on 22 cases" in better.output
-    pytester.makepyfile(test_it=SUITE.replace('"bad" not in asked', '"1" not in asked'))
+    # Files of one size and second would be taken for the same: Python keeps what it compiled.
+    pytester.makepyfile(test_it=SUITE.replace('"bad" not in text', '"1"   not in text'))
     worse = run(pytester, "--evals-baseline=before", "-k", "good")
     assert "pass rate -55% on 20 cases" in worse.output
     assert "worse by more than chance" in worse.output
-    pytester.makepyfile(test_it=SUITE.replace('"bad" not in asked', '"1" not in asked'))
     rolling = run(pytester, "--evals-baseline=before", "--evals-out=before", "-k", "good")
     assert "pass rate -55% on 20 cases" in rolling.output, "compared with what it replaces"
     pytester.makepyfile(test_other=SUITE.replace("good {n}", "fine {n}"))

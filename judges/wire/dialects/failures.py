@@ -328,11 +328,14 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
     complaint = complaint_in(200, parsed(content), prompt=prompt)
     if complaint is not None:
         return error_of(complaint)
+    page = page_in(text)
+    why = page or f"{text[:120]!r}: {problem}"
     if not text.strip():
         why = "it is empty; see whether the server runs well, and what is between it and you"
-    else:
-        why = page_in(text) or f"{text[:120]!r}: {problem}"
-    return ProviderError(f"the endpoint sent no {kind}: {why}", transient=False)
+    # A page comes whatever is asked, as long as nobody mends the address.
+    return ProviderError(
+        f"the endpoint sent no {kind}: {why}", transient=False, lasting=page is not None
+    )
 
 
 def of_response(error: Any, prompt: str = "") -> JudgeError:

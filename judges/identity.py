@@ -7,12 +7,16 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
+from dagengine.errors import JudgeError, UnparseableError
+from dagengine.prompts.parsing import LONGEST
 from dagengine.redaction import (
     lasting_pairs,
+    public_text,
     public_value,
     queries_in,
     quotable,
     secrets_of_environment,
+    shortened,
 )
 
 
@@ -67,6 +71,23 @@ class SharedJudge:
             hint = "set it in the environment of all (OPENAI_BASE_URL), or leave out its query"
             raise TypeError(f"the query of an address may be a key, and is not pickled: {hint}")
         return state
+
+    def _hidden(self, error: JudgeError) -> JudgeError:
+        """An error without secrets of this judge, and without what it was found in.
+
+        Errors stay in results; their tracebacks and causes would keep whole responses there.
+        """
+        secrets = self.secrets
+        error.complaint = error.__cause__ = error.__context__ = error.__traceback__ = None
+        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
+        if isinstance(error, UnparseableError):
+            error.raw = public_text(error.raw[:LONGEST], secrets)
+        return error
+
+    @property
+    def secrets(self) -> list[str]:
+        """What nothing that outlives a run may hold: keys, passwords, and parts of addresses."""
+        raise NotImplementedError
 
     def _public_state(self) -> dict[str, Any]:
         """What is in the place of keys, passwords and connections, by attribute."""

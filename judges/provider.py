@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -26,10 +26,10 @@ from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of
 from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import plain_error
+from dagengine.judges.wire.dialects.failures import failure_of
 from dagengine.judges.wire.dialects.messages import normalise, refusal_in
+from dagengine.judges.wire.replies import MORE_TOKENS
 from dagengine.judges.wire.requests import with_cache_mark
-from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
@@ -38,6 +38,9 @@ from dagengine.redaction import (
     secrets_of_environment,
     shortened,
 )
+
+if TYPE_CHECKING:
+    from instructor.core.exceptions import InstructorRetryException
 
 T = TypeVar("T", bound=BaseModel)
 _NO_CREDENTIALS = re.compile(
@@ -156,7 +159,6 @@ class ProviderJudge(SharedJudge):
 
     @property
     def secrets(self) -> list[str]:
-        """What nothing that outlives a run may hold: keys among the options, and all others."""
         return [*secrets_in(self._options), *secrets_of_environment()]
 
     async def answer(self, question: Question[T]) -> Answer[T]:
@@ -173,6 +175,7 @@ class ProviderJudge(SharedJudge):
         limit = question.token_limit
         most = {} if limit is None else {"max_tokens": limit}
         messages = with_cache_mark(question) if self.hosted else list(question.messages)
+        failure: JudgeError
         try:
             value = await client.create(
                 response_model=question.answer_type,
@@ -182,46 +185,45 @@ class ProviderJudge(SharedJudge):
                 **most,
             )
         except IncompleteOutputException as error:
-            raw = shortened(self._public(error.last_completion), _RAW)
-            raise RunawayError(
-                f"the answer was cut off at the token limit; {MORE_TOKENS}", raw
-            ) from None
+            cut = f"the answer was cut off at the token limit; {MORE_TOKENS}"
+            failure = RunawayError(cut, shortened(self._public(error.last_completion), _RAW))
         except InstructorRetryException as error:
-            if error.last_completion is not None:
-                refusal = _refusal_of(error.last_completion)
-                if refusal:
-                    raise RefusedError(f"the model refused: {self._public(refusal)}") from None
-                raw = shortened(self._public(error.last_completion), _RAW)
-                raise UnparseableError(shortened(self._public(error)), raw) from None
-            failure = self._failure(error.__cause__ or error, prompt_of(question.messages))
+            failure = self._failure(error, prompt_of(question.messages))
         else:
             # Answers are remembered for the whole run; the completion must not be kept with them.
             completion = vars(value).pop("_raw_response", None)
             used = getattr(completion, "usage", None) if self.hosted else None
             usage = NO_USAGE if used is None else message_usage(dict(used))
             return Answer(value, value.model_dump_json(), usage=usage, mode="provider")
-        raise failure  # outside of the handler: what is raised inside keeps the other error with it
+        # Outside of the handlers: what is raised inside keeps the other error with it.
+        raise self._hidden(failure)
 
-    def _failure(self, error: BaseException, prompt: str) -> JudgeError:
+    def _failure(self, problem: InstructorRetryException, prompt: str) -> JudgeError:
         """Providers' error classes differ; the HTTP status, if there is one, does not."""
+        if problem.last_completion is not None:
+            refusal = _refusal_of(problem.last_completion)
+            if refusal:
+                return RefusedError(f"the model refused: {refusal}")
+            raw = shortened(self._public(problem.last_completion), _RAW)
+            return UnparseableError(str(problem), raw)
+        error = problem.__cause__ or problem
         # The way that bodies are read raises errors of its own, in whatever a client makes of them.
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, JudgeError):
-                cause.__cause__ = cause.__context__ = cause.__traceback__ = None
                 return cause
             cause = cause.__cause__ or cause.__context__
-        if isinstance(error, AssertionError) and _REFUSAL in str(error):  # of instructor
-            return RefusedError(f"the model refused: {self._public(error).partition(_REFUSAL)[2]}")
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, AssertionError) and _REFUSAL in text:  # of instructor
+            return RefusedError(f"the model refused: {text.partition(_REFUSAL)[2]}")
         status = getattr(error, "status_code", None)
         if status is None and _lacks_credentials(error):
             return self._setup_error(error)
         if status is None:
-            text = shortened(f"{type(error).__name__}: {self._public(error)}")
             return ProviderError(text, transient=True)
         # Providers' clients keep the body under this name, and its words in their own.
-        failure = plain_error(status, getattr(error, "body", None) or str(error), prompt=prompt)
-        failure.args = (shortened(f"{type(error).__name__}: {self._public(failure)}"),)
+        failure = failure_of(status, getattr(error, "body", None) or str(error), prompt=prompt)
+        failure.args = (f"{type(error).__name__}: {failure}",)
         return failure
 
 

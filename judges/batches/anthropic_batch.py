@@ -21,29 +21,25 @@ from dagengine.errors import (
     JudgeError,
     JudgeSetupError,
     ProviderError,
-    RefusedError,
     UnparseableError,
 )
 from dagengine.judges.batches.collecting import Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader
-from dagengine.judges.wire.completions import message_usage, prompt_of, wire_type
+from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
-from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import parsed, plain_error
-from dagengine.judges.wire.dialects.messages import refusal_in
+from dagengine.judges.wire.dialects.failures import failure_of, parsed
+from dagengine.judges.wire.replies import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
-from dagengine.judges.wire.runaways import runaway
 from dagengine.prompts.bounds import bounds_of
-from dagengine.prompts.parsing import read_answer, without_surrogates
+from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
     public_value,
     secrets_in,
     secrets_of_environment,
-    shortened,
 )
 
 if TYPE_CHECKING:
@@ -118,7 +114,6 @@ class AnthropicBatchJudge(SharedJudge):
 
     @property
     def secrets(self) -> list[str]:
-        """What nothing that outlives a run may hold."""
         return [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
 
     @asynccontextmanager
@@ -163,12 +158,9 @@ class AnthropicBatchJudge(SharedJudge):
         async with self.session() as batches:
             try:
                 body = json.dumps(without_surrogates(self._body(question)))
-                return _answer(question, await batches.answer_to(body))
+                return await _answer(question, await batches.answer_to(body))
             except JudgeError as error:
-                failure = error
-        # Errors stay in results: a cause would keep the whole response there.
-        failure.__cause__ = failure.__context__ = failure.__traceback__ = None
-        failure.args = tuple(shortened(public_text(str(p), self.secrets)) for p in failure.args)
+                failure = self._hidden(error)
         raise failure
 
     def _body(self, question: Question[Any]) -> dict[str, Any]:
@@ -189,41 +181,24 @@ class AnthropicBatchJudge(SharedJudge):
         return body
 
 
-def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
+async def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     """The answer in a line of results; raises JudgeError."""
     result = line.get("result") or {}
     kind = str(result.get("type"))
     if kind == "errored":
         error = {"error": result.get("error") or "no reason given"}
-        failure = plain_error(200, error, prompt=prompt_of(question.messages))
+        failure = failure_of(200, error, prompt=prompt_of(question.messages))
         failure.args = (f"in the batch: {failure}",)
         raise failure
     if kind != "succeeded":
         # Expired and cancelled questions were never put to the model: they are asked again.
         raise ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
-
     message = result.get("message") or {}
+    completion = normalised(message)
+    if completion is None:
+        raise UnparseableError("the message holds no answer", json.dumps(message))
     usage = message_usage(message.get("usage") or {})
-    tokens = (usage.input_tokens, usage.output_tokens)
-    end = end_of(message.get("stop_reason"))
-    # What the model said: the input of its tool, or its text where it called none.
-    blocks = [block for block in message.get("content") or () if isinstance(block, dict)]
-    calls = [block for block in blocks if block.get("type") == "tool_use"]
-    if calls and question.parser is None:
-        raw = json.dumps(calls[0].get("input"), ensure_ascii=False)
-    else:
-        raw = "".join(str(block.get("text") or "") for block in blocks)
-    if end is End.FILTERED:
-        raise RefusedError("the model refused", tokens)
-    if end is End.CUT and question.options.max_tokens is None:
-        raise runaway(raw, "", tokens, question.token_limit)
-    try:
-        value = read_answer(question, raw)
-    except UnparseableError as invalid:
-        if refusal_in(raw):
-            raise RefusedError(f"the model refused: {raw.strip()}", tokens) from None
-        raise UnparseableError(str(invalid), invalid.raw, tokens) from None
-    return Answer(value, raw, usage=usage, mode="batch")
+    return await read_reply(question, completion, "batch", question.token_limit, usage)
 
 
 class _MessageBatches:
@@ -302,4 +277,4 @@ class _MessageBatches:
         status = response.status_code
         if status == 200:
             return response.content
-        raise plain_error(status, parsed(response.content))
+        raise failure_of(status, parsed(response.content))

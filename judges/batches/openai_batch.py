@@ -18,8 +18,8 @@ from dagengine.judges.batches.collecting import BatchApi, Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
-from dagengine.judges.wire.connection import ChatConnection, Post
-from dagengine.judges.wire.dialects.failures import complaint_in, error_of
+from dagengine.judges.wire.connection import Connection
+from dagengine.judges.wire.dialects.failures import failure_of
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import Capabilities, Question
 
@@ -76,7 +76,7 @@ class OpenAIBatchJudge(OpenAIJudge):
         return {**super()._public_state(), "_batches": {}}
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[ChatConnection]:
+    async def session(self) -> AsyncIterator[Connection]:
         """As of `OpenAIJudge`; at an end without an error the answers of batches are kept."""
         async with super().session() as connection:
             yield connection
@@ -84,9 +84,9 @@ class OpenAIBatchJudge(OpenAIJudge):
             if self._clients[loop][1] == 1:
                 self._batches.pop(loop).forget()
 
-    def _poster(self, openai: Any, api: AsyncOpenAI, direct: object) -> Post:
+    def _connection(self, api: AsyncOpenAI, direct: Any, *, owned: bool) -> Connection:
         journal = BatchJournal(self.journal, f"openai batches at {self.base_url or 'default'}")
-        batches = Batches(self._batch_api(openai, api), self._limits, journal)
+        batches = Batches(self._batch_api(api), self._limits, journal)
         self._batches[anyio.lowlevel.current_token()] = batches
 
         async def post(form: RequestForm, question: Question[Any]) -> Completion:
@@ -94,17 +94,21 @@ class OpenAIBatchJudge(OpenAIJudge):
             body = _completion(line, prompt_of(question.messages))
             return read_completion(json.dumps(body).encode(), question.messages)
 
-        return post
+        connection = super()._connection(api, direct, owned=owned)
+        connection.post = post
+        return connection
 
-    def _batch_api(self, openai: Any, api: AsyncOpenAI) -> BatchApi:
+    def _batch_api(self, api: AsyncOpenAI) -> BatchApi:
         """Where batches go."""
-        return _OpenAIBatches(openai, api)
+        return _OpenAIBatches(api)
 
 
 class _OpenAIBatches:
     """OpenAI's batches."""
 
-    def __init__(self, openai: Any, api: AsyncOpenAI) -> None:
+    def __init__(self, api: AsyncOpenAI) -> None:
+        import openai
+
         self.failures: tuple[type[Exception], ...] = (openai.OpenAIError,)
         self._api = api.with_options(max_retries=_RETRIES)
 
@@ -160,8 +164,6 @@ def _completion(line: dict[str, Any], prompt: str) -> Any:
     if error.get("code") == "batch_expired":
         # The provider did not come to it in time; it is asked again.
         raise ProviderError(f"in the batch: {error.get('message')}", transient=True)
-    complaint = complaint_in(status or 400, error or body, prompt=prompt)
-    assert complaint is not None
-    failure = error_of(complaint)
+    failure = failure_of(status or 400, error or body, prompt=prompt)
     failure.args = (f"in the batch: {failure}",)
     raise failure

@@ -2,12 +2,11 @@
 
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import Completion
-from dagengine.judges.wire.connection import ChatConnection, Connection
+from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.endpoint import Endpoint, endpoint_of, moved_to
 
 __all__ = [
     "BodyReader",
-    "ChatConnection",
     "Completion",
     "Connection",
     "Endpoint",

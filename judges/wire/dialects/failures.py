@@ -160,6 +160,15 @@ def complaint_in(
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
+def failure_of(
+    status: int, body: Any, *, prompt: str = "", retry_after: float | None = None
+) -> JudgeError:
+    """The error of a failed response, with its complaint until its judge lets go of it."""
+    complaint = complaint_in(status, body, prompt=prompt, retry_after=retry_after)
+    assert complaint is not None, "a response with status 2xx and no error has not failed"
+    return error_of(complaint)
+
+
 def error_of(complaint: Complaint) -> JudgeError:
     """The error that a complaint is, with the complaint until its judge lets go of it."""
     error = _error_of(complaint)
@@ -191,13 +200,6 @@ def _error_of(complaint: Complaint) -> JudgeError:
         retry_after=complaint.retry_after,
         lasting=lasting,
     )
-
-
-def plain_error(status: int, body: Any, *, prompt: str = "") -> JudgeError:
-    """The error of a failed response, without what it was read from."""
-    complaint = complaint_in(status, body, prompt=prompt)
-    assert complaint is not None, "a response with status 2xx and no error has not failed"
-    return _error_of(complaint)
 
 
 def page_in(text: str) -> str | None:
@@ -338,14 +340,9 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
 def of_response(error: Any, prompt: str = "") -> JudgeError:
     """The error of a response that the openai client raised (`APIStatusError`)."""
     content = error.response.content
-    complaint = complaint_in(
-        error.status_code,
-        parsed(content) if content else error.body,
-        prompt=prompt,
-        retry_after=_retry_after(error.response.headers),
-    )
-    assert complaint is not None
-    return error_of(complaint)
+    body = parsed(content) if content else error.body
+    retry_after = _retry_after(error.response.headers)
+    return failure_of(error.status_code, body, prompt=prompt, retry_after=retry_after)
 
 
 def _retry_after(headers: Any) -> float | None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -56,7 +55,12 @@ _RESULTS = 2_000_000_000  # bytes of one batch's results that are read
 _LOOKS = 8
 
 
-class AnthropicBatchJudge(SharedJudge):
+class _Client(NamedTuple):
+    batches: Batches
+    http: httpx2.AsyncClient
+
+
+class AnthropicBatchJudge(SharedJudge[_Client]):
     """Answers with a model of Anthropic through its batch API: half the price, within a day.
 
     Collects questions like `OpenAIBatchJudge`, up to the provider's limits of 100,000 questions and
@@ -90,10 +94,10 @@ class AnthropicBatchJudge(SharedJudge):
         self._address, self._api_key = base_url, api_key
         self._parameters, self._max_tokens = dict(parameters or {}), max_tokens
         self._limits = BatchLimits(size, file_bytes, quiet, poll)
-        self._open: dict[Any, tuple[Batches, httpx2.AsyncClient, int]] = {}
+        self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        return {"_parameters": public_value(self._parameters), "_api_key": None, "_open": {}}
+        return {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
 
     @property
     def identity(self) -> str:
@@ -116,29 +120,12 @@ class AnthropicBatchJudge(SharedJudge):
     def secrets(self) -> list[str]:
         return [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Batches]:
-        """Keep connections open while inside; raises JudgeSetupError without a key.
+    async def _close(self, client: _Client, *, whole: bool) -> None:
+        await client.http.aclose()
+        if whole:  # the answers are kept
+            client.batches.forget()
 
-        At an end without an error the answers of batches are kept.
-        """
-        loop = anyio.lowlevel.current_token()
-        batches, http, users = self._open.get(loop) or (*self._connect(), 0)
-        self._open[loop] = batches, http, users + 1
-        try:
-            yield batches
-            if self._open[loop][2] == 1:
-                batches.forget()
-        finally:
-            users = self._open[loop][2]
-            if users > 1:
-                self._open[loop] = batches, http, users - 1
-            else:
-                del self._open[loop]
-                with anyio.CancelScope(shield=True):
-                    await http.aclose()
-
-    def _connect(self) -> tuple[Batches, httpx2.AsyncClient]:
+    def _connect(self) -> _Client:
         libraries()
         from dagengine.judges.wire.transport import http_client  # it needs the libraries
 
@@ -151,14 +138,14 @@ class AnthropicBatchJudge(SharedJudge):
         address = self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
         api = _MessageBatches(http, address.rstrip("/"), key)
         journal = BatchJournal(self.journal, f"anthropic batches at {self._where}")
-        return Batches(api, self._limits, journal), http
+        return _Client(Batches(api, self._limits, journal), http)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
-        async with self.session() as batches:
+        async with self.session() as client:
             try:
                 body = json.dumps(without_surrogates(self._body(question)))
-                return await _answer(question, await batches.answer_to(body))
+                return await _answer(question, await client.batches.answer_to(body))
             except JudgeError as error:
                 failure = self._hidden(error)
         raise failure

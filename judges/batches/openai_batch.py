@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
-
-import anyio.lowlevel
 
 from dagengine.errors import ProviderError
 from dagengine.judges.batches.collecting import BatchApi, Batches, BatchLimits
@@ -35,6 +32,10 @@ _RETRIES = 8
 _TOKEN = "dagengine"
 # Bytes of results that are read; they are those of a whole batch.
 _RESULTS = 2_000_000_000
+
+
+class _BatchConnection(Connection):
+    batches: Batches
 
 
 class OpenAIBatchJudge(OpenAIJudge):
@@ -70,32 +71,23 @@ class OpenAIBatchJudge(OpenAIJudge):
         super().__init__(model, max_bytes=max_bytes, **settings)
         self._limits = BatchLimits(size, file_bytes, quiet, poll)
         self.journal = journal
-        self._batches: dict[Any, Batches] = {}
 
-    def _public_state(self) -> dict[str, Any]:
-        return {**super()._public_state(), "_batches": {}}
-
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Connection]:
-        """As of `OpenAIJudge`; at an end without an error the answers of batches are kept."""
-        async with super().session() as connection:
-            yield connection
-            loop = anyio.lowlevel.current_token()
-            if self._clients[loop][1] == 1:
-                self._batches.pop(loop).forget()
+    async def _close(self, client: Connection, *, whole: bool) -> None:
+        await super()._close(client, whole=whole)
+        if whole and isinstance(client, _BatchConnection):  # the answers are kept
+            client.batches.forget()
 
     def _connection(self, api: AsyncOpenAI, direct: Any, *, owned: bool) -> Connection:
         journal = BatchJournal(self.journal, f"openai batches at {self.base_url or 'default'}")
         batches = Batches(self._batch_api(api), self._limits, journal)
-        self._batches[anyio.lowlevel.current_token()] = batches
 
         async def post(form: RequestForm, question: Question[Any]) -> Completion:
             line = await batches.answer_to(json.dumps(form.body(question)))
             body = _completion(line, prompt_of(question.messages))
             return read_completion(json.dumps(body).encode(), question.messages)
 
-        connection = super()._connection(api, direct, owned=owned)
-        connection.post = post
+        connection = _BatchConnection(api, owned=owned)
+        connection.batches, connection.post = batches, post
         return connection
 
     def _batch_api(self, api: AsyncOpenAI) -> BatchApi:

@@ -33,7 +33,7 @@ from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import (
     Completion,
     read_completion,
-    require_no_refusal,
+    text_of,
     usage_of,
 )
 from dagengine.judges.wire.connection import CHAT, Connection, Send
@@ -147,8 +147,7 @@ async def _ask(
 
 def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     """The most likely option, and what is known of all."""
-    require_no_refusal(completion.choices[0])
-    text = completion.choices[0].message.text
+    text = text_of(completion)
     try:
         if completion.choices[0].logprobs is None:
             raise ValueError("no probabilities, or in some other form")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -68,7 +68,7 @@ class Provider(NamedTuple):
 OPENAI = Provider("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1")
 
 
-class EndpointJudge(SharedJudge):
+class EndpointJudge(SharedJudge[Connection]):
     """A model behind one address, reached by a client of the `openai` package.
 
     `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as in `OpenAIJudge`.
@@ -110,7 +110,7 @@ class EndpointJudge(SharedJudge):
         self._given = client
         self._parameters = dict(parameters or {})
         self._pickled = False
-        self._clients: dict[Any, tuple[Connection, int]] = {}
+        self._clients = {}
         self._facts: ServerFacts | None = None
         self.hypotheses = Hypotheses()
 
@@ -217,30 +217,13 @@ class EndpointJudge(SharedJudge):
         address = os.environ.get(self.provider.address)
         return address and f"{address.rstrip('/')}{self.provider.path}"
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Connection]:
-        """Keep connections open while inside; one client per event loop, shared.
+    async def _begin(self, client: Connection) -> None:
+        if self._given is not None and not client.owned:
+            await _transport().disconnect_with_the_loop(self._given._client)
 
-        Raises JudgeSetupError when there is no API key for an endpoint that needs one.
-        """
-        loop = anyio.lowlevel.current_token()
-        # A connection belongs to the event loop that opened it.
-        client, users = self._clients.get(loop) or (self._connect(), 0)
-        self._clients[loop] = client, users + 1
-        try:
-            if self._given is not None and not client.owned:
-                await _transport().disconnect_with_the_loop(self._given._client)
-            yield client
-        finally:
-            client, users = self._clients[loop]
-            if users > 1:
-                self._clients[loop] = client, users - 1
-            else:
-                del self._clients[loop]
-                if client.owned:
-                    # Also where the run was cancelled: what stays open would warn at the end.
-                    with anyio.CancelScope(shield=True):
-                        await client.api.close()
+    async def _close(self, client: Connection, *, whole: bool) -> None:
+        if client.owned:
+            await client.api.close()
 
     def _connect(self) -> Connection:
         import openai

@@ -279,11 +279,12 @@ def prompt_of(messages: Sequence[Message]) -> str:
     return "\n".join(str(message["content"]) for message in messages)
 
 
-def require_no_refusal(choice: Choice) -> None:
-    """Raise RefusedError where the model, or its provider, says that it does not answer.
+def text_of(completion: Completion) -> str:
+    """The text of an answer; raises RefusedError where the server says that there is none.
 
     ProviderError if the server broke off the answer.
     """
+    choice = completion.choices[0]
     if choice.message.refusal:
         raise RefusedError(f"the model refused: {choice.message.refusal}")
     end, reason = end_of(choice.finish_reason), f"finish_reason {choice.finish_reason!r}"
@@ -291,6 +292,7 @@ def require_no_refusal(choice: Choice) -> None:
         raise RefusedError(f"the provider's content filter stopped the answer: {reason}")
     if end is End.BROKEN:
         raise ProviderError(f"the server broke off the answer ({reason})", transient=True)
+    return choice.message.text
 
 
 def usage_of(completion: Completion) -> Usage:

@@ -75,7 +75,6 @@ class OpenAIJudge(EndpointJudge):
             parameters=parameters,
             max_bytes=max_bytes,
         )
-        self._limited = not self._parameters.keys().isdisjoint(TOKEN_LIMITS)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. What a server lacks is asked for no more."""
@@ -191,7 +190,7 @@ class OpenAIJudge(EndpointJudge):
 
         What somebody set is always sent. Nothing else is without `bounds`.
         """
-        if self._limited:
+        if not self._parameters.keys().isdisjoint(TOKEN_LIMITS):
             return None
         own = most = question.token_limit
         if own is None and bounds is not None:

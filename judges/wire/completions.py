@@ -120,7 +120,6 @@ class _Wire(BaseModel):
 class Function(_Wire):
     """The call of a tool."""
 
-    name: str | None = None
     arguments: str = ""
 
 

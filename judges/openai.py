@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import is_hosted, make_strict, usage_of, wire_type
-from dagengine.judges.wire.connection import Connection, libraries
+from dagengine.judges.wire.connection import Connection, Post, libraries
 from dagengine.judges.wire.dialects.asking import Attempt, ask_lawfully
 from dagengine.judges.wire.dialects.demands import CACHE_KEY, MODES, TOKEN_LIMITS, Demands
 from dagengine.judges.wire.dialects.messages import with_system_in_front
@@ -117,7 +117,7 @@ class OpenAIJudge(EndpointJudge):
         return failure
 
     async def _ask(self, client: Connection, question: Question[T], form: RequestForm) -> Answer[T]:
-        post = client.post
+        post: Post = client.post
         if self._facts is not None and self._facts.server == OLLAMA:
             # Ollama's interface in the form of OpenAI's takes no window, and cuts what is longer.
             # Its own takes one with each request.

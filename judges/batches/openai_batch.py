@@ -37,6 +37,11 @@ _RESULTS = 2_000_000_000
 class _BatchConnection(Connection):
     batches: Batches
 
+    async def post(self, form: RequestForm, question: Question[Any]) -> Completion:
+        line = await self.batches.answer_to(json.dumps(form.body(question)))
+        body = _completion(line, prompt_of(question.messages))
+        return read_completion(json.dumps(body).encode(), question.messages)
+
 
 class OpenAIBatchJudge(OpenAIJudge):
     """Answers through OpenAI's batch API: half the price, answers within a day.
@@ -79,15 +84,8 @@ class OpenAIBatchJudge(OpenAIJudge):
 
     def _connection(self, api: AsyncOpenAI, direct: Any, *, owned: bool) -> Connection:
         journal = BatchJournal(self.journal, f"openai batches at {self.base_url or 'default'}")
-        batches = Batches(self._batch_api(api), self._limits, journal)
-
-        async def post(form: RequestForm, question: Question[Any]) -> Completion:
-            line = await batches.answer_to(json.dumps(form.body(question)))
-            body = _completion(line, prompt_of(question.messages))
-            return read_completion(json.dumps(body).encode(), question.messages)
-
         connection = _BatchConnection(api, owned=owned)
-        connection.batches, connection.post = batches, post
+        connection.batches = Batches(self._batch_api(api), self._limits, journal)
         return connection
 
     def _batch_api(self, api: AsyncOpenAI) -> BatchApi:

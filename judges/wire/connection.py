@@ -45,7 +45,6 @@ class Connection:
         self.api, self.owned = api, owned
         self.exploring = anyio.Lock()
         self.base_url = str(api.base_url)
-        self.post: Post = self._post
         self.own_door: Post | None = None
         self._direct = direct
         self._senders: dict[str, Send] = {}
@@ -71,7 +70,7 @@ class Connection:
                 self._senders[path] = DirectSend(self.api, self._direct, path)
         return self._senders[path]
 
-    async def _post(self, form: RequestForm, question: Question[Any]) -> Completion:
+    async def post(self, form: RequestForm, question: Question[Any]) -> Completion:
         """The completion of a question to the chat."""
         body = form.body(question) if self._direct is None else form.encoded(question)
         return read_completion(await self.sender(CHAT)(body), question.messages)

@@ -19,8 +19,8 @@ from dagengine.errors import (
 )
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
-from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, text_of
-from dagengine.judges.wire.dialects.failures import failure_of
+from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, reply_text
+from dagengine.judges.wire.dialects.failures import response_error
 from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.judges.wire.replies import MORE_TOKENS
 from dagengine.judges.wire.requests import with_cache_mark
@@ -182,7 +182,7 @@ class ProviderJudge(SharedJudge[_Opened]):
             own = problem.last_completion
             reply = normalised(own.model_dump() if isinstance(own, BaseModel) else own)
             try:
-                text = "" if reply is None else text_of(reply)
+                text = "" if reply is None else reply_text(reply)
             except JudgeError as refusal:
                 return refusal
             if refusal_in(text):
@@ -205,7 +205,7 @@ class ProviderJudge(SharedJudge[_Opened]):
         if status is None:
             return ProviderError(text, transient=True)
         # Providers' clients keep the body under this name, and its words in their own.
-        failure = failure_of(status, getattr(error, "body", None) or str(error), prompt=prompt)
+        failure = response_error(status, getattr(error, "body", None) or str(error), prompt=prompt)
         failure.args = (f"{type(error).__name__}: {failure}",)
         return failure
 

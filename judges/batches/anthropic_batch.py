@@ -28,7 +28,7 @@ from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
-from dagengine.judges.wire.dialects.failures import failure_of, parsed
+from dagengine.judges.wire.dialects.failures import parsed, response_error
 from dagengine.judges.wire.replies import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.prompts.bounds import bounds_of
@@ -174,7 +174,7 @@ async def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     kind = str(result.get("type"))
     if kind == "errored":
         error = {"error": result.get("error") or "no reason given"}
-        failure = failure_of(200, error, prompt=prompt_of(question.messages))
+        failure = response_error(200, error, prompt=prompt_of(question.messages))
         failure.args = (f"in the batch: {failure}",)
         raise failure
     if kind != "succeeded":
@@ -264,4 +264,4 @@ class _MessageBatches:
         status = response.status_code
         if status == 200:
             return response.content
-        raise failure_of(status, parsed(response.content))
+        raise response_error(status, parsed(response.content))

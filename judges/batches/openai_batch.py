@@ -16,7 +16,7 @@ from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
 from dagengine.judges.wire.connection import Connection
-from dagengine.judges.wire.dialects.failures import failure_of
+from dagengine.judges.wire.dialects.failures import response_error
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import Capabilities, Question
 
@@ -154,6 +154,6 @@ def _completion(line: dict[str, Any], prompt: str) -> Any:
     if error.get("code") == "batch_expired":
         # The provider did not come to it in time; it is asked again.
         raise ProviderError(f"in the batch: {error.get('message')}", transient=True)
-    failure = failure_of(status or 400, error or body, prompt=prompt)
+    failure = response_error(status or 400, error or body, prompt=prompt)
     failure.args = (f"in the batch: {failure}",)
     raise failure

@@ -33,7 +33,7 @@ from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import (
     Completion,
     read_completion,
-    text_of,
+    reply_text,
     usage_of,
 )
 from dagengine.judges.wire.connection import CHAT, Connection, Send
@@ -147,7 +147,7 @@ async def _ask(
 
 def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     """The most likely option, and what is known of all."""
-    text = text_of(completion)
+    text = reply_text(completion)
     try:
         if completion.choices[0].logprobs is None:
             raise ValueError("no probabilities, or in some other form")

@@ -278,7 +278,7 @@ def prompt_of(messages: Sequence[Message]) -> str:
     return "\n".join(str(message["content"]) for message in messages)
 
 
-def text_of(completion: Completion) -> str:
+def reply_text(completion: Completion) -> str:
     """The text of an answer; raises RefusedError where the server says that there is none.
 
     ProviderError if the server broke off the answer.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import JudgeError, RefusedError, RunawayError, UnparseableError
-from dagengine.judges.wire.completions import Completion, text_of, usage_of
+from dagengine.judges.wire.completions import Completion, reply_text, usage_of
 from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.messages import only_json, refusal_in
 from dagengine.judges.wire.probabilities import tokens_of
@@ -53,7 +53,7 @@ async def read_reply(
     choice, message = completion.choices[0], completion.choices[0].message
     usage = usage or usage_of(completion)
     try:
-        raw = text_of(completion)
+        raw = reply_text(completion)
         cut = end_of(choice.finish_reason) is End.CUT
         thoughts = message.thoughts if cut else ""
         asked_for = question.parser is not None and question.options.max_tokens is not None

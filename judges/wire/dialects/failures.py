@@ -161,7 +161,7 @@ def complaint_in(
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
-def failure_of(
+def response_error(
     status: int, body: Any, *, prompt: str = "", retry_after: float | None = None
 ) -> JudgeError:
     """The error of a failed response, with its complaint until its judge lets go of it."""
@@ -334,7 +334,7 @@ def of_response(error: Any, prompt: str = "") -> JudgeError:
     content = error.response.content
     body = parsed(content) if content else error.body
     retry_after = _retry_after(error.response.headers)
-    return failure_of(error.status_code, body, prompt=prompt, retry_after=retry_after)
+    return response_error(error.status_code, body, prompt=prompt, retry_after=retry_after)
 
 
 def _retry_after(headers: Any) -> float | None:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from dagengine.errors import JudgeError, UnsupportedError
-from dagengine.judges.deciding.labels import sending
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.judges.wire.connection import SendingConnection
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.prompts.evidence import fenced
 from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.parsing import validated
 from dagengine.question import Answer, Capabilities, Question, Usage
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-
-    from dagengine.judges.wire.transport import AiohttpTransport
 
 T = TypeVar("T", bound=BaseModel)
 _PATH = "/embeddings"
@@ -58,7 +50,7 @@ def _text_of(question: Question[Any]) -> str:
     return fenced(evidence) or step
 
 
-class EmbeddingJudge(EndpointJudge[SendingConnection]):
+class EmbeddingJudge(EndpointJudge):
     """Answers a question with the embedding of its text: a list of numbers.
 
     So limits, prices, store and replay work for embeddings as for answers. `model`, `base_url`,
@@ -79,7 +71,7 @@ class EmbeddingJudge(EndpointJudge[SendingConnection]):
         body = {"model": self.model, "input": _text_of(question), **self._parameters}
         try:
             async with self.session() as connection:
-                content = await connection.send(body)
+                content = await connection.sender(_PATH)(body)
             try:
                 reply = _Reply.model_validate_json(content)
             except ValidationError as error:
@@ -90,19 +82,9 @@ class EmbeddingJudge(EndpointJudge[SendingConnection]):
             usage = Usage(reply.usage.prompt_tokens)
             return Answer(validated(question, {"output": vector}, raw), raw, usage=usage)
         except (JudgeError, openai.OpenAIError) as error:
-            failure = self._hidden(self.failure(openai, error, question))
+            failure = self._hidden(self.failure(error, question))
         # Outside of the handler: what is raised inside keeps the other error with it.
         raise failure
-
-    def _connection(
-        self,
-        openai: ModuleType,
-        api: AsyncOpenAI,
-        direct: AiohttpTransport | None,
-        *,
-        owned: bool,
-    ) -> SendingConnection:
-        return SendingConnection(api, sending(openai, api, direct, _PATH), owned=owned)
 
     @property
     def _name(self) -> str:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Generic, Self, TypeVar
 
+import anyio
+import anyio.lowlevel
+
+from dagengine.errors import JudgeError, UnparseableError
+from dagengine.prompts.parsing import LONGEST
 from dagengine.redaction import (
     lasting_pairs,
+    public_text,
     public_value,
     queries_in,
     quotable,
     secrets_of_environment,
+    shortened,
 )
+
+C = TypeVar("C")
 
 
 def durable_name(name: str, options: Mapping[str, Any]) -> str | None:
@@ -45,11 +55,50 @@ def digest_mark(
     return f" (digest {hashlib.sha256(text.encode()).hexdigest()[:16]})" if any(every) else ""
 
 
-class SharedJudge:
+class SharedJudge(Generic[C]):
     """A judge that is one thing in its process: a copy would know nothing of its connections.
 
-    Another process gets one without keys and connections.
+    Another process gets one without keys and connections. `_clients` has, by event loop, what
+    `_connect` made and how many sessions use it.
     """
+
+    _clients: dict[Any, tuple[C, int]]
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[C]:
+        """Keep connections open while inside; one client per event loop, shared.
+
+        Raises JudgeSetupError where no question can be asked, for instance without a key.
+        """
+        loop = anyio.lowlevel.current_token()
+        # A connection belongs to the event loop that opened it.
+        client, users = self._clients.get(loop) or (self._connect(), 0)
+        self._clients[loop] = client, users + 1
+        whole = False
+        try:
+            if not users:
+                await self._begin(client)
+            yield client
+            whole = True
+        finally:
+            client, users = self._clients[loop]
+            if users > 1:
+                self._clients[loop] = client, users - 1
+            else:
+                del self._clients[loop]
+                # Also where the run was cancelled: what stays open would warn at the end.
+                with anyio.CancelScope(shield=True):
+                    await self._close(client, whole=whole)
+
+    def _connect(self) -> C:
+        raise NotImplementedError
+
+    async def _begin(self, client: C) -> None:
+        """Prepare a client for the event loop that runs."""
+
+    async def _close(self, client: C, *, whole: bool) -> None:
+        """Close a client; `whole` says that its last session ended without an error."""
+        raise NotImplementedError
 
     def __copy__(self) -> Self:
         return self
@@ -67,6 +116,23 @@ class SharedJudge:
             hint = "set it in the environment of all (OPENAI_BASE_URL), or leave out its query"
             raise TypeError(f"the query of an address may be a key, and is not pickled: {hint}")
         return state
+
+    def _hidden(self, error: JudgeError) -> JudgeError:
+        """An error without secrets of this judge, and without what it was found in.
+
+        Errors stay in results; their tracebacks and causes would keep whole responses there.
+        """
+        secrets = self.secrets
+        error.complaint = error.__cause__ = error.__context__ = error.__traceback__ = None
+        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
+        if isinstance(error, UnparseableError):
+            error.raw = public_text(error.raw[:LONGEST], secrets)
+        return error
+
+    @property
+    def secrets(self) -> list[str]:
+        """What nothing that outlives a run may hold: keys, passwords, and parts of addresses."""
+        raise NotImplementedError
 
     def _public_state(self) -> dict[str, Any]:
         """What is in the place of keys, passwords and connections, by attribute."""

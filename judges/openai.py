@@ -9,65 +9,34 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from dagengine.errors import (
-    JudgeError,
-    ProviderError,
-    RefusedError,
-    UnparseableError,
-)
+from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.judges.wire.completions import (
-    Completion,
-    is_hosted,
-    make_strict,
-    usage_of,
-    wire_type,
-)
-from dagengine.judges.wire.connection import CHAT, ChatConnection, libraries, poster, sender
-from dagengine.judges.wire.dialects.asking import Attempt, ask_for_less
-from dagengine.judges.wire.dialects.demands import (
-    CACHE_KEY,
-    MODES,
-    TOKEN_LIMITS,
-    Demands,
-)
-from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.messages import only_json, refusal_in, with_system_in_front
+from dagengine.judges.wire.completions import is_hosted, make_strict, usage_of, wire_type
+from dagengine.judges.wire.connection import Connection, Post, libraries
+from dagengine.judges.wire.dialects.asking import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.demands import CACHE_KEY, MODES, TOKEN_LIMITS, Demands
+from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.ollama import OllamaPost
-from dagengine.judges.wire.probabilities import alternatives, tokens_of
+from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.read_on import CONTINUING, open_start
-from dagengine.judges.wire.requests import Body, RequestForm
-from dagengine.judges.wire.runaways import elsewhere, is_complete, runaway
+from dagengine.judges.wire.replies import read_reply
+from dagengine.judges.wire.requests import TEXT, Body, RequestForm
 from dagengine.judges.wire.servers import OLLAMA, loaded_window, root_of
 from dagengine.prompts.bounds import Bounds, backstop, bounds_of
-from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
-from dagengine.prompts.loops import loop_in
-from dagengine.prompts.parsing import LONGEST, is_long, read_aside
-from dagengine.question import (
-    Answer,
-    Capabilities,
-    Message,
-    Options,
-    Question,
-    Usage,
-    Warmth,
-)
+from dagengine.prompts.parsing import read_aside
+from dagengine.question import Answer, Capabilities, Message, Options, Question, Usage, Warmth
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from dagengine.judges.wire.connection import Post
-    from dagengine.judges.wire.transport import AiohttpTransport
-
 T = TypeVar("T", bound=BaseModel)
 
 
-class OpenAIJudge(EndpointJudge[ChatConnection]):
+class OpenAIJudge(EndpointJudge):
     """Answers with a model behind the OpenAI chat completions protocol.
 
     `base_url` is the URL of a compatible server (Ollama, vLLM, LM Studio, llama.cpp). `client` is a
@@ -106,144 +75,73 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             parameters=parameters,
             max_bytes=max_bytes,
         )
-        self._limited = not self._parameters.keys().isdisjoint(TOKEN_LIMITS)
-
-    def _connection(
-        self,
-        openai: ModuleType,
-        api: AsyncOpenAI,
-        direct: AiohttpTransport | None,
-        *,
-        owned: bool,
-    ) -> ChatConnection:
-        return ChatConnection(api, self._poster(openai, api, direct), owned=owned)
-
-    def _poster(
-        self, openai: ModuleType, api: AsyncOpenAI, direct: AiohttpTransport | None
-    ) -> Post:
-        """What sends questions; with a `direct` way past the HTTP layer of the client."""
-        if direct is None:
-            return poster(openai, api, CHAT)
-        from dagengine.judges.wire.direct import DirectPost  # it needs the libraries above
-
-        return DirectPost(api, direct, CHAT)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. What a server lacks is asked for no more."""
         async with self.session() as client:
-            # OpenAI's strict schemas know no lengths, and its models end by themselves.
-            bounds = None if is_hosted(client.base_url) else bounds_of(question)
-            law = self.hypotheses
-            form = self._form_of(client, question, bounds, law.standing)
-            failure = await self._try(client, question, form)
-            if isinstance(failure, Answer):
-                if not form.asked <= law.proven:
-                    law.worked(form.asked)
-                return failure
-            attempt = partial(self._attempt, client, question, bounds)
-            failure = await ask_for_less(law, question.key, client.exploring, attempt, failure)
-            if isinstance(failure, Answer):
-                return failure
+            attempt = partial(self._attempt, client, question)
+            outcome = await ask_lawfully(self.hypotheses, question, client.exploring, attempt)
+        if isinstance(outcome, Answer):
+            return outcome
         # Outside of all handlers: what is raised inside keeps the other error with it.
-        raise self._hidden(failure)
+        raise self._hidden(outcome)
 
-    def _attempt(
-        self,
-        client: ChatConnection,
-        question: Question[T],
-        bounds: Bounds | None,
-        demands: Demands,
-    ) -> Attempt[T]:
+    def _attempt(self, client: Connection, question: Question[T], demands: Demands) -> Attempt[T]:
         """How a question is asked with such demands, for the law of demands."""
-        form = self._form_of(client, question, bounds, demands)
+        form = self._form(client, question, demands)
+        limit, own = form.limit, question.token_limit
         return Attempt(
             demands,
             form.asked,
             partial(self._try, client, question, form),
-            limit=form.limit if form.limit != question.token_limit else None,
+            limit=limit if limit != own else None,
             alternatives=question.options.top_logprobs or 0,
             # One token is asked for where nobody reads the answer.
-            room=form.limit is not None and not demands.thoughts and question.token_limit != 1,
+            room=limit is not None and not demands.thoughts and own != 1,
         )
 
     async def _try(
-        self, client: ChatConnection, question: Question[T], form: RequestForm
+        self, client: Connection, question: Question[T], form: RequestForm
     ) -> Answer[T] | JudgeError:
         """The answer to one request, or why there is none."""
         openai, _ = libraries()
         try:
             return await self._ask(client, question, form)
         except (JudgeError, openai.OpenAIError) as error:
-            failure = self.failure(openai, error, question)
+            failure = self.failure(error, question)
         if isinstance(failure, UnparseableError) and failure.complaint and failure.raw:
             # The server discards what its own check rejects, which may be a usable answer.
             with suppress(UnparseableError):
                 value = await read_aside(question, failure.raw)
-                return Answer(value, failure.raw, mode=(form.mode or "text").lower())
+                return Answer(value, failure.raw, mode=form.mode.lower())
         return failure
 
-    def _form_of(
-        self,
-        client: ChatConnection,
-        question: Question[Any],
-        bounds: Bounds | None,
-        demands: Demands,
-    ) -> RequestForm:
-        """How a question is asked with such demands."""
-        mode = MODES[demands.mode] if question.parser is None else None
-        limit = self._token_limit(question, bounds, demands)
-        return self._form(client, mode, question, bounds, limit, demands)
-
-    def _token_limit(
-        self, question: Question[Any], bounds: Bounds | None, demands: Demands
-    ) -> int | None:
-        """The most tokens of an answer that a request names; None: it names none.
-
-        What somebody set is always sent. Nothing else is without `bounds`.
-        """
-        if self._limited:
-            return None
-        own, most = question.token_limit, question.token_limit
-        if own is None and bounds is not None:
-            most = backstop(question, bounds)
-        if most is None:
-            return None
-        most += demands.thoughts
-        return most if most < demands.too_many else own
-
-    async def _ask(
-        self, client: ChatConnection, question: Question[T], form: RequestForm
-    ) -> Answer[T]:
-        post = client.post
+    async def _ask(self, client: Connection, question: Question[T], form: RequestForm) -> Answer[T]:
+        post: Post = client.post
         if self._facts is not None and self._facts.server == OLLAMA:
             # Ollama's interface in the form of OpenAI's takes no window, and cuts what is longer.
             # Its own takes one with each request.
             if client.own_door is None:
-                openai, _ = libraries()
-                send = sender(openai, client.api, f"{root_of(client.base_url)}api/chat")
+                send = client.sender(f"{root_of(client.base_url)}api/chat")
                 loaded = partial(loaded_window, client.api, self.model)
                 client.own_door = OllamaPost(send, self._facts.window, loaded)
             post = client.own_door
         completion = await post(form, question)
-        mode = form.mode
-        if mode is None:
-            return await self._read(question, completion, "text", None, form.limit)
-        value = _parsed(client.handlers[mode], form.shape, completion)
-        answer = await self._read(question, completion, mode.lower(), value, form.limit)
-        if mode != MODES[0]:
+        limit = next(filter(None, map(self._parameters.get, TOKEN_LIMITS)), form.limit)
+        answer = await read_reply(question, completion, form.mode.lower(), limit)
+        if form.mode != MODES[0]:
             return answer
         return await self._read_on(client, question, answer, form.demands)
 
     async def _read_on(
-        self, client: ChatConnection, question: Question[T], answer: Answer[T], demands: Demands
+        self, client: Connection, question: Question[T], answer: Answer[T], demands: Demands
     ) -> Answer[T]:
         """The answer, with what its server says of a number that it might have begun."""
         tokens = answer.tokens
         start = open_start(answer.raw, tokens, question.answer_type) if tokens else None
         if tokens is None or start is None or (await self.facts()).server not in CONTINUING:
             return answer
-        import openai
-
+        openai, _ = libraries()
         own, route = self._body(question.options, None, demands), partial(self._route, demands)
         form = RequestForm(lambda messages: start.body(own, messages), route=route)
         try:
@@ -256,16 +154,12 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         more = Usage(output_tokens=usage_of(completion).output_tokens)
         return replace(answer, tokens=resolved, usage=answer.usage + more)
 
-    def _form(
-        self,
-        client: ChatConnection,
-        mode: str | None,
-        question: Question[Any],
-        bounds: Bounds | None,
-        limit: int | None,
-        demands: Demands,
-    ) -> RequestForm:
-        """How questions of this kind are asked in a mode of instructor's, or for plain text."""
+    def _form(self, client: Connection, question: Question[Any], demands: Demands) -> RequestForm:
+        """How questions of this kind are asked with such demands."""
+        # OpenAI's strict schemas know no lengths, and its models end by themselves.
+        bounds = None if is_hosted(client.base_url) else bounds_of(question)
+        mode = MODES[demands.mode] if question.parser is None else TEXT
+        limit = self._token_limit(question, bounds, demands)
         options, shape = question.options, cast("type[BaseModel]", question.answer_type)
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
         settings = (options.temperature, type(options.temperature), options.seed, limit)
@@ -273,34 +167,43 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
 
         def form() -> RequestForm:
             own = self._body(options, limit, demands)
-            asked = self._asked(own, mode, demands)
-            read_by = None
-            if mode is None:
+            wire = None if mode == TEXT else wire_type(shape, bounds, keywords=demands.keywords)
 
-                def write(messages: list[Message]) -> Body:
-                    return {**own, "messages": messages}
-            else:
-                wire = wire_type(shape, bounds, keywords=demands.keywords)
-                prepare = client.handlers[mode].request_handler
-
-                def write(messages: list[Message]) -> Body:
-                    body: Body
-                    _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
+            def write(messages: list[Message]) -> Body:
+                body: Body = {**own, "messages": messages}
+                if wire is not None:
+                    prepare = client.handlers[mode].request_handler
+                    _, body = prepare(response_model=wire, kwargs=body)
                     make_strict(body, client.base_url)
-                    return body
+                return body if demands.system else with_system_in_front(body)
 
-                read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
-            whole = write if demands.system else lambda own: with_system_in_front(write(own))
-            route = partial(self._route, demands)
-            return RequestForm(whole, read_by, route, mode, limit, demands, asked)
+            asked = self._asked(own, mode, demands)
+            return RequestForm(write, partial(self._route, demands), mode, limit, demands, asked)
 
         # It is made once for all questions of a kind, and not with every call.
         return client.form(key, form)
 
-    def _asked(self, own: Body, mode: str | None, demands: Demands) -> frozenset[str]:
+    def _token_limit(
+        self, question: Question[Any], bounds: Bounds | None, demands: Demands
+    ) -> int | None:
+        """The most tokens of an answer that a request names; None: it names none.
+
+        What somebody set is always sent. Nothing else is without `bounds`.
+        """
+        if not self._parameters.keys().isdisjoint(TOKEN_LIMITS):
+            return None
+        own = most = question.token_limit
+        if own is None and bounds is not None:
+            most = backstop(question, bounds)
+        if most is None:
+            return None
+        most += demands.thoughts
+        return most if most < demands.too_many else own
+
+    def _asked(self, own: Body, mode: str, demands: Demands) -> frozenset[str]:
         """The demands of a request, by their fields; none that the caller set, which stays."""
         asked = {"system"} if demands.system else set[str]()
-        if mode is not None:
+        if mode != TEXT:
             asked |= {"mode", "keywords"} if demands.keywords else {"mode"}
         if own.get("top_logprobs") and "top_logprobs" not in self._parameters:
             asked |= {"logprobs", "alternatives"}
@@ -339,74 +242,3 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         if name not in body and TOKEN_LIMITS[0] in body:
             body[name] = body.pop(TOKEN_LIMITS[0])
         return body
-
-    async def _read(
-        self,
-        question: Question[T],
-        completion: Completion,
-        mode: str,
-        value: T | None,
-        limit: int | None,
-    ) -> Answer[T]:
-        """The answer in a completion; raises RefusedError or UnparseableError.
-
-        `limit` is what was asked for as the most tokens of the answer.
-        """
-        choice, message = completion.choices[0], completion.choices[0].message
-        raw, usage = message.text, usage_of(completion)
-        tokens = (usage.input_tokens, usage.output_tokens)
-        if message.refusal:
-            raise RefusedError(f"the model refused: {message.refusal}", tokens)
-        end = end_of(choice.finish_reason)
-        if end is End.BROKEN:
-            raise ProviderError(
-                f"the server broke off the answer (finish_reason {choice.finish_reason!r})",
-                transient=True,
-            )
-        if end is End.FILTERED:
-            reason = f"finish_reason {choice.finish_reason!r}"
-            raise RefusedError(
-                f"the provider's content filter stopped the answer: {reason}", tokens
-            )
-        asked_for = question.parser is not None and question.options.max_tokens is not None
-        cut = end is End.CUT
-        thoughts = message.thoughts if cut else ""
-        if thoughts or (cut and not asked_for and not is_complete(question, raw)):
-            limit = next(filter(None, map(self._parameters.get, TOKEN_LIMITS)), limit)
-            raise runaway(raw, thoughts, tokens, limit)
-        if not raw.strip() and message.thoughts:
-            raw = only_json(message.thoughts)
-            if not raw:
-                raise elsewhere(message.thoughts, tokens)
-        try:
-            if value is None:
-                value = await read_aside(question, raw)
-            else:
-                require_single_keys(raw)
-        except UnparseableError as error:
-            if len(raw) <= LONGEST and loop_in(raw) is not None:
-                raise runaway(raw, "", tokens, limit, cut=False) from None
-            if refusal_in(raw):
-                raise RefusedError(f"the model refused: {raw.strip()}", tokens) from None
-            error.tokens = tokens
-            raise
-        except DoubledKeyError as error:
-            raise UnparseableError(str(error), raw, tokens) from None
-        return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
-
-
-def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:
-    """The answer in a completion; None if it does not parse as it is, or is read aside."""
-    from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
-
-    if is_long(completion.choices[0].message.text):
-        return None  # read in a thread, which stops no other call
-    try:
-        value = handlers.response_parser(
-            response=completion, response_model=shape, validation_context=None, strict=False
-        )
-    except (IncompleteOutputException, ResponseParsingError, ValidationError, ValueError):
-        return None
-    # Answers are remembered for the whole run; the completion must not be kept with them.
-    vars(value).pop("_raw_response", None)
-    return value

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import anyio
-import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import (
@@ -24,12 +19,11 @@ from dagengine.errors import (
 )
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
-from dagengine.judges.wire.completions import message_usage, prompt_of
-from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import plain_error
-from dagengine.judges.wire.dialects.messages import normalise, refusal_in
+from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, reply_text
+from dagengine.judges.wire.dialects.failures import response_error
+from dagengine.judges.wire.dialects.messages import refusal_in
+from dagengine.judges.wire.replies import MORE_TOKENS
 from dagengine.judges.wire.requests import with_cache_mark
-from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
@@ -38,6 +32,9 @@ from dagengine.redaction import (
     secrets_of_environment,
     shortened,
 )
+
+if TYPE_CHECKING:
+    from instructor.core.exceptions import InstructorRetryException
 
 T = TypeVar("T", bound=BaseModel)
 _NO_CREDENTIALS = re.compile(
@@ -55,16 +52,14 @@ _VARIABLES = {
 }
 
 
-@dataclass(slots=True)
-class _Opened:
-    """A client of one event loop, its connections, and how many sessions use it."""
+class _Opened(NamedTuple):
+    """A client of instructor's, and the HTTP clients inside of it that are ours."""
 
     client: Any
     connections: list[Any]
-    users: int = 0
 
 
-class ProviderJudge(SharedJudge):
+class ProviderJudge(SharedJudge[_Opened]):
     """Answers with a model of another provider, for instance `anthropic/claude-sonnet-4-5`.
 
     `spec` is `provider/model`, as for instructor's `from_provider`. The package of the provider
@@ -90,7 +85,7 @@ class ProviderJudge(SharedJudge):
         self.capabilities = Capabilities(text=False, caches_prefixes=self.hosted)
         self.max_bytes = valid_limit(max_bytes)
         self._options = options
-        self._clients: dict[Any, _Opened] = {}
+        self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
         return {"_options": public_value(self._options), "_clients": {}}
@@ -111,25 +106,11 @@ class ProviderJudge(SharedJudge):
         """The provider string and the options that are not secrets; None when one is an object."""
         return durable_name(f"{self.model}{digest_mark(self._options)}", self._options)
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[None]:
-        """Make the client; raises JudgeSetupError when the provider cannot be set up."""
-        loop = anyio.lowlevel.current_token()
-        opened = self._clients.get(loop) or _Opened(*self._connect())
-        self._clients[loop] = opened
-        opened.users += 1
-        try:
-            yield
-        finally:
-            opened.users -= 1
-            if not opened.users:
-                del self._clients[loop]
-                with anyio.CancelScope(shield=True):
-                    for http in opened.connections:
-                        await http.aclose()
+    async def _close(self, client: _Opened, *, whole: bool) -> None:
+        for http in client.connections:
+            await http.aclose()
 
-    def _connect(self) -> tuple[Any, list[Any]]:
-        """A client of instructor's, and the HTTP clients inside of it that are ours."""
+    def _connect(self) -> _Opened:
         import instructor
 
         from dagengine.judges.wire.bounded import bound
@@ -138,7 +119,8 @@ class ProviderJudge(SharedJudge):
             client = instructor.from_provider(self.model, async_client=True, **self._options)
         except Exception as error:  # noqa: BLE001 - every client has errors of its own
             raise self._setup_error(error) from None
-        return client, bound(client, BodyReader(self.max_bytes), self._options.values())
+        own = bound(client, BodyReader(self.max_bytes), self._options.values())
+        return _Opened(client, own)
 
     def _setup_error(self, error: BaseException) -> JudgeSetupError:
         cause = shortened(f"{type(error).__name__}: {self._public(error)}")
@@ -156,7 +138,6 @@ class ProviderJudge(SharedJudge):
 
     @property
     def secrets(self) -> list[str]:
-        """What nothing that outlives a run may hold: keys among the options, and all others."""
         return [*secrets_in(self._options), *secrets_of_environment()]
 
     async def answer(self, question: Question[T]) -> Answer[T]:
@@ -168,76 +149,65 @@ class ProviderJudge(SharedJudge):
                 f"{self.model} answers structured questions only; for text, use an "
                 "OpenAI-compatible endpoint"
             )
-        opened = self._clients.get(anyio.lowlevel.current_token())
-        client = self._connect()[0] if opened is None else opened.client
         limit = question.token_limit
         most = {} if limit is None else {"max_tokens": limit}
         messages = with_cache_mark(question) if self.hosted else list(question.messages)
+        failure: JudgeError
         try:
-            value = await client.create(
-                response_model=question.answer_type,
-                messages=messages,
-                max_retries=0,
-                strict=False,
-                **most,
-            )
+            async with self.session() as opened:
+                value = await opened.client.create(
+                    response_model=question.answer_type,
+                    messages=messages,
+                    max_retries=0,
+                    strict=False,
+                    **most,
+                )
         except IncompleteOutputException as error:
-            raw = shortened(self._public(error.last_completion), _RAW)
-            raise RunawayError(
-                f"the answer was cut off at the token limit; {MORE_TOKENS}", raw
-            ) from None
+            cut = f"the answer was cut off at the token limit; {MORE_TOKENS}"
+            failure = RunawayError(cut, shortened(self._public(error.last_completion), _RAW))
         except InstructorRetryException as error:
-            if error.last_completion is not None:
-                refusal = _refusal_of(error.last_completion)
-                if refusal:
-                    raise RefusedError(f"the model refused: {self._public(refusal)}") from None
-                raw = shortened(self._public(error.last_completion), _RAW)
-                raise UnparseableError(shortened(self._public(error)), raw) from None
-            failure = self._failure(error.__cause__ or error, prompt_of(question.messages))
+            failure = self._failure(error, prompt_of(question.messages))
         else:
             # Answers are remembered for the whole run; the completion must not be kept with them.
             completion = vars(value).pop("_raw_response", None)
             used = getattr(completion, "usage", None) if self.hosted else None
             usage = NO_USAGE if used is None else message_usage(dict(used))
             return Answer(value, value.model_dump_json(), usage=usage, mode="provider")
-        raise failure  # outside of the handler: what is raised inside keeps the other error with it
+        # Outside of the handlers: what is raised inside keeps the other error with it.
+        raise self._hidden(failure)
 
-    def _failure(self, error: BaseException, prompt: str) -> JudgeError:
+    def _failure(self, problem: InstructorRetryException, prompt: str) -> JudgeError:
         """Providers' error classes differ; the HTTP status, if there is one, does not."""
+        if problem.last_completion is not None:
+            own = problem.last_completion
+            reply = normalised(own.model_dump() if isinstance(own, BaseModel) else own)
+            try:
+                text = "" if reply is None else reply_text(reply)
+            except JudgeError as refusal:
+                return refusal
+            if refusal_in(text):
+                return RefusedError(f"the model refused: {text}")
+            raw = shortened(self._public(problem.last_completion), _RAW)
+            return UnparseableError(str(problem), raw)
+        error = problem.__cause__ or problem
         # The way that bodies are read raises errors of its own, in whatever a client makes of them.
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, JudgeError):
-                cause.__cause__ = cause.__context__ = cause.__traceback__ = None
                 return cause
             cause = cause.__cause__ or cause.__context__
-        if isinstance(error, AssertionError) and _REFUSAL in str(error):  # of instructor
-            return RefusedError(f"the model refused: {self._public(error).partition(_REFUSAL)[2]}")
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, AssertionError) and _REFUSAL in text:  # of instructor
+            return RefusedError(f"the model refused: {text.partition(_REFUSAL)[2]}")
         status = getattr(error, "status_code", None)
         if status is None and _lacks_credentials(error):
             return self._setup_error(error)
         if status is None:
-            text = shortened(f"{type(error).__name__}: {self._public(error)}")
             return ProviderError(text, transient=True)
         # Providers' clients keep the body under this name, and its words in their own.
-        failure = plain_error(status, getattr(error, "body", None) or str(error), prompt=prompt)
-        failure.args = (shortened(f"{type(error).__name__}: {self._public(failure)}"),)
+        failure = response_error(status, getattr(error, "body", None) or str(error), prompt=prompt)
+        failure.args = (f"{type(error).__name__}: {failure}",)
         return failure
-
-
-def _refusal_of(completion: Any) -> str:
-    """How a completion of some provider's client refuses to answer; empty if it does not."""
-    body = completion.model_dump() if isinstance(completion, BaseModel) else completion
-    made = normalise(body)
-    if made is None:
-        return ""
-    choice, message = made["choices"][0], made["choices"][0]["message"]
-    if message["refusal"]:
-        return str(message["refusal"])
-    if end_of(choice["finish_reason"]) is End.FILTERED:
-        return f"its finish reason is {choice['finish_reason']}"
-    text = message["content"] or ""
-    return text if refusal_in(text) else ""
 
 
 def _lacks_credentials(error: BaseException) -> bool:

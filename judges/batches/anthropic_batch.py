@@ -8,9 +8,8 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -21,29 +20,25 @@ from dagengine.errors import (
     JudgeError,
     JudgeSetupError,
     ProviderError,
-    RefusedError,
     UnparseableError,
 )
 from dagengine.judges.batches.collecting import Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader
-from dagengine.judges.wire.completions import message_usage, prompt_of, wire_type
+from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
-from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.failures import parsed, plain_error
-from dagengine.judges.wire.dialects.messages import refusal_in
+from dagengine.judges.wire.dialects.failures import parsed, response_error
+from dagengine.judges.wire.replies import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
-from dagengine.judges.wire.runaways import runaway
 from dagengine.prompts.bounds import bounds_of
-from dagengine.prompts.parsing import read_answer, without_surrogates
+from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
     public_value,
     secrets_in,
     secrets_of_environment,
-    shortened,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +55,12 @@ _RESULTS = 2_000_000_000  # bytes of one batch's results that are read
 _LOOKS = 8
 
 
-class AnthropicBatchJudge(SharedJudge):
+class _Client(NamedTuple):
+    batches: Batches
+    http: httpx2.AsyncClient
+
+
+class AnthropicBatchJudge(SharedJudge[_Client]):
     """Answers with a model of Anthropic through its batch API: half the price, within a day.
 
     Collects questions like `OpenAIBatchJudge`, up to the provider's limits of 100,000 questions and
@@ -94,10 +94,10 @@ class AnthropicBatchJudge(SharedJudge):
         self._address, self._api_key = base_url, api_key
         self._parameters, self._max_tokens = dict(parameters or {}), max_tokens
         self._limits = BatchLimits(size, file_bytes, quiet, poll)
-        self._open: dict[Any, tuple[Batches, httpx2.AsyncClient, int]] = {}
+        self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        return {"_parameters": public_value(self._parameters), "_api_key": None, "_open": {}}
+        return {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
 
     @property
     def identity(self) -> str:
@@ -118,32 +118,14 @@ class AnthropicBatchJudge(SharedJudge):
 
     @property
     def secrets(self) -> list[str]:
-        """What nothing that outlives a run may hold."""
         return [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Batches]:
-        """Keep connections open while inside; raises JudgeSetupError without a key.
+    async def _close(self, client: _Client, *, whole: bool) -> None:
+        await client.http.aclose()
+        if whole:  # the answers are kept
+            client.batches.forget()
 
-        At an end without an error the answers of batches are kept.
-        """
-        loop = anyio.lowlevel.current_token()
-        batches, http, users = self._open.get(loop) or (*self._connect(), 0)
-        self._open[loop] = batches, http, users + 1
-        try:
-            yield batches
-            if self._open[loop][2] == 1:
-                batches.forget()
-        finally:
-            users = self._open[loop][2]
-            if users > 1:
-                self._open[loop] = batches, http, users - 1
-            else:
-                del self._open[loop]
-                with anyio.CancelScope(shield=True):
-                    await http.aclose()
-
-    def _connect(self) -> tuple[Batches, httpx2.AsyncClient]:
+    def _connect(self) -> _Client:
         libraries()
         from dagengine.judges.wire.transport import http_client  # it needs the libraries
 
@@ -156,19 +138,16 @@ class AnthropicBatchJudge(SharedJudge):
         address = self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
         api = _MessageBatches(http, address.rstrip("/"), key)
         journal = BatchJournal(self.journal, f"anthropic batches at {self._where}")
-        return Batches(api, self._limits, journal), http
+        return _Client(Batches(api, self._limits, journal), http)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
-        async with self.session() as batches:
+        async with self.session() as client:
             try:
                 body = json.dumps(without_surrogates(self._body(question)))
-                return _answer(question, await batches.answer_to(body))
+                return await _answer(question, await client.batches.answer_to(body))
             except JudgeError as error:
-                failure = error
-        # Errors stay in results: a cause would keep the whole response there.
-        failure.__cause__ = failure.__context__ = failure.__traceback__ = None
-        failure.args = tuple(shortened(public_text(str(p), self.secrets)) for p in failure.args)
+                failure = self._hidden(error)
         raise failure
 
     def _body(self, question: Question[Any]) -> dict[str, Any]:
@@ -189,41 +168,24 @@ class AnthropicBatchJudge(SharedJudge):
         return body
 
 
-def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
+async def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     """The answer in a line of results; raises JudgeError."""
     result = line.get("result") or {}
     kind = str(result.get("type"))
     if kind == "errored":
         error = {"error": result.get("error") or "no reason given"}
-        failure = plain_error(200, error, prompt=prompt_of(question.messages))
+        failure = response_error(200, error, prompt=prompt_of(question.messages))
         failure.args = (f"in the batch: {failure}",)
         raise failure
     if kind != "succeeded":
         # Expired and cancelled questions were never put to the model: they are asked again.
         raise ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
-
     message = result.get("message") or {}
+    completion = normalised(message)
+    if completion is None:
+        raise UnparseableError("the message holds no answer", json.dumps(message))
     usage = message_usage(message.get("usage") or {})
-    tokens = (usage.input_tokens, usage.output_tokens)
-    end = end_of(message.get("stop_reason"))
-    # What the model said: the input of its tool, or its text where it called none.
-    blocks = [block for block in message.get("content") or () if isinstance(block, dict)]
-    calls = [block for block in blocks if block.get("type") == "tool_use"]
-    if calls and question.parser is None:
-        raw = json.dumps(calls[0].get("input"), ensure_ascii=False)
-    else:
-        raw = "".join(str(block.get("text") or "") for block in blocks)
-    if end is End.FILTERED:
-        raise RefusedError("the model refused", tokens)
-    if end is End.CUT and question.options.max_tokens is None:
-        raise runaway(raw, "", tokens, question.token_limit)
-    try:
-        value = read_answer(question, raw)
-    except UnparseableError as invalid:
-        if refusal_in(raw):
-            raise RefusedError(f"the model refused: {raw.strip()}", tokens) from None
-        raise UnparseableError(str(invalid), invalid.raw, tokens) from None
-    return Answer(value, raw, usage=usage, mode="batch")
+    return await read_reply(question, completion, "batch", question.token_limit, usage)
 
 
 class _MessageBatches:
@@ -302,4 +264,4 @@ class _MessageBatches:
         status = response.status_code
         if status == 200:
             return response.content
-        raise plain_error(status, parsed(response.content))
+        raise response_error(status, parsed(response.content))

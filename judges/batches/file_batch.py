@@ -74,7 +74,7 @@ class FileBatchJudge(OpenAIBatchJudge):
     def _public_state(self) -> dict[str, Any]:
         return {**super()._public_state(), "_announce": None}
 
-    def _batch_api(self, openai: Any, api: AsyncOpenAI) -> BatchApi:
+    def _batch_api(self, api: AsyncOpenAI) -> BatchApi:
         return _FileBatches(self.folder, self.model, self._announce or (lambda sentence: None))
 
     async def facts(self) -> ServerFacts:

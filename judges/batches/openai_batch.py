@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
-
-import anyio.lowlevel
 
 from dagengine.errors import ProviderError
 from dagengine.judges.batches.collecting import BatchApi, Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
-from dagengine.judges.wire.connection import ChatConnection, Post
-from dagengine.judges.wire.dialects.failures import complaint_in, error_of
+from dagengine.judges.wire.connection import Connection
+from dagengine.judges.wire.dialects.failures import response_error
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import Capabilities, Question
 
@@ -35,6 +32,15 @@ _RETRIES = 8
 _TOKEN = "dagengine"
 # Bytes of results that are read; they are those of a whole batch.
 _RESULTS = 2_000_000_000
+
+
+class _BatchConnection(Connection):
+    batches: Batches
+
+    async def post(self, form: RequestForm, question: Question[Any]) -> Completion:
+        line = await self.batches.answer_to(json.dumps(form.body(question)))
+        body = _completion(line, prompt_of(question.messages))
+        return read_completion(json.dumps(body).encode(), question.messages)
 
 
 class OpenAIBatchJudge(OpenAIJudge):
@@ -70,41 +76,29 @@ class OpenAIBatchJudge(OpenAIJudge):
         super().__init__(model, max_bytes=max_bytes, **settings)
         self._limits = BatchLimits(size, file_bytes, quiet, poll)
         self.journal = journal
-        self._batches: dict[Any, Batches] = {}
 
-    def _public_state(self) -> dict[str, Any]:
-        return {**super()._public_state(), "_batches": {}}
+    async def _close(self, client: Connection, *, whole: bool) -> None:
+        await super()._close(client, whole=whole)
+        if whole and isinstance(client, _BatchConnection):  # the answers are kept
+            client.batches.forget()
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[ChatConnection]:
-        """As of `OpenAIJudge`; at an end without an error the answers of batches are kept."""
-        async with super().session() as connection:
-            yield connection
-            loop = anyio.lowlevel.current_token()
-            if self._clients[loop][1] == 1:
-                self._batches.pop(loop).forget()
-
-    def _poster(self, openai: Any, api: AsyncOpenAI, direct: object) -> Post:
+    def _connection(self, api: AsyncOpenAI, direct: Any, *, owned: bool) -> Connection:
         journal = BatchJournal(self.journal, f"openai batches at {self.base_url or 'default'}")
-        batches = Batches(self._batch_api(openai, api), self._limits, journal)
-        self._batches[anyio.lowlevel.current_token()] = batches
+        connection = _BatchConnection(api, owned=owned)
+        connection.batches = Batches(self._batch_api(api), self._limits, journal)
+        return connection
 
-        async def post(form: RequestForm, question: Question[Any]) -> Completion:
-            line = await batches.answer_to(json.dumps(form.body(question)))
-            body = _completion(line, prompt_of(question.messages))
-            return read_completion(json.dumps(body).encode(), question.messages)
-
-        return post
-
-    def _batch_api(self, openai: Any, api: AsyncOpenAI) -> BatchApi:
+    def _batch_api(self, api: AsyncOpenAI) -> BatchApi:
         """Where batches go."""
-        return _OpenAIBatches(openai, api)
+        return _OpenAIBatches(api)
 
 
 class _OpenAIBatches:
     """OpenAI's batches."""
 
-    def __init__(self, openai: Any, api: AsyncOpenAI) -> None:
+    def __init__(self, api: AsyncOpenAI) -> None:
+        import openai
+
         self.failures: tuple[type[Exception], ...] = (openai.OpenAIError,)
         self._api = api.with_options(max_retries=_RETRIES)
 
@@ -160,8 +154,6 @@ def _completion(line: dict[str, Any], prompt: str) -> Any:
     if error.get("code") == "batch_expired":
         # The provider did not come to it in time; it is asked again.
         raise ProviderError(f"in the batch: {error.get('message')}", transient=True)
-    complaint = complaint_in(status or 400, error or body, prompt=prompt)
-    assert complaint is not None
-    failure = error_of(complaint)
+    failure = response_error(status or 400, error or body, prompt=prompt)
     failure.args = (f"in the batch: {failure}",)
     raise failure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
@@ -20,10 +19,9 @@ from dagengine.errors import (
     did_you_mean,
 )
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
-from dagengine.judges.deciding.labels import by_label, sending
+from dagengine.judges.deciding.labels import by_label
 from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
-from dagengine.judges.wire.connection import CHAT, Send, SendingConnection
 from dagengine.prompts.decisions import Shows, answer_fields, asked_of, shown_of, state_text
 from dagengine.prompts.parsing import validated
 from dagengine.question import Answer, Capabilities, Packs, Question, Usage
@@ -31,7 +29,6 @@ from dagengine.question import Answer, Capabilities, Packs, Question, Usage
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from dagengine.judges.wire.transport import AiohttpTransport
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
@@ -52,17 +49,7 @@ _NO_MODEL = 501
 _AHEAD = 32
 
 
-class DecisionConnection(SendingConnection):
-    """A connection that sends questions to a decision model, or to a chat of the same server."""
-
-    __slots__ = ("chat",)
-
-    def __init__(self, api: AsyncOpenAI, send: Send, chat: Send, *, owned: bool) -> None:
-        super().__init__(api, send, owned=owned)
-        self.chat = chat
-
-
-class DecisionJudge(EndpointJudge[DecisionConnection]):
+class DecisionJudge(EndpointJudge):
     """Decides with a decision model: gives the probability of every verdict, and no text.
 
     `form` is the protocol. `decisions` is OpenAI's `POST /v1/decisions`; the key is OPENAI_API_KEY.
@@ -149,17 +136,6 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
     def _called(self) -> str:
         return f"{self._name} one by one" if self._alone else self._name
 
-    def _connection(
-        self,
-        openai: ModuleType,
-        api: AsyncOpenAI,
-        direct: AiohttpTransport | None,
-        *,
-        owned: bool,
-    ) -> DecisionConnection:
-        decide, chat = (sending(openai, api, direct, path) for path in (self.form.path, CHAT))
-        return DecisionConnection(api, decide, chat, owned=owned)
-
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. The question has the form of `prompts.decisions`."""
         (outcome,) = await self.answer_all([question])
@@ -212,7 +188,8 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         body = self.form.body(self.model, shown_of(questions[0]), asked)
         try:
             async with self.session() as connection:
-                content = await connection.send({**body, **self._parameters})
+                send = connection.sender(self.form.path)
+                content = await send({**body, **self._parameters})
             reply = self.form.read(content, asked)
         except (JudgeError, openai.OpenAIError) as error:
             blamed: dict[int, JudgeError] = {}  # the questions that a rejection finds fault with
@@ -221,7 +198,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 for place, why in self.form.blamed(detail, len(questions)).items():
                     fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
                     blamed[place] = self._hidden(fault)
-            failure = self._hidden(self.failure(openai, error, questions[0]))
+            failure = self._hidden(self.failure(error, questions[0]))
         else:
             if self.version is not None and reply.model != self.version:
                 message = f"the version {reply.model!r} answered, but version= asks for "
@@ -258,7 +235,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
 
         async def ask(place: int, question: Question[T]) -> None:
             on_request()
-            outcome = await by_label(self, connection, connection.chat, question)
+            outcome = await by_label(self, connection, question)
             outcomes[place] = self._hidden(outcome) if isinstance(outcome, JudgeError) else outcome
 
         async with self.session() as connection, anyio.create_task_group() as group:
@@ -267,9 +244,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
         return [outcomes.get(place, left) for place in range(len(questions))]
 
-    def failure(
-        self, openai: ModuleType, error: Any, question: Question[Any] | None = None
-    ) -> JudgeError:
+    def failure(self, error: Any, question: Question[Any]) -> JudgeError:
         if getattr(error, "status_code", None) == _NO_MODEL:
             return ProviderError(
                 f"HTTP {_NO_MODEL}: the server knows {self.form.path} but {self.model!r} is no "
@@ -277,7 +252,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 transient=False,
                 status=_NO_MODEL,
             )
-        failure = super().failure(openai, error, question)
+        failure = super().failure(error, question)
         whys = self.form.blamed(getattr(error, "body", None), 1)
         if whys and isinstance(failure, ProviderError):
             failure.args = (f"{failure}: {whys[0]}",)

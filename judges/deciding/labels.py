@@ -18,25 +18,27 @@ import math
 import string
 from collections.abc import Mapping
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel
 
 from dagengine.errors import (
     JudgeError,
-    RefusedError,
     UnparseableError,
     UnsupportedError,
 )
 from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.judges.wire.completions import Completion, read_completion, usage_of
-from dagengine.judges.wire.connection import CHAT, Connection, Send, SendingConnection, sender
-from dagengine.judges.wire.dialects.asking import Attempt, ask_for_less
+from dagengine.judges.wire.completions import (
+    Completion,
+    read_completion,
+    reply_text,
+    usage_of,
+)
+from dagengine.judges.wire.connection import CHAT, Connection, Send
+from dagengine.judges.wire.dialects.asking import Attempt, ask_lawfully
 from dagengine.judges.wire.dialects.demands import Demands
-from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
@@ -49,8 +51,6 @@ from dagengine.question import Answer, Capabilities, Judge, Message, Question
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-    from dagengine.judges.wire.transport import AiohttpTransport
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -87,26 +87,23 @@ def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:
 
 
 async def by_label(
-    judge: EndpointJudge[Any], connection: Connection, send: Send, question: Question[T]
+    judge: EndpointJudge, connection: Connection, question: Question[T]
 ) -> Answer[T] | JudgeError:
     """The answer of a chat to a question in the form of `prompts.decisions`, or the error."""
     import openai
 
     async def ask(demands: Demands) -> Answer[T] | JudgeError:
         try:
-            return await _ask(send, judge.model, judge.parameters, question, demands)
+            return await _ask(
+                connection.sender(CHAT), judge.model, judge.parameters, question, demands
+            )
         except (JudgeError, openai.OpenAIError) as error:
-            return judge.failure(openai, error, question)
+            return judge.failure(error, question)
 
     def attempt(demands: Demands) -> Attempt[T]:
         return Attempt(demands, _ASKED, partial(ask, demands), alternatives=_ALTERNATIVES)
 
-    law = judge.hypotheses
-    outcome = await ask(law.standing)
-    if isinstance(outcome, Answer):
-        law.worked(_ASKED)
-        return outcome
-    return await ask_for_less(law, question.key, connection.exploring, attempt, outcome)
+    return await ask_lawfully(judge.hypotheses, question, connection.exploring, attempt)
 
 
 async def _ask(
@@ -150,12 +147,7 @@ async def _ask(
 
 def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     """The most likely option, and what is known of all."""
-    message = completion.choices[0].message
-    if message.refusal:
-        raise RefusedError(f"the model refused: {message.refusal}")
-    text = message.text
-    if end_of(completion.choices[0].finish_reason) is End.FILTERED:
-        raise RefusedError("the provider's content filter stopped the answer")
+    text = reply_text(completion)
     try:
         if completion.choices[0].logprobs is None:
             raise ValueError("no probabilities, or in some other form")
@@ -176,7 +168,7 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     return likeliest, Masses.of(options, [chance for _, chance in chances])
 
 
-class LabelJudge(EndpointJudge[SendingConnection]):
+class LabelJudge(EndpointJudge):
     """Decides with a chat model that returns token probabilities: one token, one label per option.
 
     For `shows` see `DecisionJudge`; everything else is as for `OpenAIJudge`. The default `writer`
@@ -214,31 +206,10 @@ class LabelJudge(EndpointJudge[SendingConnection]):
     def _name(self) -> str:
         return f"labels {self.model}"
 
-    def _connection(
-        self,
-        openai: ModuleType,
-        api: AsyncOpenAI,
-        direct: AiohttpTransport | None,
-        *,
-        owned: bool,
-    ) -> SendingConnection:
-        return SendingConnection(api, sending(openai, api, direct, CHAT), owned=owned)
-
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
         async with self.session() as connection:
-            outcome = await by_label(self, connection, connection.send, question)
+            outcome = await by_label(self, connection, question)
         if isinstance(outcome, JudgeError):
             raise self._hidden(outcome)
         return outcome
-
-
-def sending(
-    openai: ModuleType, api: AsyncOpenAI, direct: AiohttpTransport | None, path: str
-) -> Send:
-    """What sends bodies to a path: past the client's HTTP layer if there is a way."""
-    if direct is None:
-        return sender(openai, api, path)
-    from dagengine.judges.wire.direct import DirectSend  # it needs the client's libraries
-
-    return DirectSend(api, direct, path)

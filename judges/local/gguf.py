@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dagengine.errors import InputError, JudgeError, ProviderError
@@ -14,7 +13,7 @@ from dagengine.judges.identity import durable_name
 from dagengine.judges.local.model_file import read_model_file
 from dagengine.judges.local.server import require_llama, server_of, size_for
 from dagengine.judges.openai import OpenAIJudge
-from dagengine.judges.wire.connection import ChatConnection
+from dagengine.judges.wire.connection import Connection
 from dagengine.question import Question, ServerFacts
 
 
@@ -90,7 +89,7 @@ class GGUFJudge(OpenAIJudge):
         vars(self).update(state, _server=server_of(state["file"], state["_server"]))
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[ChatConnection]:
+    async def session(self) -> AsyncIterator[Connection]:
         """Keep the server running and connections open while inside.
 
         Raises MissingExtraError without xllamacpp, and JudgeSetupError with the last lines of the
@@ -119,10 +118,10 @@ class GGUFJudge(OpenAIJudge):
         """Raise MissingExtraError without xllamacpp; the model is loaded when a run begins."""
         require_llama()
 
-    def failure(
-        self, openai: ModuleType, error: Any, question: Question[Any] | None = None
-    ) -> JudgeError:
+    def failure(self, error: Any, question: Question[Any]) -> JudgeError:
+        import openai
+
         death = self._server.death()
         if death is not None and isinstance(error, openai.APIConnectionError):
             return ProviderError(death, transient=False)
-        return super().failure(openai, error, question)
+        return super().failure(error, question)

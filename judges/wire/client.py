@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import anyio
 import anyio.lowlevel
@@ -22,7 +22,6 @@ from dagengine.errors import (
     JudgeError,
     JudgeSetupError,
     ProviderError,
-    UnparseableError,
 )
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
@@ -31,7 +30,6 @@ from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.dialects.demands import Hypotheses
 from dagengine.judges.wire.dialects.failures import of_response
 from dagengine.judges.wire.endpoint import endpoint_of
-from dagengine.prompts.parsing import LONGEST
 from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
 from dagengine.redaction import (
     keep_log_public,
@@ -41,15 +39,12 @@ from dagengine.redaction import (
     secrets_in,
     secrets_of_address,
     secrets_of_environment,
-    shortened,
 )
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from dagengine.judges.wire.transport import AiohttpTransport
-
-C = TypeVar("C", bound=Connection)
 
 _CONNECT_TIMEOUT = 30.0
 _NO_KEY = "not-needed"
@@ -73,7 +68,7 @@ class Provider(NamedTuple):
 OPENAI = Provider("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1")
 
 
-class EndpointJudge(SharedJudge, Generic[C]):
+class EndpointJudge(SharedJudge[Connection]):
     """A model behind one address, reached by a client of the `openai` package.
 
     `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as in `OpenAIJudge`.
@@ -115,7 +110,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         self._given = client
         self._parameters = dict(parameters or {})
         self._pickled = False
-        self._clients: dict[Any, tuple[C, int]] = {}
+        self._clients = {}
         self._facts: ServerFacts | None = None
         self.hypotheses = Hypotheses()
 
@@ -136,7 +131,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
             vars(self), _clients={}, _parameters={**self._parameters, **parameters}
         )
         # It is cached, and the parameters are a part of it.
-        twin.__dict__.pop("_identity", None)
+        twin.__dict__.pop("identity", None)
         return twin
 
     def _public_state(self) -> dict[str, Any]:
@@ -148,17 +143,13 @@ class EndpointJudge(SharedJudge, Generic[C]):
         return {**shown, "_api_key": None, "_clients": {}, "_pickled": True}
 
     @property
-    def identity(self) -> str:
-        """Model, endpoint and parameters: what may change an answer."""
-        return self._identity
-
-    @property
     def _called(self) -> str:
         """The name within one process; in stores it is `_name`."""
         return self._name
 
     @cached_property
-    def _identity(self) -> str:
+    def identity(self) -> str:
+        """Model, endpoint and parameters: what may change an answer."""
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
         alone = f" {id(self._given):x}" if self._is_alone else ""
         where = f"{self.base_url or 'default'}{self._mark}{alone}"
@@ -222,39 +213,22 @@ class EndpointJudge(SharedJudge, Generic[C]):
         address = os.environ.get(self.provider.address)
         return address and f"{address.rstrip('/')}{self.provider.path}"
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[C]:
-        """Keep connections open while inside; one client per event loop, shared.
+    async def _begin(self, client: Connection) -> None:
+        if self._given is not None and not client.owned:
+            await _transport().disconnect_with_the_loop(self._given._client)
 
-        Raises JudgeSetupError when there is no API key for an endpoint that needs one.
-        """
-        loop = anyio.lowlevel.current_token()
-        # A connection belongs to the event loop that opened it.
-        client, users = self._clients.get(loop) or (self._connect(), 0)
-        self._clients[loop] = client, users + 1
-        try:
-            if self._given is not None and not client.owned:
-                await _transport().disconnect_with_the_loop(self._given._client)
-            yield client
-        finally:
-            client, users = self._clients[loop]
-            if users > 1:
-                self._clients[loop] = client, users - 1
-            else:
-                del self._clients[loop]
-                if client.owned:
-                    # Also where the run was cancelled: what stays open would warn at the end.
-                    with anyio.CancelScope(shield=True):
-                        await client.api.close()
+    async def _close(self, client: Connection, *, whole: bool) -> None:
+        if client.owned:
+            await client.api.close()
 
-    def _connect(self) -> C:
+    def _connect(self) -> Connection:
         import openai
 
         keep_log_public("openai._base_client", "httpx2", "httpx")  # they log whole addresses
         reader = BodyReader(self.max_bytes)
         if self._given is not None:
             api, owned = _transport().of_this_loop(self._given, reader)
-            return self._connection(openai, api, None, owned=owned)
+            return self._connection(api, None, owned=owned)
         http, direct = _transport().http_client(reader, connect_timeout=_CONNECT_TIMEOUT)
         own = None if self.provider is OPENAI else self.provider.url
         address = self._address or self._of_environment() or own
@@ -277,36 +251,15 @@ class EndpointJudge(SharedJudge, Generic[C]):
         api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
         if self.provider is not OPENAI:  # other providers need not know who that is
             api.organization = api.project = None
-        return self._connection(openai, api, direct, owned=True)
+        return self._connection(api, direct, owned=True)
 
     def _connection(
-        self,
-        openai: ModuleType,
-        api: AsyncOpenAI,
-        direct: AiohttpTransport | None,
-        *,
-        owned: bool,
-    ) -> C:
-        """A connection by a client, with a `direct` way past its HTTP layer if there is one."""
-        raise NotImplementedError
-
-    def _hidden(self, error: JudgeError) -> JudgeError:
-        """An error without secrets of this judge, and without what it was found in.
-
-        Errors stay in results; their tracebacks and causes would keep whole responses there.
-        """
-        secrets = self.secrets
-        error.complaint = None
-        error.__cause__ = error.__context__ = None
-        error.__traceback__ = None
-        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
-        if isinstance(error, UnparseableError):
-            error.raw = public_text(error.raw[:LONGEST], secrets)
-        return error
+        self, api: AsyncOpenAI, direct: AiohttpTransport | None, *, owned: bool
+    ) -> Connection:
+        return Connection(api, direct, owned=owned)
 
     @property
     def secrets(self) -> list[str]:
-        """What nothing that outlives a run may hold: keys, passwords, and parts of addresses."""
         secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
         for address in (self._address, self._of_environment()):
             secrets += secrets_of_address(address) if address else []
@@ -365,10 +318,10 @@ class EndpointJudge(SharedJudge, Generic[C]):
                 return await token_count(client.api, facts, self.model, messages)
         return None
 
-    def failure(
-        self, openai: ModuleType, error: Any, question: Question[Any] | None = None
-    ) -> JudgeError:
+    def failure(self, error: Any, question: Question[Any]) -> JudgeError:
         """What a client raised for a question, as a JudgeError."""
+        import openai
+
         where = self.base_url or "the provider"
         # What our transport raises reaches us as the cause of an error of the client.
         for raised in (error, error.__cause__):
@@ -392,7 +345,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):
-            return of_response(error, "" if question is None else prompt_of(question.messages))
+            return of_response(error, prompt_of(question.messages))
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
 
 

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
+from dagengine.errors import ProviderError, RefusedError
+from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
 from dagengine.judges.wire.dialects.messages import normalise, without_answer
 from dagengine.prompts.bounds import Bounds, bounded_schema
@@ -118,7 +120,6 @@ class _Wire(BaseModel):
 class Function(_Wire):
     """The call of a tool."""
 
-    name: str | None = None
     arguments: str = ""
 
 
@@ -275,6 +276,22 @@ def normalised(value: Any) -> Completion | None:
 def prompt_of(messages: Sequence[Message]) -> str:
     """All texts of a prompt, to be known again in what a server says."""
     return "\n".join(str(message["content"]) for message in messages)
+
+
+def reply_text(completion: Completion) -> str:
+    """The text of an answer; raises RefusedError where the server says that there is none.
+
+    ProviderError if the server broke off the answer.
+    """
+    choice = completion.choices[0]
+    if choice.message.refusal:
+        raise RefusedError(f"the model refused: {choice.message.refusal}")
+    end, reason = end_of(choice.finish_reason), f"finish_reason {choice.finish_reason!r}"
+    if end is End.FILTERED:
+        raise RefusedError(f"the provider's content filter stopped the answer: {reason}")
+    if end is End.BROKEN:
+        raise ProviderError(f"the server broke off the answer ({reason})", transient=True)
+    return choice.message.text
 
 
 def usage_of(completion: Completion) -> Usage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Hashable
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,55 +21,59 @@ from dagengine.question import Question
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+    from dagengine.judges.wire.transport import AiohttpTransport
+
 CHAT = "/chat/completions"
 # Forms of requests that are kept.
 _FORMS = 1_000
 Post = Callable[[RequestForm, Question[Any]], Awaitable[Completion]]
-Send = Callable[[Body], Awaitable[bytes]]
+Send = Callable[[Any], Awaitable[bytes]]
+"""What sends the body of a request."""
 
 
 class Connection:
-    """A client of one event loop; `owned` ones are closed after use.
+    """A client of one event loop, with instructor's handlers for each way of asking a chat.
 
-    `exploring` is held by the one question that finds out what the server lacks.
+    `owned` ones are closed after use. `direct` is a way past the client's HTTP layer. `exploring`
+    is held by the one question that finds out what the server lacks. `own_door` sends questions to
+    a server's own interface, once it is known to have one.
     """
 
-    __slots__ = ("api", "base_url", "exploring", "owned")
-
-    def __init__(self, api: AsyncOpenAI, *, owned: bool) -> None:
+    def __init__(
+        self, api: AsyncOpenAI, direct: AiohttpTransport | None = None, *, owned: bool
+    ) -> None:
         self.api, self.owned = api, owned
         self.exploring = anyio.Lock()
         self.base_url = str(api.base_url)
+        self.own_door: Post | None = None
+        self._direct = direct
+        self._senders: dict[str, Send] = {}
+        self._forms: dict[Hashable, RequestForm] = {}
 
-
-class SendingConnection(Connection):
-    """A connection that sends requests to one path, and gives answers as they came."""
-
-    __slots__ = ("send",)
-
-    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
-        super().__init__(api, owned=owned)
-        self.send = send
-
-
-class ChatConnection(Connection):
-    """A connection that sends questions to a chat, with instructor's handlers for each way.
-
-    `own_door` sends them to a server's own interface, once it is known to have one.
-    """
-
-    __slots__ = ("_forms", "handlers", "own_door", "post")
-
-    def __init__(self, api: AsyncOpenAI, post: Post, *, owned: bool) -> None:
-        super().__init__(api, owned=owned)
+    @cached_property
+    def handlers(self) -> dict[str, Any]:
+        """What words requests for structure, by the mode."""
         _, instructor = libraries()
         registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
-        self.handlers: dict[str, Any] = {
+        return {
             mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in MODES
         }
-        self.post = post
-        self.own_door: Post | None = None
-        self._forms: dict[Hashable, RequestForm] = {}
+
+    def sender(self, path: str) -> Send:
+        """What sends bodies to a path, and gives those of the answers as they came."""
+        if path not in self._senders:
+            if self._direct is None:
+                self._senders[path] = sender(self.api, path)
+            else:
+                from dagengine.judges.wire.direct import DirectSend  # it needs the libraries
+
+                self._senders[path] = DirectSend(self.api, self._direct, path)
+        return self._senders[path]
+
+    async def post(self, form: RequestForm, question: Question[Any]) -> Completion:
+        """The completion of a question to the chat."""
+        body = form.body(question) if self._direct is None else form.encoded(question)
+        return read_completion(await self.sender(CHAT)(body), question.messages)
 
     def form(self, key: Hashable, make: Callable[[], RequestForm]) -> RequestForm:
         """The form of the requests that `key` says everything about, made once."""
@@ -91,19 +95,10 @@ def libraries() -> tuple[ModuleType, ModuleType]:
     return openai, instructor
 
 
-def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
-    """What sends questions to `path` by the openai client and gives their completions."""
-    send = sender(openai, api, path)
-
-    async def post(form: RequestForm, question: Question[Any]) -> Completion:
-        return read_completion(await send(form.body(question)), question.messages)
-
-    return post
-
-
-def sender(openai: ModuleType, api: AsyncOpenAI, path: str) -> Send:
+def sender(api: AsyncOpenAI, path: str) -> Send:
     """What sends bodies to `path` by the openai client and gives those of the answers."""
     import httpx2
+    import openai
 
     # The gateway retries, and counts. What is not given here is copied for every request.
     options: Any = {

@@ -15,7 +15,6 @@ import httpx2
 import openai
 
 from dagengine.errors import ProviderError
-from dagengine.judges.wire.completions import Completion, read_completion
 from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
 from dagengine.judges.wire.requests import encoded
 from dagengine.judges.wire.transport import AiohttpTransport
@@ -23,8 +22,7 @@ from dagengine.judges.wire.transport import AiohttpTransport
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from dagengine.judges.wire.requests import Body, RequestForm
-    from dagengine.question import Question
+    from dagengine.judges.wire.requests import Body
 
 
 class Head(NamedTuple):
@@ -34,35 +32,20 @@ class Head(NamedTuple):
     headers: list[tuple[str, str]]
 
 
-class DirectPost:
-    """Sends the questions of one client.
+class DirectSend:
+    """Sends the bodies of one client's requests; `path` is where to, as for `api.post`.
 
     Raises what the client would raise: `openai.APIStatusError`, `openai.APIConnectionError`;
     and ProviderError for something that is not a completion, or too long.
     """
 
     def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:
-        """`path` is where chat completions are, as for `api.post`."""
-        self._send = DirectSend(api, transport, path)
-
-    async def __call__(self, form: RequestForm, question: Question[Any]) -> Completion:
-        """The completion of a question."""
-        return read_completion(await self._send.sent(form.encoded(question)), question.messages)
-
-
-class DirectSend:
-    """Sends the bodies of one client's requests; raises what `DirectPost` raises."""
-
-    def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:
         self._api, self._transport, self._path = api, transport, path
         self._head: Head | None = None
 
-    async def __call__(self, body: Body) -> bytes:
-        """What comes back for a body that is sent as JSON."""
-        return await self.sent(encoded(body))
-
-    async def sent(self, content: bytes) -> bytes:
-        """What comes back for these bytes."""
+    async def __call__(self, body: Body | bytes) -> bytes:
+        """What comes back for a body, which is sent as JSON if it is not written yet."""
+        content = body if isinstance(body, bytes) else encoded(body)
         if self._head is None:
             self._head = await self._written(self._path)
         head = self._head

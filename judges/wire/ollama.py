@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
-
 from dagengine.errors import TooLongError, TruncatedError
-from dagengine.judges.wire.completions import Completion, Count, normalised, prompt_of
+from dagengine.judges.wire.completions import Completion, prompt_of, read_completion, usage_of
 from dagengine.judges.wire.connection import Send
-from dagengine.judges.wire.dialects.failures import of_response, unreadable
+from dagengine.judges.wire.dialects.failures import of_response
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.lengths.token_counts import size_of
-from dagengine.prompts.parsing import complaint
 from dagengine.question import Question
 
 _STEP: Final = 4096  # tokens of the smallest window; larger ones double it
@@ -32,16 +29,6 @@ _WRITTEN: Final = frozenset(
     | {"max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "stream"}
     | {"reasoning_effort"}
 )
-
-
-class _Reply(BaseModel):
-    """An answer of `/api/chat`, as far as it is read."""
-
-    message: dict[str, Any]
-    done_reason: str | None = None
-    prompt_eval_count: Count = 0
-    eval_count: Count = 0
-    logprobs: list[Any] | None = None
 
 
 class OllamaPost:
@@ -71,21 +58,13 @@ class OllamaPost:
             await self._grow((error.needed or 2 * self._window) + answer)
             reply = await self._reply(body)
         if self._looks_cut(reply):  # an old Ollama, which knows no `truncate`
-            before = reply.prompt_eval_count
+            before = usage_of(reply)
             await self._grow(2 * self._window)
             reply = await self._reply(body)
-            if self._looks_cut(reply) and reply.prompt_eval_count != before:
-                used = reply.prompt_eval_count, reply.eval_count
-                raise TruncatedError("Ollama cut the prompt; use a newer Ollama", used)
-        choice = {
-            "message": reply.message,
-            "finish_reason": reply.done_reason,
-            "logprobs": None if reply.logprobs is None else {"content": reply.logprobs},
-        }
-        usage = {"prompt_tokens": reply.prompt_eval_count, "completion_tokens": reply.eval_count}
-        completion = normalised({"choices": [choice], "usage": usage})
-        assert completion is not None, "a reply with a message is a completion"
-        return completion
+            used = usage_of(reply)
+            if self._looks_cut(reply) and used.input_tokens != before.input_tokens:
+                raise TruncatedError("Ollama cut the prompt; use a newer Ollama", used.counts)
+        return reply
 
     async def _grow(self, tokens: int) -> None:
         """Let the window have so many tokens, as far as the model has them."""
@@ -96,7 +75,7 @@ class OllamaPost:
         if self._most is not None:
             self._window = min(self._window, self._most)
 
-    async def _reply(self, body: Body) -> _Reply:
+    async def _reply(self, body: Body) -> Completion:
         import openai
 
         try:
@@ -106,14 +85,10 @@ class OllamaPost:
             if isinstance(failure, TooLongError):
                 raise failure from None
             raise
-        try:
-            return _Reply.model_validate_json(content)
-        except ValidationError as error:
-            prompt = prompt_of(body["messages"])
-            raise unreadable(content, "answer", complaint(error), prompt) from None
+        return read_completion(content, body["messages"])
 
-    def _looks_cut(self, reply: _Reply) -> bool:
-        return abs(reply.prompt_eval_count - (self._window // 2 + 2)) <= 1
+    def _looks_cut(self, reply: Completion) -> bool:
+        return abs(usage_of(reply).input_tokens - (self._window // 2 + 2)) <= 1
 
 
 def chat_body(body: Body, window: int) -> Body:

@@ -21,33 +21,31 @@ _PROBE: Final[list[Message]] = [
     {"role": "system", "content": "dagengine: the instructions"},
     {"role": "user", "content": "dagengine: the evidence"},
 ]
-
-
 _ALL: Final = Demands()
+TEXT: Final = "TEXT"
+"""The way of asking for plain text, beside `MODES`."""
 
 
 class RequestForm:
     """How questions of one kind are asked: everything in a request but its messages.
 
-    `write` makes the whole body around a list of messages; it may change them. `shape` is what
-    reads the answers, where structure was asked for in a `mode`. `route` gives what a request says
-    of where the beginning of its prompt is warm. `limit` are the most tokens of an answer,
-    `demands` what is asked of the server at most, and `asked` the fields of those that are.
+    `write` makes the whole body around a list of messages; it may change them. `route` gives what
+    a request says of where the beginning of its prompt is warm. `mode` is the way of asking for
+    structure, or `TEXT`. `limit` are the most tokens of an answer, `demands` what is asked of the
+    server at most, and `asked` the fields of those that are.
     """
 
-    __slots__ = ("_around", "_route", "_write", "asked", "demands", "limit", "mode", "shape")
+    __slots__ = ("_around", "_route", "_write", "asked", "demands", "limit", "mode")
 
     def __init__(
         self,
         write: Write,
-        shape: Any = None,
-        route: Callable[[Warmth], Body] | None = None,
-        mode: str | None = None,
+        route: Callable[[Warmth], Body],
+        mode: str = TEXT,
         limit: int | None = None,
         demands: Demands = _ALL,
         asked: frozenset[str] = frozenset(),
     ) -> None:
-        self.shape = shape
         self.mode, self.limit, self.demands, self.asked = mode, limit, demands, asked
         self._route = route
         self._write = write
@@ -59,9 +57,7 @@ class RequestForm:
 
     def _more(self, question: Question[Any]) -> Body:
         """What a request says of where the question's beginning is warm."""
-        return (
-            {} if self._route is None or question.warmth is None else self._route(question.warmth)
-        )
+        return {} if question.warmth is None else self._route(question.warmth)
 
     def encoded(self, question: Question[Any]) -> bytes:
         """The body as the openai client writes it, byte for byte."""

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -214,18 +214,22 @@ def _read(shape: type[M], page: bytes | None) -> M | None:
         return None
 
 
-async def _get(api: AsyncOpenAI, url: str) -> bytes | None:
-    """The body of a GET; None where the server says that there is none.
+async def _get(api: AsyncOpenAI, url: str, body: dict[str, Any] | None = None) -> bytes | None:
+    """The body of a GET, or of a POST of a body; None where the server says that there is none.
 
     Raises what the client raises when nothing answers, and when the server is not ready (503).
     """
     import httpx2
     import openai
 
-    options: Any = {"max_retries": 0, "follow_redirects": False}
+    shape: Any = {"cast_to": httpx2.Response}
+    shape["options"] = {"max_retries": 0, "follow_redirects": False}
+    request = partial(api.get, **shape)
+    if body is not None:
+        request = partial(api.post, body=without_surrogates(body), **shape)
     for _ in range(REDIRECTS):
         try:
-            response = await api.get(url, cast_to=httpx2.Response, options=options)
+            return cast("bytes", (await request(url)).content)
         except openai.APIStatusError as error:
             moved = moved_to(error.response)
             if moved is None:
@@ -233,8 +237,6 @@ async def _get(api: AsyncOpenAI, url: str) -> bytes | None:
                     raise
                 return None
             url = moved
-        else:
-            return response.content
     return None
 
 
@@ -264,15 +266,6 @@ async def token_count(
 
 async def _post(api: AsyncOpenAI, path: str, body: dict[str, Any]) -> bytes | None:
     """What a page under the server's root answers to a body; None if it fails, or is late."""
-    import httpx2
-
-    options: Any = {"max_retries": 0, "follow_redirects": False}
     with suppress(Exception), anyio.move_on_after(SECONDS):
-        response = await api.post(
-            f"{root_of(str(api.base_url))}{path}",
-            cast_to=httpx2.Response,
-            body=without_surrogates(body),
-            options=options,
-        )
-        return response.content
+        return await _get(api, f"{root_of(str(api.base_url))}{path}", body)
     return None

@@ -1,4 +1,4 @@
-"""A rejected question on its way to an answer: asked again for less, as the law of demands says."""
+"""A question on its way to an answer: asked again for less, as the law of demands says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dagengine.judges.wire.dialects.demands import (
     ladder,
     named_in,
 )
-from dagengine.question import NO_USAGE, Answer, Usage
+from dagengine.question import NO_USAGE, Answer, Question, Usage
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=BaseModel)
 _WORDED: Final = frozenset({400, 402, 403, 404, 422, 500})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt(Generic[T]):
     """One way of asking a question: what it demands, and how it is sent.
 
@@ -73,26 +73,34 @@ class Attempt(Generic[T]):
         return [] if not lasts and law.is_rejection(complaint) else None
 
 
-async def ask_for_less(
+async def ask_lawfully(
     law: Hypotheses,
-    key: str,
+    question: Question[T],
     exploring: anyio.Lock,
     attempt: Callable[[Demands], Attempt[T]],
-    first: JudgeError,
 ) -> Answer[T] | JudgeError:
-    """The answer to a question that ended with the `first` error; else the error that it ends with.
+    """The answer to a question, asked for less where it is rejected; else the first error.
 
-    `key` names the question. `attempt` makes the way of asking with such demands. `exploring` is
+    `attempt` makes the way of asking with such demands. `exploring` is
     held while a question finds out, without any words, what others then need not.
     """
-    failure, spent, trial = first, NO_USAGE, law.trial(key)
-    way = attempt(trial.demands)
+    way = attempt(law.standing)
+    outcome = await way.send()
+    if isinstance(outcome, Answer):
+        if not way.asked <= law.proven:
+            law.worked(way.asked)
+        return outcome
+    first = failure = outcome
+    spent, trial = NO_USAGE, law.trial(question.key)
     async with AsyncExitStack() as stack:
         explores = False
         while (named := way.lowerings(failure, law)) is not None:
             spent += Usage(*failure.tokens)
+            # A step that leaves the words as they were, but for numbers, is taken back.
+            complaint = failure.complaint
+            shape = str(failure) if complaint is None else complaint.shape
             rungs = ladder(way.demands, way.asked, way.limit)
-            if not trial.lower(_shape(failure), named, rungs):
+            if not trial.lower(shape, named, rungs):
                 break
             if trial.explores and not explores:
                 await stack.enter_async_context(exploring)
@@ -109,16 +117,8 @@ async def ask_for_less(
             # The model was reached, or the server failed in a way that is not about demands.
             if isinstance(failure, UnparseableError):
                 trial.work(way.asked)
-            return _with_tokens(failure, Usage(*failure.tokens) + spent)
+            first, spent = failure, spent + Usage(*failure.tokens)
     # Thoughts without an end in all the room that there is say more than the first ones.
-    return _with_tokens(failure if isinstance(failure, RunawayError) else first, spent)
-
-
-def _shape(failure: JudgeError) -> str:
-    """What a failure says, without the numbers in it: a step that changes nothing is taken back."""
-    return str(failure) if failure.complaint is None else str(failure.complaint.shape)
-
-
-def _with_tokens(failure: JudgeError, spent: Usage) -> JudgeError:
-    failure.tokens = (spent.input_tokens, spent.output_tokens)
-    return failure
+    last = failure if isinstance(failure, RunawayError) else first
+    last.tokens = (spent.input_tokens, spent.output_tokens)
+    return last

@@ -94,7 +94,12 @@ _NAMES: Final[tuple[tuple[str, str], ...]] = (
         r"|function[_ ]?call|structured|guided|grammar|response_?schema|response_?mime",
     ),
 )
-_PATTERNS: Final = tuple((name, re.compile(words, re.IGNORECASE)) for name, words in _NAMES)
+_PATTERNS: Final = {name: re.compile(words, re.IGNORECASE) for name, words in _NAMES}
+# The order in which they are lowered where nobody knows the words: the cheapest first.
+_CHEAPEST: Final = (
+    *("cache_key", "seed", "keywords", "alternatives", "system", "temperature", "limit"),
+    *("logprobs", "mode"),
+)
 _LIMIT: Final = re.compile(
     r"max_?(?:completion_|new_|output_)?tokens|in the completion", re.IGNORECASE
 )
@@ -119,41 +124,31 @@ def named_in(
     said = complaint.said
     lowerings = list[Lowering]()
     if "limit" in asked and _LIMIT.search(said):
-        other_name = demands.limit_name == TOKEN_LIMITS[0] and _OTHER_NAME.search(said)
-        if other_name and TOKEN_LIMITS[1] in said:
-            lowerings.append(Lowering("limit_name", TOKEN_LIMITS[1]))
+        if TOKEN_LIMITS[1] in said and _OTHER_NAME.search(said):
+            lowerings += _lower("limit", demands)
         lowerings += [] if limit is None else [Lowering("too_many", limit)]
-    named = {field for field, pattern in _PATTERNS if pattern.search(said)}
+    named = [field for field, pattern in _PATTERNS.items() if pattern.search(said)]
     numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
     fewer = [number for number in numbers if 0 < number < alternatives]
     if "alternatives" in asked and ("alternatives" in named or ("logprobs" in named and numbers)):
         lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
-    for field, _ in _PATTERNS:
-        if field in named & asked - {"alternatives"}:
-            lowerings += _lower(field, demands)
+    for field in named:
+        lowerings += _lower(field, demands) if field in asked - {"alternatives"} else []
     return lowerings
-
-
-def speaks_of_demands(complaint: Complaint) -> bool:
-    """Return whether words name a demand, whichever: then others are not tried in vain."""
-    return any(pattern.search(complaint.said) for _, pattern in _PATTERNS)
 
 
 def ladder(demands: Demands, asked: Collection[str], limit: int | None) -> list[Lowering]:
     """Every demand of a request, a step lower, the cheapest first."""
-    rungs = list[Lowering]()
-    for field in ("cache_key", "seed", "keywords", "alternatives", "system", "temperature"):
-        rungs += _lower(field, demands) if field in asked else []
-    if "limit" in asked and demands.limit_name == TOKEN_LIMITS[0]:
-        rungs.append(Lowering("limit_name", TOKEN_LIMITS[1]))
-    for field in ("logprobs", "mode"):
-        rungs += _lower(field, demands) if field in asked else []
+    rungs = [rung for field in _CHEAPEST if field in asked for rung in _lower(field, demands)]
     return rungs if limit is None else [*rungs, Lowering("too_many", limit)]
 
 
 def _lower(field: str, demands: Demands) -> list[Lowering]:
     if field == "mode":
         return [Lowering("mode", mode) for mode in range(demands.mode + 1, len(MODES))]
+    if field == "limit":
+        other_name = Lowering("limit_name", TOKEN_LIMITS[1])
+        return [other_name] if demands.limit_name == TOKEN_LIMITS[0] else []
     return [Lowering(field, _FEW_ALTERNATIVES if field == "alternatives" else False)]
 
 
@@ -166,7 +161,8 @@ class Hypotheses:
         """Demands, by their fields, with which some question has worked as they stand."""
         self.useless: set[Lowering] = set()
         """Steps that did not help when nobody knew the words."""
-        self._helped: dict[Lowering, set[str]] = {}
+        self.helped: dict[Lowering, set[str]] = {}
+        """Steps that helped, with some of the questions that they helped."""
         self._cured: set[str] = set()  # what servers said of demands that they lack
         self._repeated = ("", 0)
 
@@ -180,8 +176,12 @@ class Hypotheses:
         self._repeated = ("", 0)
 
     def is_rejection(self, complaint: Complaint) -> bool:
-        """Return whether a complaint may be about a demand: some statuses, and a repeated 500."""
-        if speaks_of_demands(complaint) or complaint.is_known:
+        """Return whether a complaint may be about a demand: some statuses, and a repeated 500.
+
+        It is not if its words name a demand that the request did not have.
+        """
+        named = any(pattern.search(complaint.said) for pattern in _PATTERNS.values())
+        if named or complaint.is_known:
             return False
         if complaint.status != 500:
             return complaint.status in (400, 404, 422)
@@ -190,10 +190,6 @@ class Hypotheses:
         self._repeated = complaint.shape, times
         return times >= _REPEATED or complaint.shape in self._cured
 
-    def helped(self) -> list[Lowering]:
-        """Steps that helped some question, those first that helped most."""
-        return sorted(self._helped, key=lambda step: -len(self._helped[step]))
-
     def note_help(self, key: str, complaint: str, steps: Iterable[Lowering], named: bool) -> None:
         """Note that a question worked with these steps, and was rejected without them.
 
@@ -201,7 +197,7 @@ class Hypotheses:
         """
         self._cured.add(complaint)
         for step in steps:
-            keys = self._helped.setdefault(step, set())
+            keys = self.helped.setdefault(step, set())
             if len(keys) < _CONFIRMED:
                 keys.add(key)
             sure = named and _demand(step) not in self.proven
@@ -211,21 +207,19 @@ class Hypotheses:
 
 
 class Trial:
-    """One question that was rejected: the `demands` to ask it with next.
-
-    `explores` while it tries demands that no words name; one question at a time should do so.
-    """
+    """One question that was rejected: the `demands` to ask it with next."""
 
     def __init__(self, law: Hypotheses, key: str) -> None:
-        self.demands = law.standing
-        self.explores = False
+        self.demands = self._start = law.standing
         self._law, self._key = law, key
-        self._start = law.standing
         self._steps = list[Lowering]()
         self._tried = set[Lowering]()
-        self._complaint = self._first = ""
-        self._words = False  # whether any of them named a demand
-        self._named = True  # whether all of them did
+        self._rejections = list[tuple[str, bool]]()  # the words, and whether they name a demand
+
+    @property
+    def explores(self) -> bool:
+        """Whether it tries demands that no words name; one question at a time should do so."""
+        return not any(named for _, named in self._rejections)
 
     def lower(self, shape: str, named: Sequence[Lowering], rungs: Sequence[Lowering]) -> bool:
         """Take the next step after a rejection; False if there is none left.
@@ -233,49 +227,43 @@ class Trial:
         `shape` are its words without numbers: a step that left them as they were is taken back.
         `named` are the steps that the words name, `rungs` those to try where no words help.
         """
-        if self._steps and shape == self._complaint:
+        if self._steps and shape == self._rejections[-1][0]:
             vain = self._steps.pop()
             if self.explores:
                 self._law.useless.add(vain)
-        self._complaint = shape
-        self._first = self._first or shape
-        self._words = self._words or bool(named)
-        self._named = self._named and bool(named)
-        self.explores = not self._words
-        step = self._unnamed(rungs) if self.explores else self._untried(named)
-        if step is None:
-            return False
-        self._take(step)
-        return True
+        self._rejections.append((shape, bool(named)))
+        return self._take(self._unnamed(rungs) if self.explores else named)
 
     def reconsider(self, rungs: Sequence[Lowering]) -> bool:
         """Take what helped another question meanwhile; False if nothing is left to try."""
         self._tried.discard(self._steps.pop())
-        better = self._unnamed(rungs)
-        if better is not None:
-            self._take(better)
-        return better is not None
+        return self._take(self._unnamed(rungs))
 
     def work(self, asked: Collection[str]) -> None:
         """Note that the question was answered with `demands`, whose fields are `asked`."""
         self._law.worked(set(asked).difference(map(_demand, self._steps)))
-        self._law.note_help(self._key, self._first, self._steps, self._named)
+        if self._steps:
+            every_named = all(named for _, named in self._rejections)
+            self._law.note_help(self._key, self._rejections[0][0], self._steps, every_named)
 
-    def _take(self, step: Lowering) -> None:
+    def _take(self, steps: Iterable[Lowering]) -> bool:
+        """Take the first step that was not tried; False if there is none."""
+        step = next((step for step in steps if step not in self._tried), None)
+        if step is None:
+            return False
         self._tried.add(step)
         self._steps.append(step)
         self.demands = reduce(lowered, self._steps, self._start)
+        return True
 
-    def _unnamed(self, rungs: Sequence[Lowering]) -> Lowering | None:
-        """The next step without words: what helped others first, never what has proved to work."""
+    def _unnamed(self, rungs: Sequence[Lowering]) -> list[Lowering]:
+        """The steps without words: what helped others first, never what has proved to work."""
         law = self._law
         open_rungs = [rung for rung in rungs if _demand(rung) not in law.proven]
         fields = {rung.field for rung in open_rungs}
-        helped = [step for step in law.helped() if step.field in fields]
-        return self._untried([*helped, *(rung for rung in open_rungs if rung not in law.useless)])
-
-    def _untried(self, steps: Iterable[Lowering]) -> Lowering | None:
-        return next((step for step in steps if step not in self._tried), None)
+        helped = [step for step in law.helped if step.field in fields]
+        helped.sort(key=lambda step: -len(law.helped[step]))
+        return [*helped, *(rung for rung in open_rungs if rung not in law.useless)]
 
 
 def _demand(step: Lowering) -> str:

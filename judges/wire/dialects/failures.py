@@ -149,7 +149,8 @@ def complaint_in(
     fine = 200 <= status < 300
     if fine and not (isinstance(body, dict) and _has_error(body)):
         return None
-    message = _message(body) or _phrase(status)
+    names = {known.value: known.phrase for known in HTTPStatus}
+    message = _message(body) or names.get(status, "error")
     codes = " ".join(_codes(body))
     if fine:
         status = _status_of(codes, message)
@@ -160,44 +161,45 @@ def complaint_in(
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
+def response_error(
+    status: int, body: Any, *, prompt: str = "", retry_after: float | None = None
+) -> JudgeError:
+    """The error of a failed response, with its complaint until its judge lets go of it."""
+    complaint = complaint_in(status, body, prompt=prompt, retry_after=retry_after)
+    assert complaint is not None, "a response with status 2xx and no error has not failed"
+    return error_of(complaint)
+
+
 def error_of(complaint: Complaint) -> JudgeError:
     """The error that a complaint is, with the complaint until its judge lets go of it."""
-    error = _error_of(complaint)
-    error.complaint = complaint
-    return error
-
-
-def _error_of(complaint: Complaint) -> JudgeError:
+    error: JudgeError
     status, said, shown = complaint.status, complaint.said, f"HTTP {complaint.status}: "
     shown += complaint.message
+    overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
     if complaint.generated is not None or _INVALID_JSON.search(complaint.codes):
         why = f"the server could not use what the model wrote: {complaint.message}"
-        return UnparseableError(why, complaint.generated or "")
-    overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
-    if overflow is not None or status == 413:
-        return TooLongError(shown, **(overflow or Overflow(None, None))._asdict())
-    if status in _REFUSABLE and _REFUSED.search(said):
-        return RefusedError(f"the provider's content filter refused the question: {shown}")
-    hint, lasting = ACCESS.get(status, ""), None
-    transient = status in TRANSIENT or status >= 500
-    if not transient and _UNKNOWN_MODEL.search(said):
-        hint, lasting = "; check the model's name: the server does not have this model", True
-    if status in (400, 402, 403, 429) and _is_of_the_day(said):
-        hint, lasting, transient = _USED_UP, True, False
-    return ProviderError(
-        f"{shown}{hint}",
-        transient=transient,
-        status=status,
-        retry_after=complaint.retry_after,
-        lasting=lasting,
-    )
-
-
-def plain_error(status: int, body: Any, *, prompt: str = "") -> JudgeError:
-    """The error of a failed response, without what it was read from."""
-    complaint = complaint_in(status, body, prompt=prompt)
-    assert complaint is not None, "a response with status 2xx and no error has not failed"
-    return _error_of(complaint)
+        error = UnparseableError(why, complaint.generated or "")
+    elif overflow is not None or status == 413:
+        error = TooLongError(shown, **(overflow or Overflow(None, None))._asdict())
+    elif status in _REFUSABLE and _REFUSED.search(said):
+        error = RefusedError(f"the provider's content filter refused the question: {shown}")
+    else:
+        hint, lasting = ACCESS.get(status, ""), None
+        transient = status in TRANSIENT or status >= 500
+        if not transient and _UNKNOWN_MODEL.search(said):
+            hint, lasting = "; check the model's name: the server does not have this model", True
+        used_up = _DAY.search(said) or (_QUOTA.search(said) and not _SOON.search(said))
+        if status in (400, 402, 403, 429) and used_up:
+            hint, lasting, transient = _USED_UP, True, False
+        error = ProviderError(
+            f"{shown}{hint}",
+            transient=transient,
+            status=status,
+            retry_after=complaint.retry_after,
+            lasting=lasting,
+        )
+    error.complaint = complaint
+    return error
 
 
 def page_in(text: str) -> str | None:
@@ -227,15 +229,6 @@ def unquoted(message: str, prompt: str) -> str:
             first, last = run[0][1], run[-1][2]
             kept[first:last] = " " * (last - first)
     return "".join(kept)
-
-
-def _phrase(status: int) -> str:
-    """The name of a status, for an error without words."""
-    return HTTPStatus(status).phrase if status in {known.value for known in HTTPStatus} else "error"
-
-
-def _is_of_the_day(said: str) -> bool:
-    return bool(_DAY.search(said) or (_QUOTA.search(said) and not _SOON.search(said)))
 
 
 def _has_error(body: Mapping[str, Any]) -> bool:
@@ -311,11 +304,12 @@ def _status_of(codes: str, message: str) -> int:
     return 400
 
 
-def parsed(content: bytes | str) -> Any:
+def parsed(content: bytes) -> Any:
     """A body as JSON, else as text."""
+    text = content.decode("utf-8-sig", errors="replace")
     with suppress(ValueError):
-        return shallow_value(content)
-    return content.decode(errors="replace") if isinstance(content, bytes) else content
+        return shallow_value(text)
+    return text
 
 
 def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> JudgeError:
@@ -341,14 +335,9 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
 def of_response(error: Any, prompt: str = "") -> JudgeError:
     """The error of a response that the openai client raised (`APIStatusError`)."""
     content = error.response.content
-    complaint = complaint_in(
-        error.status_code,
-        parsed(content) if content else error.body,
-        prompt=prompt,
-        retry_after=_retry_after(error.response.headers),
-    )
-    assert complaint is not None
-    return error_of(complaint)
+    body = parsed(content) if content else error.body
+    retry_after = _retry_after(error.response.headers)
+    return response_error(error.status_code, body, prompt=prompt, retry_after=retry_after)
 
 
 def _retry_after(headers: Any) -> float | None:

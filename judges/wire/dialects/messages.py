@@ -171,6 +171,8 @@ def without_answer(body: Any) -> str:
 
 def _logprobs_of(logprobs: Any) -> Json | None:
     """Log-probabilities in the form of the protocol, also those of the old completions."""
+    if isinstance(logprobs, list):  # of Ollama
+        logprobs = {"content": logprobs}
     if not isinstance(logprobs, dict):
         return None
     content = logprobs.get("content")

@@ -1,0 +1,113 @@
+"""The answer in a completion, or why there is none: a refusal, a limit, thoughts, a loop."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.errors import JudgeError, RefusedError, RunawayError, UnparseableError
+from dagengine.judges.wire.completions import Completion, reply_text, usage_of
+from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.messages import only_json, refusal_in
+from dagengine.judges.wire.probabilities import tokens_of
+from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
+from dagengine.prompts.loops import loop_in
+from dagengine.prompts.parsing import LONGEST, read_aside
+from dagengine.question import Answer, Question, Usage
+
+T = TypeVar("T", bound=BaseModel)
+
+_SHOWN = 40  # characters of what is repeated
+MORE_TOKENS = "allow more with Options(max_tokens=…) of the node or --max-tokens, or ask for less"
+_NO_THOUGHTS = (
+    "switch thinking off, for instance with OpenAIJudge(…, parameters={'reasoning_effort': "
+    "'none'}), or allow more tokens with Options(max_tokens=…) or --max-tokens"
+)
+_ELSEWHERE = (
+    "the answer is empty: the model's text is in `reasoning_content`, among its thoughts; "
+    f"{_NO_THOUGHTS}"
+)
+_NO_LOOP = (
+    "try a temperature above 0 (Options(temperature=0.3)), a larger model, or an answer with fewer "
+    "items and texts (Options(max_items=…, max_characters=…))"
+)
+_NO_BLANKS = (
+    "start the server so that its grammar allows no blanks (vLLM: --structured-outputs-config "
+    "'{\"disable_any_whitespace\": true}'), or use another model"
+)
+
+
+async def read_reply(
+    question: Question[T],
+    completion: Completion,
+    mode: str,
+    limit: int | None,
+    usage: Usage | None = None,
+) -> Answer[T]:
+    """The answer in a completion; raises RefusedError, UnparseableError or ProviderError.
+
+    `limit` is what was asked for as the most tokens of the answer. `usage` is what it used, if the
+    completion does not say it itself.
+    """
+    choice, message = completion.choices[0], completion.choices[0].message
+    usage = usage or usage_of(completion)
+    try:
+        raw = reply_text(completion)
+        cut = end_of(choice.finish_reason) is End.CUT
+        thoughts = message.thoughts if cut else ""
+        asked_for = question.parser is not None and question.options.max_tokens is not None
+        if thoughts or (cut and not asked_for and not _is_complete(question, raw)):
+            raise _runaway(raw, thoughts, limit)
+        if not raw.strip() and message.thoughts:
+            raw = only_json(message.thoughts)
+            if not raw:
+                raise UnparseableError(_ELSEWHERE, message.thoughts)
+        try:
+            value = await read_aside(question, raw)
+        except UnparseableError:
+            if len(raw) <= LONGEST and loop_in(raw) is not None:
+                raise _runaway(raw, "", limit, cut=False) from None
+            if refusal_in(raw):
+                raise RefusedError(f"the model refused: {raw.strip()}") from None
+            raise
+    except JudgeError as error:
+        error.tokens = usage.counts
+        raise
+    return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
+
+
+def _is_complete(question: Question[Any], raw: str) -> bool:
+    """Whether a cut answer was only cut in the blanks after it, so that nothing is missing."""
+    if question.parser is not None or not raw[-1:].isspace():
+        return False
+    try:
+        question.answer_type.model_validate_json(raw)
+        require_single_keys(raw)
+    except (ValidationError, DoubledKeyError):
+        return False
+    return True
+
+
+def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) -> RunawayError:
+    """What is wrong with an answer without an end, and what to do.
+
+    `thoughts` are those of a model that said nothing, `limit` the tokens that it might use (None:
+    what the server allows). An answer that was not `cut` ends in a loop.
+    """
+    place = "at the token limit" if limit is None else f"at the token limit of {limit:,}"
+    where = f"cut off {place}"
+    if thoughts or (cut and not raw):
+        message = f"the answer was {where} before the model stopped thinking; {_NO_THOUGHTS}"
+        return RunawayError(message, raw or thoughts, cause="thinking")
+    loop = loop_in(raw)
+    if loop is None:
+        return RunawayError(f"the answer was {where}; {MORE_TOKENS}", raw)
+    end = f", and was {where}" if cut else ""
+    length, unit = len(raw) - loop.start, loop.unit
+    if loop.is_blank:
+        what, hint = f"its last {length:,} characters are blank", _NO_BLANKS
+    else:
+        times = f"{length // len(unit):,} times from character {loop.start:,} on"
+        what, hint = f"{unit[:_SHOWN]!r} {times}", _NO_LOOP
+    return RunawayError(f"the answer repeats itself: {what}{end}; {hint}", raw, cause="loop")

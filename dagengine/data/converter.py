@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -37,8 +38,8 @@ _OBJECTS = frozenset({"additional_metadata"})
 _PARSED = _TOOLS | _TEXT_LISTS | _OBJECTS | {"turns", "contestants"}
 # Columns that are turns where a row has no input.
 _CHATS = frozenset({"messages", "conversations", "conversation"})
-# Characters of a column's name, and unknown columns, that are shown.
-_NAME, _COLUMNS = 80, 12
+# Characters of a column's name, and unknown columns, that are shown; columns whose fields are kept.
+_NAME, _COLUMNS, _NAMES = 80, 12, 1024
 # Every name of a field, its own and those of other spellings, to the field.
 FIELD_OF = {
     str(name): field
@@ -53,7 +54,8 @@ class Converter:
     """Turns records into cases: which column is which field, and what a cell means.
 
     `map` is what the caller says of columns. Without `others` only mapped columns are read. In a
-    `typed` source a list is a list, so a text is one text.
+    `typed` source a list is a list, so a text is one text. Rows that are `plain` have texts for the
+    names of columns, and no number that JSON has no form for.
     """
 
     map: dict[str, str | None]
@@ -62,9 +64,11 @@ class Converter:
     others: bool = True
     preset: str | None = None
     typed: bool = True
+    plain: bool = False
     columns: dict[str, str | None] = field(init=False)
     values: dict[str, Callable[[Any], Any]] = field(init=False)
     outer: frozenset[str] = field(init=False)
+    target_of: Callable[[str], tuple[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         preset = PRESETS[self.preset] if self.preset else Preset({})
@@ -75,6 +79,7 @@ class Converter:
         self.outer = frozenset(
             name[:at] for name in self.columns for at in range(1, len(name)) if name[at] == "."
         )
+        self.target_of = lru_cache(_NAMES)(self._target)  # else most of the time goes there
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
         names = sorted({name for kind in kinds for name in kind.model_fields})
         for column, target in self.columns.items():
@@ -125,20 +130,28 @@ class Converter:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
         flat = self._flat(row)
-        targets = {column: self.columns.get(column, self._unnamed(column)) for column in flat}
-        if not {"input", "turns"} & {*targets.values()}:
-            targets |= {column: "turns" for column in _CHATS if targets.get(column) == column}
-        for column, cell in flat.items():
-            value, target = self._read(column, cell), targets[column]
-            if not target or value is None:
+        chats = {*_CHATS} & flat.keys()
+        if chats and {"input", "turns"} & {self.target_of(column)[0] for column in flat}:
+            chats.clear()
+        for column, value in flat.items():
+            name, key = self.target_of(column)
+            if value is not None and column in self.values:
+                try:
+                    value = self.values[column](value)
+                except InputError as error:
+                    raise _CellError(f"column {column!r}: {error}") from None
+            elif value is None and column in self.delimiters:
+                value = []  # an empty cell of a list
+            if not name or value is None:
                 continue
-            name, key = _split(target)
+            if name == column in chats:
+                name = "turns"
             if key:
                 inside.append((name, key, value))
-            elif target in fields:
-                raise _CellError(f"two columns map to the field {target!r}; ignore one")
+            elif name in fields:
+                raise _CellError(f"two columns map to the field {name!r}; ignore one")
             else:
-                fields |= self._as_fields(column, target, value)
+                fields |= self._as_fields(column, name, value)
         # Last, as `additional_metadata` may be a column itself, behind those of its keys. Then they
         # are added to what it has, and a key that is in both is nobody's to choose.
         for name, key, value in inside:
@@ -148,23 +161,13 @@ class Converter:
             fields[name] = {**entries, key: value}
         return fields
 
-    def _read(self, column: str, cell: Any) -> Any:
-        """What a cell means by the preset; an empty cell of a list is an empty list."""
-        if cell is None:
-            return [] if column in self.delimiters else None
-        try:
-            return self.values.get(column, _keep)(cell)
-        except InputError as error:
-            raise _CellError(f"column {column!r}: {error}") from None
-
-    def _unnamed(self, column: str) -> str | None:
-        """The field of a column that nothing maps: that of its name, or a key of the metadata."""
+    def _target(self, column: str) -> tuple[str, str]:
+        """The field of a column, and the key inside of it; an empty one if it is left out."""
         owner, _, part = column.partition(".")
+        target: str | None = FIELD_OF.get(column, column) if self.others else None
         if part and owner in self.outer:
-            return self.columns.get(owner, f"additional_metadata.{part}")
-        if not self.others:
-            return None
-        return FIELD_OF.get(column, column)
+            target = self.columns.get(owner, f"additional_metadata.{part}")
+        return _split(self.columns.get(column, target) or "")
 
     def _as_fields(self, column: str, field: str, value: Any) -> dict[str, Any]:
         """A value in the form of its field: a text, a parsed list or object, turns."""
@@ -186,23 +189,21 @@ class Converter:
             ]
         return {field: value}
 
-    def _flat(self, row: Mapping[Any, Any]) -> dict[str, Any]:
-        """The row by the names of columns, with what is mapped inside of them as columns."""
+    def _flat(self, row: Mapping[Any, Any]) -> Mapping[str, Any]:
+        """The row, with what is mapped inside of its columns as columns."""
+        if self.plain and not self.outer:
+            return row
         flat: dict[str, Any] = {}
         waiting = [(name_of(key), value) for key, value in row.items()]
         for column, value in waiting:  # grows while it is read
-            inner = value
-            if column in self.outer:
-                if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-                    with suppress(FlawError):
-                        inner = read_json(value)
-                parts = dict(enumerate(inner)) if isinstance(inner, list) else inner
-                if isinstance(parts, Mapping):
-                    waiting += [(f"{column}.{key}", part) for key, part in parts.items()]
-                    continue
-            if column in flat:
+            inner = open_cell(value) if column in self.outer else None
+            parts = dict(enumerate(inner)) if isinstance(inner, list) else inner
+            if isinstance(parts, Mapping):
+                waiting += [(f"{column}.{key}", part) for key, part in parts.items()]
+            elif column in flat:
                 raise _CellError(f"two columns have the same name, {column!r:.80}")
-            flat[column] = finite(value) if isinstance(value, float | list | dict) else value
+            else:
+                flat[column] = finite(value) if isinstance(value, float | list | dict) else value
         return flat
 
     def _parsed(self, column: str, field: str, cell: str) -> Any:
@@ -235,7 +236,11 @@ class Converter:
         return " ".join(options)
 
 
-def _keep(cell: Any) -> Any:
+def open_cell(cell: Any) -> Any:
+    """A cell whose text is a list or an object of JSON as that; anything else as it is."""
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("{", "["):
+        with suppress(FlawError):
+            return read_json(cell)
     return cell
 
 

@@ -261,7 +261,7 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
         ("a.csv", b"name\tinput\na\tb\n", "call the file .tsv"),
         ("a.csv", "input\na\n".encode("utf-16"), "is UTF-16, not UTF-8: save the file as UTF-8"),
         ("a.jsonl", b"PAR1...", "call it .parquet"),
-        ("a.csv", b"name;input\na;b\n", "one column, 'name;input'; ',' separates .*, not ';'"),
+        ("a.csv", b"name;input\na;b\n", "one column, 'name;input'; ';' separates no cells of .csv"),
         (
             "a.csv",
             b"name,input\na,\n",
@@ -292,7 +292,7 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
         ("a.yaml", b"- input: a\n", "is YAML: write it as JSON"),
         ("a.jsonl", b"tests:\n  - input: a\n", "is YAML"),
         ("a.txt", b"name,input\na,b\n", r"is a table, not JSON: call it .*a\.csv"),
-        ("a.csv", b"sep=;\nname;input\na;b\n", r"'sep=;' is for a spreadsheet(?s:.*)tail -n \+2"),
+        ("a.csv", b"sep=;\nname;input\na;b\n", r"'sep=;', is for a spreadsheet(?s:.*)tail -n \+2"),
         ("a.csv.gz", gzip.compress(b"input\na\n", mtime=0)[:-9], "is not a whole gzip file"),
         ("a.csv", b"input,input\na,b\n", "two columns have the same name, 'input'"),
     ],

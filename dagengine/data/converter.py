@@ -83,10 +83,8 @@ class Converter:
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
         names = sorted({name for kind in kinds for name in kind.model_fields})
         for column, target in self.columns.items():
-            # The usual slip is the order of the two: `--map field=column`.
             if target and _split(target)[0] not in names:
-                swapped = f"; the column comes first: --map {pair(target, column)}"
-                hint = swapped if column in names else _like(target, names)
+                hint = _suggest(target, names, column, pair(target, column))
                 raise InputError(f"column {column!r}: {target!r} is not a field of a case{hint}")
 
     def check_columns(self, records: Sequence[Record]) -> None:
@@ -97,8 +95,7 @@ class Converter:
         for column in dict.fromkeys([*self.map, *self.delimiters]):
             target = self.map.get(column, "")
             if flattened and target is not None and column not in columns:
-                swapped = f"; the column comes first: --map {pair(target, column)}"
-                hint = swapped if target in columns else _like(column, columns)
+                hint = _suggest(column, columns, target, pair(target, column))
                 raise InputError(
                     f"no row has a column {column!r}{hint}; there are: {', '.join(columns)}"
                 )
@@ -111,7 +108,7 @@ class Converter:
             return InvalidCase(place, problem or no_case(value))
         try:
             fields = self._fields(value)
-        except _CellError as error:
+        except InputError as error:
             return InvalidCase(place, str(error))
         kind: type[BaseModel]
         if self.goldens:
@@ -139,7 +136,7 @@ class Converter:
                 try:
                     value = self.values[column](value)
                 except InputError as error:
-                    raise _CellError(f"column {column!r}: {error}") from None
+                    raise InputError(f"column {column!r}: {error}") from None
             elif value is None and column in self.delimiters:
                 value = []  # an empty cell of a list
             if not name or value is None:
@@ -149,7 +146,7 @@ class Converter:
             if key:
                 inside.append((name, key, value))
             elif name in fields:
-                raise _CellError(f"two columns map to the field {name!r}; ignore one")
+                raise InputError(f"two columns map to the field {name!r}; ignore one")
             else:
                 fields |= self._as_fields(column, name, value)
         # Last, as `additional_metadata` may be a column itself, behind those of its keys. Then they
@@ -157,7 +154,7 @@ class Converter:
         for name, key, value in inside:
             entries = fields.get(name, {})
             if not isinstance(entries, dict) or key in entries:
-                raise _CellError(f"two columns map to the field '{name}.{key}'; ignore one")
+                raise InputError(f"two columns map to the field '{name}.{key}'; ignore one")
             fields[name] = {**entries, key: value}
         return fields
 
@@ -201,7 +198,7 @@ class Converter:
             if isinstance(parts, Mapping):
                 waiting += [(f"{column}.{key}", part) for key, part in parts.items()]
             elif column in flat:
-                raise _CellError(f"two columns have the same name, {column!r:.80}")
+                raise InputError(f"two columns have the same name, {column!r:.80}")
             else:
                 flat[column] = finite(value) if isinstance(value, float | list | dict) else value
         return flat
@@ -218,7 +215,7 @@ class Converter:
             value = None
             if delimiter is None:
                 items, whole = pair(column, ";"), pair(column, "")
-                raise _CellError(
+                raise InputError(
                     f"column {column!r} is text, but its field needs a list or object: write JSON "
                     f'(["a", "b"]), or say what separates its items (--delimiter {items}; '
                     f"--delimiter {whole} if a cell is one item); {flaw}"
@@ -260,8 +257,11 @@ def no_case(value: Any) -> str:
     return f"{name} is neither a test case nor a mapping of fields"
 
 
-class _CellError(InputError):
-    """What is wrong with the cells of a row."""
+def _suggest(wrong: str, names: Sequence[str], partner: str, swapped: str) -> str:
+    """Say what was meant: the usual slip is the order of the two, `--map field=column`."""
+    if partner in names:
+        return f"; the column comes first: --map {swapped}"
+    return _like(wrong, names)
 
 
 def _like(name: str, known: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from dagengine.errors import InputError
 # Rows of a file that are looked at before a run starts.
 CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
+_FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as Python keeps them
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 
 
@@ -208,18 +209,18 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 header = _header(path, place, row)
                 continue
             row = row if any(row[len(header) :]) else row[: len(header)]
+            text = "".join(lines)
             if len(row) != len(header):
                 problem = f"{len(row)} cells, but the header names {len(header)} columns"
                 yield Record(place, problem=problem)
-            elif damaged and "".join(lines).count('"') % 2:
+            elif damaged and text.count('"') % 2:
                 yield Record(place, problem="it may be the rest of a row with an invalid quote")
-            elif _is_damaged(row):
+            elif _FOREIGN.search(text):
                 yield Record(place, problem=f"not UTF-8; {_UTF_8}")
             else:
                 damaged = False
-                yield Record(
-                    place, {key: cell or None for key, cell in zip(header, row, strict=True)}
-                )
+                cells = [cell or None for cell in row]
+                yield Record(place, dict(zip(header, cells, strict=True)))
 
 
 def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:
@@ -239,19 +240,13 @@ def _header(path: Path, place: str, cells: Sequence[str]) -> list[str]:
     header = list(cells)
     while len(header) > 1 and not header[-1].strip():
         header.pop()
-    if _is_damaged(header):
+    if _FOREIGN.search("".join(header)):
         raise InputError(
             f"{place}: the header is not UTF-8; {_UTF_8}: iconv -f WINDOWS-1252 -t UTF-8 "
             f"{shlex.quote(str(path))} > {shlex.quote(str(path.with_stem(f'{path.stem}-utf8')))}"
         )
     require_unlike(place, header)
     return header
-
-
-def _is_damaged(cells: Sequence[str]) -> bool:
-    """Return whether bytes of these cells are not UTF-8."""
-    foreign = (cell for cell in cells if not cell.isascii())
-    return any("\udc80" <= char <= "\udcff" for cell in foreign for char in cell)
 
 
 def name_of(column: Any) -> str:

@@ -22,8 +22,6 @@ _TEXTS = ("input", "actual_output", "expected_output")
 _ANSWERED = {"input", "actual_output"}
 _SINGLE, _TALK = (*_TEXTS, *_LISTS, "name"), ("turns", "name")
 _LEAST = "\0"  # a column that makes a case of every row
-Chosen = dict[str, tuple[str, str | None]]
-"""The fields of columns, and the delimiters of their items."""
 
 
 def guess(convert: Converter, records: Sequence[Record]) -> str:
@@ -69,24 +67,19 @@ def _map_columns(
     convert: Converter, rows: Sequence[Any], names: Sequence[str], columns: Sequence[str]
 ) -> Converter | None:
     """Map what fits a field, and ignore the rest; None if no column can be the input."""
-    chosen, talk = (_choose(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
-    fields = {convert.columns.get(name) for name in names} | {*dict(chosen.values())}
-    if "turns" in dict(talk.values()) and not convert.goldens | (fields >= _ANSWERED):
-        chosen, fields = talk, {"input"}
-    if "input" not in fields:
+    single, talk = (_map_fields(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
+    fields, turns = ({trial.columns.get(name) for name in names} for trial in (single, talk))
+    is_talk = "turns" in turns and not convert.goldens | (fields >= _ANSWERED)
+    if not is_talk and "input" not in fields:
         return None
-    used = {*chosen, *convert.columns}
-    used |= {name.partition(".")[0] for name in used}
+    trial = talk if is_talk else single
+    used = {*trial.columns, *trial.outer}
     for column, field in FIELD_OF.items():  # their own names are fields, if they fit
         is_guessed = field in _SINGLE or field in _TALK
         if column not in names or not (is_guessed or not _fits(convert, rows, column, field)):
             used.add(column)
-    mapping: dict[str, str | None] = {
-        name: field for name, (field, _) in chosen.items() if FIELD_OF.get(name) != field
-    }
-    mapping |= {column: None for column in columns if column not in used}
-    marks = {name: mark for name, (_, mark) in chosen.items() if mark is not None}
-    return replace(convert, map=convert.map | mapping, delimiters=convert.delimiters | marks)
+    rest: dict[str, str | None] = {column: None for column in columns if column not in used}
+    return replace(trial, map=trial.map | rest)
 
 
 def _cells(rows: Sequence[Any]) -> dict[str, Any]:
@@ -107,10 +100,10 @@ def _rank(name: str, field: str) -> tuple[int, int] | None:
     return (-1, 0) if FIELD_OF.get(name) == field else likeness(name, field)
 
 
-def _choose(
+def _map_fields(
     convert: Converter, rows: Sequence[Any], names: Sequence[str], fields: Sequence[str]
-) -> Chosen:
-    """The columns that fit fields; those that are the most alike go first."""
+) -> Converter:
+    """Map the columns that fit fields; those that are the most alike go first."""
     settled = convert.columns.keys() | convert.outer
     ranked = sorted(
         (rank, number, field)
@@ -118,16 +111,20 @@ def _choose(
         for field in fields
         if not {name, name.partition(".")[0]} & settled and (rank := _rank(name, field))
     )
-    chosen: Chosen = {}
-    taken = {convert.columns.get(name) for name in names}
     for _, number, field in ranked:
         name = names[number]
         for mark in (None, "|", "") if field in _LISTS else (None,):
-            is_free = field not in taken and name not in chosen
-            if is_free and _fits(convert, rows, name, field, mark):
-                chosen[name] = field, mark
-                taken.add(field)
-    return chosen
+            taken = {convert.columns.get(column) for column in names}
+            if field in taken or name in convert.columns:
+                break
+            if _fits(convert, rows, name, field, mark):
+                marks = {} if mark is None else {name: mark}
+                convert = replace(
+                    convert,
+                    map={**convert.map, name: field},
+                    delimiters=convert.delimiters | marks,
+                )
+    return convert
 
 
 def _fits(

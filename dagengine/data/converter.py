@@ -228,7 +228,11 @@ class Converter:
     def options(self) -> str:
         """What maps the columns, as options of the command."""
         options = [f"--map {self.preset}"] if self.preset else []
-        options += [f"--map {pair(column, target or '')}" for column, target in self.map.items()]
+        options += [
+            f"--map {pair(column, target or '')}"
+            for column, target in self.map.items()
+            if FIELD_OF.get(column) != (target or "")
+        ]
         options += [f"--delimiter {pair(*item)}" for item in self.delimiters.items()]
         return " ".join(options)
 

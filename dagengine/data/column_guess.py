@@ -35,9 +35,8 @@ def guess(convert: Converter, records: Sequence[Record]) -> str:
     rows = rows[:_LOOKED_AT]
     cells = _cells(rows)
     signed = [name for name, preset in PRESETS.items() if preset.signs & {*columns}]
-    presets = [convert.preset] if convert.preset else [*signed, None]
     has_input = False
-    for preset in presets:
+    for preset in [convert.preset] if convert.preset else [*signed, None]:
         trial = _map_columns(replace(convert, preset=preset), rows, [*cells], columns)
         if trial is None:
             continue
@@ -118,12 +117,9 @@ def _map_fields(
             if field in taken or name in convert.columns:
                 break
             if _fits(convert, rows, name, field, mark):
-                marks = {} if mark is None else {name: mark}
-                convert = replace(
-                    convert,
-                    map={**convert.map, name: field},
-                    delimiters=convert.delimiters | marks,
-                )
+                mapping = convert.map | {name: field}
+                marks = convert.delimiters | ({} if mark is None else {name: mark})
+                convert = replace(convert, map=mapping, delimiters=marks)
     return convert
 
 

@@ -48,9 +48,8 @@ _KINDS = (
     ("", rb"BZh", "compressed by bzip2: bunzip2 -k {path}"),
     ("", rb"\xfd7zXZ", "compressed by xz: unxz -k {path}"),
     ("", rb"\x28\xb5\x2f\xfd", "compressed by Zstandard: zstd -d {path}"),
-    ("", rb"PK\x03\x04", "an archive or a spreadsheet: unzip {path}, or save its table as CSV"),
+    ("", rb"PK\x03\x04|\xd0\xcf\x11\xe0", "an archive or a spreadsheet: save its table as CSV"),
     ("", rb".{257}ustar", "an archive: tar -xf {path}"),
-    ("", rb"\xd0\xcf\x11\xe0", "an old spreadsheet: save its table as CSV"),
     ("", rb"PAR1", "a Parquet file: call it .parquet"),
     ("", rb"SQLite format", "a database: sqlite3 -csv -header {path} 'SELECT * FROM TABLE'"),
     ("", rb"[\x89\x93%{\\]*(?P<what>ARROW|FEA|Obj|ORC|HDF|NUMPY|PDF|PNG|rtf)\W?", _FORMAT),
@@ -125,12 +124,11 @@ def require_rows(path: Path) -> None:
     stem = (path.with_suffix("") if packed else path).with_suffix("")
     words = {"path": shlex.quote(str(path)), "stem": shlex.quote(str(stem)), "suffix": suffix}
     words["cat"] = "zcat" if packed else "cat"
-    is_lines = not any(suffix and suffix in suffixes.split() for suffixes, _, _ in _KINDS)
-    own = "lines" if is_lines else suffix
+    own = suffix if suffix in " ".join(kind[0] for kind in _KINDS).split() else "lines"
     for suffixes, begin, kind in _KINDS:
         match = re.match(begin, start, re.DOTALL | re.MULTILINE)
         if match and (not suffixes or own in suffixes.split()):
-            parts = {
-                name: part.decode("utf-8", "replace") for name, part in match.groupdict().items()
+            words |= {
+                name: part.decode(errors="replace") for name, part in match.groupdict().items()
             }
-            raise InputError(f"{path} is {kind.format(**words, **parts)}")
+            raise InputError(f"{path} is {kind.format(**words)}")

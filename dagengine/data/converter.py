@@ -101,11 +101,11 @@ class Converter:
                 )
 
     def __call__(self, record: Record) -> Item:
-        place, value, problem = record
+        place, value = record
         if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
             return value  # type: ignore[return-value]
         if not isinstance(value, Mapping):
-            return InvalidCase(place, problem or no_case(value))
+            return InvalidCase(place, record.problem or no_case(value))
         try:
             fields = self._fields(value)
         except InputError as error:

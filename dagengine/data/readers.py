@@ -32,11 +32,15 @@ _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in 
 
 
 class Record(NamedTuple):
-    """One row: where it stands, and its columns, or why they cannot be read."""
+    """One row: where it stands, and its columns, or a FlawError that says why there are none."""
 
     place: str
-    value: Any = None
-    problem: str | None = None
+    value: Any
+
+    @property
+    def problem(self) -> str:
+        """The reason why the row cannot be read; empty for one that can."""
+        return str(self.value) if isinstance(self.value, FlawError) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def _file(path: Path) -> Table:
         ".csv": partial(_cells, path, ","),
         ".tsv": partial(_cells, path, "\t"),
         ".json": partial(_array, path),
-        ".parquet": lambda: _unless_flawed(path, parquet_rows(path)),
+        ".parquet": lambda: _numbered(parquet_rows(path), f"{path} row"),
     }
 
     def count() -> int:
@@ -125,14 +129,6 @@ def _file(path: Path) -> Table:
     )
 
 
-def _unless_flawed(path: Path, items: Iterable[Any]) -> Iterator[Record]:
-    """Records of rows, some of which are a FlawError."""
-    for number, item in enumerate(items):
-        place = f"{path} row {number}"
-        flawed = isinstance(item, FlawError)
-        yield Record(place, problem=str(item)) if flawed else Record(place, item)
-
-
 def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """The lines of a file that are not blank, each after its place."""
     with open_content(path) as file:
@@ -144,14 +140,13 @@ def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
 def _lines(path: Path) -> Iterator[Record]:
     for place, line in filled_lines(path):
         try:
-            yield Record(place, read_json(line.decode("utf-8-sig")))
+            value = read_json(line.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            yield Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line); {_UTF_8}")
+            value = FlawError(f"not UTF-8 (byte {error.start + 1} of the line); {_UTF_8}")
         except FlawError as error:
-            problem = str(error)
             # A line that is not JSON is often a part of a longer text.
-            hint = f"; {_HINT}" if problem.startswith("not JSON") else ""
-            yield Record(place, problem=f"{problem}{hint}")
+            value = FlawError(f"{error}; {_HINT}") if str(error).startswith("not JSON") else error
+        yield Record(place, value)
 
 
 def _array(path: Path) -> Iterator[Record]:
@@ -161,7 +156,7 @@ def _array(path: Path) -> Iterator[Record]:
             items = read_array(file.read().decode("utf-8-sig"))
     except (FlawError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not one JSON array: {error}") from None
-    return _unless_flawed(path, items)
+    return _numbered(items, f"{path} row")
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
@@ -198,7 +193,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 problem = f'a quote inside of a quoted cell must be doubled (""): {error}'
                 if header is None:
                     raise InputError(f"{line}: {problem}") from None
-                yield Record(line, problem=problem)
+                yield Record(line, FlawError(problem))
                 continue
             if row is None:
                 return
@@ -210,17 +205,16 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 continue
             row = row if any(row[len(header) :]) else row[: len(header)]
             text = "".join(lines)
+            value: Any = dict(zip(header, [cell or None for cell in row], strict=False))
             if len(row) != len(header):
-                problem = f"{len(row)} cells, but the header names {len(header)} columns"
-                yield Record(place, problem=problem)
+                value = FlawError(f"{len(row)} cells, but the header names {len(header)} columns")
             elif damaged and text.count('"') % 2:
-                yield Record(place, problem="it may be the rest of a row with an invalid quote")
+                value = FlawError("it may be the rest of a row with an invalid quote")
             elif _FOREIGN.search(text):
-                yield Record(place, problem=f"not UTF-8; {_UTF_8}")
+                value = FlawError(f"not UTF-8; {_UTF_8}")
             else:
                 damaged = False
-                cells = [cell or None for cell in row]
-                yield Record(place, dict(zip(header, cells, strict=True)))
+            yield Record(place, value)
 
 
 def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:

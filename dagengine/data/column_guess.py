@@ -32,34 +32,39 @@ def guess(convert: Converter, records: Sequence[Record]) -> str:
     columns = list(dict.fromkeys(name_of(name) for row in rows for name in row))
     if {*columns} <= {*convert.columns, *FIELD_OF} and any(_are_cases(convert, records)):
         return ""
-    rows = rows[:_LOOKED_AT]
-    cells = _cells(rows)
-    signed = [name for name, preset in PRESETS.items() if preset.signs & {*columns}]
-    has_input = False
-    for preset in [convert.preset] if convert.preset else [*signed, None]:
-        trial = _map_columns(replace(convert, preset=preset), rows, [*cells], columns)
-        if trial is None:
-            continue
-        has_input, line = True, trial.options()
-        is_whole = plain(line) == line and "\n" not in line and len(line) < _LONGEST
+    cells = _cells(rows[:_LOOKED_AT])
+    trials = list(_trials(convert, rows[:_LOOKED_AT], [*cells], columns))
+    for trial in trials:
+        line = trial.options()
+        is_whole = [plain(line)] == line.splitlines() and len(line) < _LONGEST
         if is_whole and all(_are_cases(trial, records)):
             return f"\n  a guess (`--map COLUMN=` ignores a column): {line}"
     # A chat may be refused for what is in its messages.
-    if has_input or any(_rank(name, "turns") and _is_chat(cell) for name, cell in cells.items()):
-        return ""
-    return (
+    return "" if trials or _has_chat(cells) else (
         "\n  no column looks like the `input`, the question or task of a case: map the one that "
         "has it, or add it"
-    )
+    )  # fmt: skip
 
 
 def _are_cases(convert: Converter, records: Sequence[Record]) -> Iterator[bool]:
     return (not isinstance(convert(record), InvalidCase) for record in records)
 
 
-def _is_chat(cell: Any) -> bool:
-    messages = open_cell(cell)
-    return isinstance(messages, list) and all(isinstance(item, Mapping) for item in messages)
+def _has_chat(cells: Mapping[str, Any]) -> bool:
+    """Return whether a column has the name of turns, and a list of messages in a cell."""
+    chats = [open_cell(cell) for name, cell in cells.items() if _rank(name, "turns")]
+    lists = [chat for chat in chats if isinstance(chat, list)]
+    return any(all(isinstance(item, Mapping) for item in chat) for chat in lists)
+
+
+def _trials(
+    convert: Converter, rows: Sequence[Any], names: Sequence[str], columns: Sequence[str]
+) -> Iterator[Converter]:
+    """Converters that map or ignore every column; none if no column can be the input."""
+    signed = [name for name, preset in PRESETS.items() if preset.signs & {*columns}]
+    for preset in [convert.preset] if convert.preset else [*signed, None]:
+        if trial := _map_columns(replace(convert, preset=preset), rows, names, columns):
+            yield trial
 
 
 def _map_columns(

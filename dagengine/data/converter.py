@@ -127,18 +127,13 @@ class Converter:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
         flat = self._flat(row)
-        chats = {*_CHATS} & flat.keys()
-        if chats and {"input", "turns"} & {self.target_of(column)[0] for column in flat}:
-            chats.clear()
+        chats = self._chats(flat)
         for column, value in flat.items():
             name, key = self.target_of(column)
-            if value is not None and column in self.values:
-                try:
-                    value = self.values[column](value)
-                except InputError as error:
-                    raise InputError(f"column {column!r}: {error}") from None
-            elif value is None and column in self.delimiters:
+            if value is None and column in self.delimiters:
                 value = []  # an empty cell of a list
+            elif value is not None and column in self.values:
+                value = self.values[column](value)
             if not name or value is None:
                 continue
             if name == column in chats:
@@ -157,6 +152,12 @@ class Converter:
                 raise InputError(f"two columns map to the field '{name}.{key}'; ignore one")
             fields[name] = {**entries, key: value}
         return fields
+
+    def _chats(self, flat: Mapping[str, Any]) -> set[str]:
+        """The columns that are turns; none in a row with another column for the input or turns."""
+        chats = _CHATS & flat.keys()
+        targets = {self.target_of(column)[0] for column in flat} if chats else chats
+        return set() if {"input", "turns"} & targets else {*chats}
 
     def _target(self, column: str) -> tuple[str, str]:
         """The field of a column, and the key inside of it; an empty one if it is left out."""

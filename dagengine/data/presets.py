@@ -63,7 +63,8 @@ def _nothing(cell: Any) -> None:
     """Refuse a text around the prompt, which `input` would lack."""
     if isinstance(cell, str) and cell.strip():
         raise InputError(
-            f"{cell!r:.80} stands around the prompt: make it part of the input's column"
+            f"{cell!r:.80} stands around the prompt: make __prefix and __suffix part of the "
+            "input's column"
         )
 
 

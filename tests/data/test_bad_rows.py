@@ -262,6 +262,8 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
         ("a.csv", "input\na\n".encode("utf-16"), "is UTF-16, not UTF-8: save the file as UTF-8"),
         ("a.jsonl", b"PAR1...", "call it .parquet"),
         ("a.csv", b"name;input\na;b\n", "one column, 'name;input'; ';' separates no cells of .csv"),
+        ("a.tsv", b"input;name\na;b\n", "'input;name'; ';' separates no cells of .tsv"),
+        ("a.tsv", b"input,name\na,b\n", "call the file .csv"),
         (
             "a.csv",
             b"name,input\na,\n",
@@ -319,6 +321,8 @@ UNIX = pytest.mark.skipif(sys.platform == "win32", reason="the command is for a 
         ("a.yaml", b"- input: a\n- input: b\n", "a-rows.json"),
         ("a.csv", b"sep=;\ninput;name\na;\nb;\n", "a-commas.csv"),
         ("a.csv.gz", gzip.compress(b"input;name\na;\nb;\n", mtime=0), "a-commas.csv"),
+        ("a.csv.gz", gzip.compress(b"sep=;\ninput;name\na;\nb;\n", mtime=0), "a-commas.csv"),
+        ("a.tsv", b"input|name\r\na|\r\nb|\r\n", "a-commas.csv"),
         ("a.csv", "input\na\nb\n".encode("utf-16"), "a-utf8.csv"),
         ("a.jsonl", '{"input": "a"}\n{"input": "b"}'.encode("utf-32-le"), "a-utf8.jsonl"),
     ],

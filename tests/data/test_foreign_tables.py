@@ -290,6 +290,11 @@ def test_what_the_caller_maps_is_in_the_line_that_is_pasted() -> None:
     assert line == "--map ragas --map q=input --map notes= --delimiter 'retrieved_contexts=;'"
 
 
+def test_turns_that_the_caller_maps_need_no_input_for_a_guess() -> None:
+    with pytest.raises(InputError, match=r"--map talk=turns --map notes=$"):
+        read_cases([{"talk": CHAT, "notes": "n"}], map={"talk": "turns"}).check()
+
+
 def test_a_mapping_reaches_inside_of_columns_and_keeps_the_rest() -> None:
     row = {"inputs": {"question": Q, "lang": "en"}, "outputs": {"texts": [{"content": A}]}}
     mapping = {"inputs.question": "input", "outputs.texts.0.content": "actual_output"}

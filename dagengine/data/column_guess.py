@@ -32,15 +32,15 @@ def guess(convert: Converter, records: Sequence[Record]) -> str:
     columns = list(dict.fromkeys(name_of(name) for row in rows for name in row))
     if {*columns} <= {*convert.columns, *FIELD_OF} and any(_are_cases(convert, records)):
         return ""
-    cells = _cells(rows[:_LOOKED_AT])
-    trials = list(_trials(convert, rows[:_LOOKED_AT], [*cells], columns))
+    trials = list(_trials(convert, rows[:_LOOKED_AT], columns))
     for trial in trials:
         line = trial.options()
         is_whole = [plain(line)] == line.splitlines() and len(line) < _LONGEST
         if is_whole and all(_are_cases(trial, records)):
             return f"\n  a guess (`--map COLUMN=` ignores a column): {line}"
     # A chat may be refused for what is in its messages.
-    return "" if trials or _has_chat(cells) else (
+    has_chats = not convert.goldens and all(map(_has_chat, rows))
+    return "" if trials or has_chats else (
         "\n  no column looks like the `input`, the question or task of a case: map the one that "
         "has it, or add it"
     )  # fmt: skip
@@ -50,20 +50,18 @@ def _are_cases(convert: Converter, records: Sequence[Record]) -> Iterator[bool]:
     return (not isinstance(convert(record), InvalidCase) for record in records)
 
 
-def _has_chat(cells: Mapping[str, Any]) -> bool:
-    """Return whether a column has the name of turns, and a list of messages in a cell."""
-    chats = [open_cell(cell) for name, cell in cells.items() if _rank(name, "turns")]
-    lists = [chat for chat in chats if isinstance(chat, list)]
+def _has_chat(row: Mapping[Any, Any]) -> bool:
+    """Return whether a column has the name of turns and a list of messages."""
+    chats = [open_cell(cell) for name, cell in row.items() if _rank(name_of(name), "turns")]
+    lists = [chat for chat in chats if isinstance(chat, list) and chat]
     return any(all(isinstance(item, Mapping) for item in chat) for chat in lists)
 
 
-def _trials(
-    convert: Converter, rows: Sequence[Any], names: Sequence[str], columns: Sequence[str]
-) -> Iterator[Converter]:
+def _trials(convert: Converter, rows: Sequence[Any], columns: Sequence[str]) -> Iterator[Converter]:
     """Converters that map or ignore every column; none if no column can be the input."""
     signed = [name for name, preset in PRESETS.items() if preset.signs & {*columns}]
     for preset in [convert.preset] if convert.preset else [*signed, None]:
-        if trial := _map_columns(replace(convert, preset=preset), rows, names, columns):
+        if trial := _map_columns(replace(convert, preset=preset), rows, _names(rows), columns):
             yield trial
 
 
@@ -77,7 +75,7 @@ def _map_columns(
     if not is_talk and "input" not in fields:
         return None
     trial = talk if is_talk else single
-    used = {*trial.columns, *trial.outer}
+    used = {part for name in trial.columns for part in (name, name.partition(".")[0])}
     for column, field in FIELD_OF.items():  # their own names are fields, if they fit
         is_guessed = field in _SINGLE or field in _TALK
         if column not in names or not (is_guessed or not _fits(convert, rows, column, field)):
@@ -86,18 +84,18 @@ def _map_columns(
     return replace(trial, map=trial.map | rest)
 
 
-def _cells(rows: Sequence[Any]) -> dict[str, Any]:
-    """A cell of each column that is not empty, and of what is inside of objects, as in `--map`."""
-    cells: dict[str, Any] = {}
+def _names(rows: Sequence[Any]) -> list[str]:
+    """The columns of rows that are not empty, and what is inside of objects, as in `--map`."""
+    names: dict[str, None] = {}
     waiting = [(name_of(key), value) for row in rows for key, value in row.items()]
     for name, value in waiting:  # grows while it is read
         if value is not None:
-            cells.setdefault(name, value)
+            names[name] = None
         parts = open_cell(value)
         is_metadata = FIELD_OF.get(name) == "additional_metadata"
         if isinstance(parts, Mapping) and name.count(".") < 3 and not is_metadata:
             waiting += [(f"{name}.{key}", inner) for key, inner in parts.items()]
-    return cells
+    return list(names)
 
 
 def _rank(name: str, field: str) -> tuple[int, int] | None:

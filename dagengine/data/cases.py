@@ -27,7 +27,7 @@ class Cases:
 
     def __init__(self, table: Table, convert: Converter) -> None:
         self._table = table
-        self._convert = replace(convert, typed=table.typed)
+        self._convert = replace(convert, typed=table.typed, plain=table.plain)
 
     @property
     def name(self) -> str:

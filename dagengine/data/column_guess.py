@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dagengine.case_errors import likeness
-from dagengine.data.converter import FIELD_OF, Converter
+from dagengine.data.converter import FIELD_OF, Converter, open_cell
 from dagengine.data.presets import PRESETS
 from dagengine.data.readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json
@@ -23,8 +22,6 @@ _TEXTS = ("input", "actual_output", "expected_output")
 _ANSWERED = {"input", "actual_output"}
 _SINGLE, _TALK = (*_TEXTS, *_LISTS, "name"), ("turns", "name")
 _LEAST = "\0"  # a column that makes a case of every row
-Chosen = dict[str, tuple[str, str | None]]
-"""The fields of columns, and the delimiters of their items."""
 
 
 def guess(convert: Converter, records: Sequence[Record]) -> str:
@@ -33,66 +30,58 @@ def guess(convert: Converter, records: Sequence[Record]) -> str:
     if not convert.others or not all(isinstance(row, Mapping) for row in rows):
         return ""
     columns = list(dict.fromkeys(name_of(name) for row in rows for name in row))
-    if {*columns} <= {*convert.columns, *FIELD_OF} and not _fails(convert, records, all):
+    if {*columns} <= {*convert.columns, *FIELD_OF} and any(_are_cases(convert, records)):
         return ""
     trials = list(_trials(convert, rows[:_LOOKED_AT], columns))
     for trial in trials:
         line = trial.options()
-        is_whole = plain(line) == line and "\n" not in line and len(line) < _LONGEST
-        if is_whole and not _fails(trial, records, any):
+        is_whole = [plain(line)] == line.splitlines() and len(line) < _LONGEST
+        if is_whole and all(_are_cases(trial, records)):
             return f"\n  a guess (`--map COLUMN=` ignores a column): {line}"
-    return "" if trials else (
+    # A chat may be refused for what is in its messages.
+    has_chats = not convert.goldens and all(map(_has_chat, rows))
+    return "" if trials or has_chats else (
         "\n  no column looks like the `input`, the question or task of a case: map the one that "
         "has it, or add it"
     )  # fmt: skip
 
 
-def _fails(
-    convert: Converter, records: Sequence[Record], which: Callable[[Iterable[bool]], bool]
-) -> bool:
-    """Return whether any, or all, of the records are no cases."""
-    return which(isinstance(convert(record), InvalidCase) for record in records)
+def _are_cases(convert: Converter, records: Sequence[Record]) -> Iterator[bool]:
+    return (not isinstance(convert(record), InvalidCase) for record in records)
+
+
+def _has_chat(row: Mapping[Any, Any]) -> bool:
+    """Return whether a column has the name of turns and a list of messages."""
+    chats = [open_cell(cell) for name, cell in row.items() if _rank(name_of(name), "turns")]
+    lists = [chat for chat in chats if isinstance(chat, list) and chat]
+    return any(all(isinstance(item, Mapping) for item in chat) for chat in lists)
 
 
 def _trials(convert: Converter, rows: Sequence[Any], columns: Sequence[str]) -> Iterator[Converter]:
     """Converters that map or ignore every column; none if no column can be the input."""
     signed = [name for name, preset in PRESETS.items() if preset.signs & {*columns}]
     for preset in [convert.preset] if convert.preset else [*signed, None]:
-        if trial := _map_columns(replace(convert, preset=preset), rows, columns):
+        if trial := _map_columns(replace(convert, preset=preset), rows, _names(rows), columns):
             yield trial
 
 
 def _map_columns(
-    convert: Converter, rows: Sequence[Any], columns: Sequence[str]
+    convert: Converter, rows: Sequence[Any], names: Sequence[str], columns: Sequence[str]
 ) -> Converter | None:
     """Map what fits a field, and ignore the rest; None if no column can be the input."""
-    names = _names(rows)
-    chosen, talk = (_choose(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
-    fields = {convert.columns.get(name) for name in names} | {*dict(chosen.values())}
-    if "turns" in dict(talk.values()) and not convert.goldens | (fields >= _ANSWERED):
-        chosen, fields = talk, {"input"}
-    if "input" not in fields:
+    single, talk = (_map_fields(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
+    fields, turns = ({trial.columns.get(name) for name in names} for trial in (single, talk))
+    is_talk = "turns" in turns and not convert.goldens | (fields >= _ANSWERED)
+    if not is_talk and "input" not in fields:
         return None
-    used = {*chosen, *convert.columns}
-    used |= {name.partition(".")[0] for name in used}
-    mapping: dict[str, str | None] = {
-        name: field for name, (field, _) in chosen.items() if FIELD_OF.get(name) != field
-    }
-    mapping |= {
-        column: None
-        for column in columns
-        if column not in used and not _is_own(convert, rows, column, column in names)
-    }
-    marks = {name: mark for name, (_, mark) in chosen.items() if mark is not None}
-    return replace(convert, map=convert.map | mapping, delimiters=convert.delimiters | marks)
-
-
-def _is_own(convert: Converter, rows: Sequence[Any], column: str, is_filled: bool) -> bool:
-    """Return whether a column is the field of its name, and no field that is guessed."""
-    field = FIELD_OF.get(column)
-    if field is None or not is_filled:
-        return field is not None
-    return field not in (*_SINGLE, *_TALK) and _fits(convert, rows, column, field)
+    trial = talk if is_talk else single
+    used = {part for name in trial.columns for part in (name, name.partition(".")[0])}
+    for column, field in FIELD_OF.items():  # their own names are fields, if they fit
+        is_guessed = field in _SINGLE or field in _TALK
+        if column not in names or not (is_guessed or not _fits(convert, rows, column, field)):
+            used.add(column)
+    rest: dict[str, str | None] = {column: None for column in columns if column not in used}
+    return replace(trial, map=trial.map | rest)
 
 
 def _names(rows: Sequence[Any]) -> list[str]:
@@ -102,41 +91,39 @@ def _names(rows: Sequence[Any]) -> list[str]:
     for name, value in waiting:  # grows while it is read
         if value is not None:
             names[name] = None
-        if isinstance(value, str) and value.startswith("{"):
-            with suppress(FlawError):
-                value = read_json(value)
+        parts = open_cell(value)
         is_metadata = FIELD_OF.get(name) == "additional_metadata"
-        if isinstance(value, Mapping) and name.count(".") < 3 and not is_metadata:
-            waiting += [(f"{name}.{key}", inner) for key, inner in value.items()]
+        if isinstance(parts, Mapping) and name.count(".") < 3 and not is_metadata:
+            waiting += [(f"{name}.{key}", inner) for key, inner in parts.items()]
     return list(names)
 
 
-def _choose(
+def _rank(name: str, field: str) -> tuple[int, int] | None:
+    return (-1, 0) if FIELD_OF.get(name) == field else likeness(name, field)
+
+
+def _map_fields(
     convert: Converter, rows: Sequence[Any], names: Sequence[str], fields: Sequence[str]
-) -> Chosen:
-    """The columns that fit fields; those that are the most alike go first."""
+) -> Converter:
+    """Map the columns that fit fields; those that are the most alike go first."""
     settled = convert.columns.keys() | convert.outer
     ranked = sorted(
         (rank, number, field)
         for number, name in enumerate(names)
         for field in fields
-        if not {name, name.partition(".")[0]} & settled
-        and (rank := (-1, 0) if FIELD_OF.get(name) == field else likeness(name, field))
+        if not {name, name.partition(".")[0]} & settled and (rank := _rank(name, field))
     )
-    chosen: Chosen = {}
-    taken = {convert.columns.get(name) for name in names}
     for _, number, field in ranked:
         name = names[number]
-        if field in taken or name in chosen:
-            continue
-        marks = (None, "|", "") if field in _LISTS else (None,)
-        fit = next(
-            ((field, mark) for mark in marks if _fits(convert, rows, name, field, mark)), None
-        )
-        if fit:
-            chosen[name] = fit
-            taken.add(field)
-    return chosen
+        for mark in (None, "|", "") if field in _LISTS else (None,):
+            taken = {convert.columns.get(column) for column in names}
+            if field in taken or name in convert.columns:
+                break
+            if _fits(convert, rows, name, field, mark):
+                mapping = convert.map | {name: field}
+                marks = convert.delimiters | ({} if mark is None else {name: mark})
+                convert = replace(convert, map=mapping, delimiters=marks)
+    return convert
 
 
 def _fits(

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -37,8 +38,8 @@ _OBJECTS = frozenset({"additional_metadata"})
 _PARSED = _TOOLS | _TEXT_LISTS | _OBJECTS | {"turns", "contestants"}
 # Columns that are turns where a row has no input.
 _CHATS = frozenset({"messages", "conversations", "conversation"})
-# Characters of a column's name, and unknown columns, that are shown.
-_NAME, _COLUMNS = 80, 12
+# Characters of a column's name, and unknown columns, that are shown; columns whose fields are kept.
+_NAME, _COLUMNS, _NAMES = 80, 12, 1024
 # Every name of a field, its own and those of other spellings, to the field.
 FIELD_OF = {
     str(name): field
@@ -53,7 +54,8 @@ class Converter:
     """Turns records into cases: which column is which field, and what a cell means.
 
     `map` is what the caller says of columns. Without `others` only mapped columns are read. In a
-    `typed` source a list is a list, so a text is one text.
+    `typed` source a list is a list, so a text is one text. Rows that are `plain` have texts for the
+    names of columns, and no number that JSON has no form for.
     """
 
     map: dict[str, str | None]
@@ -62,9 +64,11 @@ class Converter:
     others: bool = True
     preset: str | None = None
     typed: bool = True
+    plain: bool = False
     columns: dict[str, str | None] = field(init=False)
     values: dict[str, Callable[[Any], Any]] = field(init=False)
     outer: frozenset[str] = field(init=False)
+    target_of: Callable[[str], tuple[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         preset = PRESETS[self.preset] if self.preset else Preset({})
@@ -75,13 +79,12 @@ class Converter:
         self.outer = frozenset(
             name[:at] for name in self.columns for at in range(1, len(name)) if name[at] == "."
         )
+        self.target_of = lru_cache(_NAMES)(self._target)  # else most of the time goes there
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
         names = sorted({name for kind in kinds for name in kind.model_fields})
         for column, target in self.columns.items():
-            # The usual slip is the order of the two: `--map field=column`.
             if target and _split(target)[0] not in names:
-                swapped = f"; the column comes first: --map {pair(target, column)}"
-                hint = swapped if column in names else _like(target, names)
+                hint = _suggest(target, names, column, pair(target, column))
                 raise InputError(f"column {column!r}: {target!r} is not a field of a case{hint}")
 
     def check_columns(self, records: Sequence[Record]) -> None:
@@ -92,21 +95,20 @@ class Converter:
         for column in dict.fromkeys([*self.map, *self.delimiters]):
             target = self.map.get(column, "")
             if flattened and target is not None and column not in columns:
-                swapped = f"; the column comes first: --map {pair(target, column)}"
-                hint = swapped if target in columns else _like(column, columns)
+                hint = _suggest(column, columns, target, pair(target, column))
                 raise InputError(
                     f"no row has a column {column!r}{hint}; there are: {', '.join(columns)}"
                 )
 
     def __call__(self, record: Record) -> Item:
-        place, value, problem = record
+        place, value = record
         if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
             return value  # type: ignore[return-value]
         if not isinstance(value, Mapping):
-            return InvalidCase(place, problem or no_case(value))
+            return InvalidCase(place, record.problem or no_case(value))
         try:
             fields = self._fields(value)
-        except _CellError as error:
+        except InputError as error:
             return InvalidCase(place, str(error))
         kind: type[BaseModel]
         if self.goldens:
@@ -125,46 +127,45 @@ class Converter:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
         flat = self._flat(row)
-        targets = {column: self.columns.get(column, self._unnamed(column)) for column in flat}
-        if not {"input", "turns"} & {*targets.values()}:
-            targets |= {column: "turns" for column in _CHATS if targets.get(column) == column}
-        for column, cell in flat.items():
-            value, target = self._read(column, cell), targets[column]
-            if not target or value is None:
+        chats = self._chats(flat)
+        for column, value in flat.items():
+            name, key = self.target_of(column)
+            if value is None and column in self.delimiters:
+                value = []  # an empty cell of a list
+            elif value is not None and column in self.values:
+                value = self.values[column](value)
+            if not name or value is None:
                 continue
-            name, key = _split(target)
+            if name == column in chats:
+                name = "turns"
             if key:
                 inside.append((name, key, value))
-            elif target in fields:
-                raise _CellError(f"two columns map to the field {target!r}; ignore one")
+            elif name in fields:
+                raise InputError(f"two columns map to the field {name!r}; ignore one")
             else:
-                fields |= self._as_fields(column, target, value)
+                fields |= self._as_fields(column, name, value)
         # Last, as `additional_metadata` may be a column itself, behind those of its keys. Then they
         # are added to what it has, and a key that is in both is nobody's to choose.
         for name, key, value in inside:
             entries = fields.get(name, {})
             if not isinstance(entries, dict) or key in entries:
-                raise _CellError(f"two columns map to the field '{name}.{key}'; ignore one")
+                raise InputError(f"two columns map to the field '{name}.{key}'; ignore one")
             fields[name] = {**entries, key: value}
         return fields
 
-    def _read(self, column: str, cell: Any) -> Any:
-        """What a cell means by the preset; an empty cell of a list is an empty list."""
-        if cell is None:
-            return [] if column in self.delimiters else None
-        try:
-            return self.values.get(column, _keep)(cell)
-        except InputError as error:
-            raise _CellError(f"column {column!r}: {error}") from None
+    def _chats(self, flat: Mapping[str, Any]) -> set[str]:
+        """The columns that are turns; none in a row with another column for the input or turns."""
+        chats = _CHATS & flat.keys()
+        targets = {self.target_of(column)[0] for column in flat} if chats else chats
+        return set() if {"input", "turns"} & targets else {*chats}
 
-    def _unnamed(self, column: str) -> str | None:
-        """The field of a column that nothing maps: that of its name, or a key of the metadata."""
+    def _target(self, column: str) -> tuple[str, str]:
+        """The field of a column, and the key inside of it; an empty one if it is left out."""
         owner, _, part = column.partition(".")
+        target: str | None = FIELD_OF.get(column, column) if self.others else None
         if part and owner in self.outer:
-            return self.columns.get(owner, f"additional_metadata.{part}")
-        if not self.others:
-            return None
-        return FIELD_OF.get(column, column)
+            target = self.columns.get(owner, f"additional_metadata.{part}")
+        return _split(self.columns.get(column, target) or "")
 
     def _as_fields(self, column: str, field: str, value: Any) -> dict[str, Any]:
         """A value in the form of its field: a text, a parsed list or object, turns."""
@@ -186,23 +187,21 @@ class Converter:
             ]
         return {field: value}
 
-    def _flat(self, row: Mapping[Any, Any]) -> dict[str, Any]:
-        """The row by the names of columns, with what is mapped inside of them as columns."""
+    def _flat(self, row: Mapping[Any, Any]) -> Mapping[str, Any]:
+        """The row, with what is mapped inside of its columns as columns."""
+        if self.plain and not self.outer:
+            return row
         flat: dict[str, Any] = {}
         waiting = [(name_of(key), value) for key, value in row.items()]
         for column, value in waiting:  # grows while it is read
-            inner = value
-            if column in self.outer:
-                if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-                    with suppress(FlawError):
-                        inner = read_json(value)
-                parts = dict(enumerate(inner)) if isinstance(inner, list) else inner
-                if isinstance(parts, Mapping):
-                    waiting += [(f"{column}.{key}", part) for key, part in parts.items()]
-                    continue
-            if column in flat:
-                raise _CellError(f"two columns have the same name, {column!r:.80}")
-            flat[column] = finite(value) if isinstance(value, float | list | dict) else value
+            inner = open_cell(value) if column in self.outer else None
+            parts = dict(enumerate(inner)) if isinstance(inner, list) else inner
+            if isinstance(parts, Mapping):
+                waiting += [(f"{column}.{key}", part) for key, part in parts.items()]
+            elif column in flat:
+                raise InputError(f"two columns have the same name, {column!r:.80}")
+            else:
+                flat[column] = finite(value) if isinstance(value, float | list | dict) else value
         return flat
 
     def _parsed(self, column: str, field: str, cell: str) -> Any:
@@ -217,7 +216,7 @@ class Converter:
             value = None
             if delimiter is None:
                 items, whole = pair(column, ";"), pair(column, "")
-                raise _CellError(
+                raise InputError(
                     f"column {column!r} is text, but its field needs a list or object: write JSON "
                     f'(["a", "b"]), or say what separates its items (--delimiter {items}; '
                     f"--delimiter {whole} if a cell is one item); {flaw}"
@@ -230,12 +229,20 @@ class Converter:
     def options(self) -> str:
         """What maps the columns, as options of the command."""
         options = [f"--map {self.preset}"] if self.preset else []
-        options += [f"--map {pair(column, target or '')}" for column, target in self.map.items()]
+        options += [
+            f"--map {pair(column, target or '')}"
+            for column, target in self.map.items()
+            if FIELD_OF.get(column) != (target or "")
+        ]
         options += [f"--delimiter {pair(*item)}" for item in self.delimiters.items()]
         return " ".join(options)
 
 
-def _keep(cell: Any) -> Any:
+def open_cell(cell: Any) -> Any:
+    """A cell whose text is a list or an object of JSON as that; anything else as it is."""
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("{", "["):
+        with suppress(FlawError):
+            return read_json(cell)
     return cell
 
 
@@ -255,8 +262,11 @@ def no_case(value: Any) -> str:
     return f"{name} is neither a test case nor a mapping of fields"
 
 
-class _CellError(InputError):
-    """What is wrong with the cells of a row."""
+def _suggest(wrong: str, names: Sequence[str], partner: str, swapped: str) -> str:
+    """Say what was meant: the usual slip is the order of the two, `--map field=column`."""
+    if partner in names:
+        return f"; the column comes first: --map {swapped}"
+    return _like(wrong, names)
 
 
 def _like(name: str, known: Sequence[str]) -> str:

@@ -29,27 +29,32 @@ _PANDAS = "one object of columns, not of rows" + _CODE.format(
 _ROWS = "one object; its rows are at '{what}'" + _CODE.format(
     "json.dump(json.load(sys.stdin)['{what}'], sys.stdout)"
 )
+_COMMAS = (
+    'save it with commas, or convert it:\n  {{cat}} {{path}} | {}python3 -c "import csv, sys; '
+    "csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter='{{other}}'))\" > "
+    "{{stem}}-commas.csv"
+)
+_COLUMN = "a table of one column, {what!r:.80}; {other!r} separates no cells of {suffix}: "
 _FORMAT = "of another format, {what}: write its rows as JSON lines, CSV or Parquet"
 _SPREADSHEET = (
     "a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and give that file, {stem}.csv"
 )
 _NO_JSON = rb"(?!.*^\s*[{\[])"
 # How files begin that are none of ours, or have the wrong name: suffixes (of JSON lines it is
-# "lines", none: any), what a file begins with, and what it is. The group of a pattern is `{what}`.
+# "lines", none: any), what a file begins with, and what it is, in which groups of the pattern are.
 _KINDS = (
     (".xlsx .xlsm .xlsb .xls .ods .numbers", rb"", _SPREADSHEET),
     ("", rb"\x1f\x8b", "compressed: unpack it, or call it {path}.gz"),
     ("", rb"BZh", "compressed by bzip2: bunzip2 -k {path}"),
     ("", rb"\xfd7zXZ", "compressed by xz: unxz -k {path}"),
     ("", rb"\x28\xb5\x2f\xfd", "compressed by Zstandard: zstd -d {path}"),
-    ("", rb"PK\x03\x04", "an archive or a spreadsheet: unzip {path}, or save its table as CSV"),
+    ("", rb"PK\x03\x04|\xd0\xcf\x11\xe0", "an archive or a spreadsheet: save its table as CSV"),
     ("", rb".{257}ustar", "an archive: tar -xf {path}"),
-    ("", rb"\xd0\xcf\x11\xe0", "an old spreadsheet: save its table as CSV"),
     ("", rb"PAR1", "a Parquet file: call it .parquet"),
-    ("", rb"(SQLite) format", "a database: sqlite3 -csv -header {path} 'SELECT * FROM TABLE'"),
-    ("", rb"[\x89\x93%{\\]*(ARROW|FEA|Obj|ORC|HDF|NUMPY|PDF|PNG|rtf)\W?", _FORMAT),
+    ("", rb"SQLite format", "a database: sqlite3 -csv -header {path} 'SELECT * FROM TABLE'"),
+    ("", rb"[\x89\x93%{\\]*(?P<what>ARROW|FEA|Obj|ORC|HDF|NUMPY|PDF|PNG|rtf)\W?", _FORMAT),
     ("", rb"\x80[\x02-\x05]|\xff\xd8\xff", "a pickle or a picture: write rows as JSON lines"),
-    ("", rb"version https://(git-lfs)", "a pointer of Git LFS: git lfs pull -I {path}"),
+    ("", rb"version https://git-lfs", "a pointer of Git LFS: git lfs pull -I {path}"),
     ("", rb"/annex/objects", "a pointer of git-annex: git annex get {path}"),
     ("", rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:.\0\0\0){4}", f"UTF-32, {_RECODE.format('UTF-32')}"),
     ("", rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){8}", f"UTF-16, {_RECODE.format('UTF-16')}"),
@@ -57,6 +62,19 @@ _KINDS = (
     ("", rb"\s*<", "HTML or XML: a page in the place of a file, or a table: save it as CSV"),
     (".csv .tsv", rb'\s*\{\s*"', "JSON, not a table: call it {stem}.jsonl"),
     (".csv .tsv", rb'\s*\[\s*[{"]', "JSON, not a table: call it {stem}.json"),
+    (
+        ".csv .tsv",
+        rb"\s*(?P<what>sep=(?P<other>[^\r\n]))",
+        "a table whose first line, {what!r}, is for a spreadsheet: "
+        + _COMMAS.format("tail -n +2 | "),
+    ),
+    (".csv", rb"\s*(?P<what>[^,\r\n]*(?P<other>\t)[^,\r\n]*)\r?$", _COLUMN + "call the file .tsv"),
+    (".tsv", rb"\s*(?P<what>[^\t\r\n]*(?P<other>,)[^\t\r\n]*)\r?$", _COLUMN + "call the file .csv"),
+    (
+        ".csv .tsv",
+        rb"\s*(?P<what>[^,\t\r\n]*(?P<other>[;|])[^,\t\r\n]*)\r?$",
+        _COLUMN + _COMMAS.format(""),
+    ),
     (".yaml .yml", rb"", _YAML),
     ("lines .json", _NO_JSON + rb"(?:---\s|\s*- \S|[\w .-]+:\s)", _YAML),
     ("lines .json", _NO_JSON + rb"\w[^\n]*\t", "a table, not JSON: call it {stem}.tsv"),
@@ -75,7 +93,7 @@ _KINDS = (
         rb'\s*\{\s*"[^"]*"\s*:\s*(?:\{\s*"0"|\[[^]{]*\],\s*"[^"]*"\s*:\s*\[)',
         _PANDAS.replace("ORIENT", "columns"),
     ),
-    (".json", rb'\s*\{.*?"(?!turns|tools|expected_t)(\w+)"\s*:\s*\[\s*\{', _ROWS),
+    (".json", rb'\s*\{.*?"(?!turns|tools|expected_t)(?P<what>\w+)"\s*:\s*\[\s*\{', _ROWS),
 )
 
 
@@ -105,11 +123,12 @@ def require_rows(path: Path) -> None:
         start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf")
     stem = (path.with_suffix("") if packed else path).with_suffix("")
     words = {"path": shlex.quote(str(path)), "stem": shlex.quote(str(stem)), "suffix": suffix}
-    is_lines = not any(suffix and suffix in suffixes.split() for suffixes, _, _ in _KINDS)
-    own = "lines" if is_lines else suffix
+    words["cat"] = "zcat" if packed else "cat"
+    own = suffix if suffix in " ".join(kind[0] for kind in _KINDS).split() else "lines"
     for suffixes, begin, kind in _KINDS:
         match = re.match(begin, start, re.DOTALL | re.MULTILINE)
         if match and (not suffixes or own in suffixes.split()):
-            words |= {"what": match[1].decode()} if match.re.groups else {}
-            cat = "zcat" if packed else "cat"
-            raise InputError(f"{path} is {kind.format(cat=cat, **words)}")
+            words |= {
+                name: part.decode(errors="replace") for name, part in match.groupdict().items()
+            }
+            raise InputError(f"{path} is {kind.format(**words)}")

@@ -10,35 +10,23 @@ from typing import Any, NamedTuple
 from dagengine.errors import InputError
 from dagengine.test_case import Turn
 
-_QUESTION, _REFERENCE = ("question", "input", "prompt", "query"), ("ideal", "ground_truth")
-_OF_ITEM = {
-    **dict.fromkeys(_QUESTION, "input"),
-    **dict.fromkeys(
-        (*_REFERENCE, "expected", "expected_output", "reference", "reference_answer", "answer"),
-        "expected_output",
-    ),
-    "correct_label": "expected_output",
-}
+_QUESTION, _REFERENCE = "question input prompt query", "ideal ground_truth"
+_EXPECTED = f"{_REFERENCE} expected expected_output reference reference_answer answer correct_label"
 # Assertions of promptfoo: those that compare with a text hold a reference, the others none.
-_COMPARES = ("equals", "factuality", "similar", "levenshtein", "rouge-n", "bleu", "context-recall")
+_COMPARES = "equals factuality similar levenshtein rouge-n bleu context-recall"
 _CHECKS = (
-    *("answer-relevance", "assert-set", "classifier", "contains", "contains-all", "contains-any"),
-    *("contains-html", "contains-json", "contains-sql", "contains-xml", "context-faithfulness"),
-    *("context-relevance", "conversation-relevance", "cost", "eval", "file", "finish-reason", "fn"),
-    *("g-eval", "gleu", "grade", "guardrails", "icontains", "icontains-all", "icontains-any"),
-    *("is-html", "is-json", "is-refusal", "is-sql", "is-valid-function-call", "is-xml"),
-    *("is-valid-openai-function-call", "is-valid-openai-tools-call", "javascript", "latency"),
-    *("llm-rubric", "meteor", "model-graded-closedqa", "model-graded-factuality", "moderation"),
-    *("perplexity", "perplexity-score", "pi", "python", "regex", "select-best", "starts-with"),
-    *("trajectory", "webhook", "word-count"),
+    "answer-relevance assert-set classifier contains contains-all contains-any contains-html "
+    "contains-json contains-sql contains-xml context-faithfulness context-relevance "
+    "conversation-relevance cost eval file finish-reason fn g-eval gleu grade guardrails icontains "
+    "icontains-all icontains-any is-html is-json is-refusal is-sql is-valid-function-call is-xml "
+    "is-valid-openai-function-call is-valid-openai-tools-call javascript latency llm-rubric meteor "
+    "model-graded-closedqa model-graded-factuality moderation perplexity perplexity-score pi "
+    "python regex select-best starts-with trajectory webhook word-count"
 )
 _ASSERTION = re.compile(
-    rf"\s*(not-)?({'|'.join(sorted({*_COMPARES, *_CHECKS}, key=len, reverse=True))})"
-    r"(\([\d.]+\))?(?::(.*))?",
-    re.DOTALL,
+    rf"\s*(not-)?({'|'.join(f'{_COMPARES} {_CHECKS}'.split())})(\([\d.]+\))?(?::(.*))?", re.DOTALL
 )
 _KEYS = (("role", "content"), ("from", "value"), ("type", "content"))
-_OF_RUN = ("object", "id", "created_at", "eval_id", "run_id", "status", "datasource_item_id")
 
 
 class Preset(NamedTuple):
@@ -62,7 +50,7 @@ def _reference(cell: Any) -> Any:
     negated, kind, least, text = assertion.groups()
     if text is None and not (negated or least or "-" in kind):
         return cell  # a word such as "python"
-    if negated or kind not in _COMPARES or text is None:
+    if negated or kind not in _COMPARES.split() or text is None:
         raise InputError(
             f"{cell.strip()!r:.80} is an assertion, not a reference: write it as a metric and "
             "leave the column out (--map __expected=), or take it as text "
@@ -75,7 +63,8 @@ def _nothing(cell: Any) -> None:
     """Refuse a text around the prompt, which `input` would lack."""
     if isinstance(cell, str) and cell.strip():
         raise InputError(
-            f"{cell!r:.80} stands around the prompt: make it part of the input's column"
+            f"{cell!r:.80} stands around the prompt: make __prefix and __suffix part of the "
+            "input's column"
         )
 
 
@@ -86,8 +75,19 @@ def _join_answers(cell: Any) -> Any:
     return cell
 
 
-# Scores in the results of ragas.
-_SCORES = (
+def _columns(inside: str = "", **names: str) -> dict[str, str | None]:
+    """The columns of fields, whose names are words of a text; of `_` they are left out."""
+    columns: dict[str, str | None] = {}
+    for field, words in names.items():
+        columns |= {f"{inside}{name}": None if field == "_" else field for name in words.split()}
+    return columns
+
+
+_RAGAS_METADATA = (
+    "synthesizer_name persona_name query_style query_length rubrics retrieved_context_ids "
+    "reference_context_ids reference_topics"
+)
+_RAGAS_SCORES = (
     "answer_accuracy answer_correctness answer_relevancy answer_similarity bleu_score chrf_score "
     "context_entity_recall context_precision context_recall context_relevance context_utilization "
     "exact_match factual_correctness faithfulness llm_context_precision_with_reference "
@@ -98,64 +98,56 @@ _SCORES = (
     "factual_correctness(mode=recall) noise_sensitivity(mode=relevant) faithfulness_with_hhem "
     "noise_sensitivity(mode=irrelevant) rouge_score(mode=fmeasure)"
 )
+_PROMPTFOO_RUN = (
+    "__prefix __suffix __metric __threshold id cost error failureReason gradingResult latencyMs "
+    "namedScores promptId promptIdx provider score success testCase testIdx tokenUsage"
+)
+_OPENAI_RUN = "object id created_at eval_id run_id status datasource_item_id results"
 PRESETS: Mapping[str, Preset] = {
     "ragas": Preset(
         {
-            "user_input": "input",
-            "question": "input",
-            "response": "actual_output",
-            "answer": "actual_output",
-            "reference": "expected_output",
-            "ground_truth": "expected_output",
-            "retrieved_contexts": "retrieval_context",
-            "contexts": "retrieval_context",
-            "reference_contexts": "context",
-            **{
-                name: f"additional_metadata.{name}"
-                for name in (
-                    *("synthesizer_name", "persona_name", "query_style", "query_length", "rubrics"),
-                    *("retrieved_context_ids", "reference_context_ids", "reference_topics"),
-                )
-            },
-            **dict.fromkeys(_SCORES.split()),
+            **_columns(
+                input="user_input question",
+                actual_output="response answer",
+                expected_output="reference ground_truth",
+                retrieval_context="retrieved_contexts contexts",
+                context="reference_contexts",
+                _=_RAGAS_SCORES,
+            ),
+            **{name: f"additional_metadata.{name}" for name in _RAGAS_METADATA.split()},
         },
         frozenset({"user_input", "retrieved_contexts", "reference_contexts"}),
     ),
     "promptfoo": Preset(
         {
-            **dict.fromkeys(_QUESTION, "input"),
-            "output": "actual_output",
-            "__expected": "expected_output",
-            "__description": "name",
-            **dict.fromkeys(("__prefix", "__suffix", "__metric", "__threshold")),
-            **dict.fromkeys(("id", "cost", "error", "failureReason", "gradingResult", "latencyMs")),
-            **dict.fromkeys(("namedScores", "promptId", "promptIdx", "provider", "score")),
-            **dict.fromkeys(("success", "testCase", "testIdx", "tokenUsage")),
-            **{f"vars.{name}": "input" for name in _QUESTION},
-            **dict.fromkeys(("vars.expected", "vars.reference"), "expected_output"),
-            "response.output": "actual_output",
-            **{f"prompt.{name}": None for name in ("raw", "label")},
+            **_columns(
+                input=_QUESTION,
+                actual_output="output response.output",
+                expected_output="__expected vars.expected vars.reference",
+                name="__description",
+                _=f"{_PROMPTFOO_RUN} prompt.raw prompt.label",
+            ),
+            **_columns("vars.", input=_QUESTION),
         },
         frozenset({"__expected", "__description", "vars"}),
         {"__expected": _reference, "__prefix": _nothing, "__suffix": _nothing},
     ),
     "openai": Preset(
         {
-            "question": "input",
-            "completion": "actual_output",
-            "output_text": "actual_output",
-            **dict.fromkeys(_REFERENCE, "expected_output"),
-            **{f"item.{name}": field for name, field in _OF_ITEM.items()},
-            **{f"datasource_item.{name}": field for name, field in _OF_ITEM.items()},
-            "sample.output_text": "actual_output",
-            "sample.output": "actual_output",
-            **dict.fromkeys((*_OF_RUN, "results")),
+            **_columns(
+                input="question",
+                actual_output="completion output_text sample.output_text sample.output",
+                expected_output=_REFERENCE,
+                _=_OPENAI_RUN,
+            ),
+            **_columns("item.", input=_QUESTION, expected_output=_EXPECTED),
+            **_columns("datasource_item.", input=_QUESTION, expected_output=_EXPECTED),
         },
         frozenset({"item", "sample", "datasource_item", "ideal"}),
         {
-            f"{of}{name}": _join_answers
-            for name in _REFERENCE
-            for of in ("", "item.", "datasource_item.")
+            f"{inside}{name}": _join_answers
+            for name in _REFERENCE.split()
+            for inside in ("", "item.", "datasource_item.")
         },
     ),
 }

@@ -27,20 +27,20 @@ from dagengine.errors import InputError
 # Rows of a file that are looked at before a run starts.
 CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
-# A command that anybody has who reads this.
-_COMMAS = (
-    '{cat} {path} | python3 -c "import csv, sys; csv.writer(sys.stdout).writerows(csv.reader('
-    "sys.stdin, delimiter='{other}'))\" > {new}"
-)
+_FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as Python keeps them
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 
 
 class Record(NamedTuple):
-    """One row: where it stands, and its columns, or why they cannot be read."""
+    """One row: where it stands, and its columns, or a FlawError that says why there are none."""
 
     place: str
-    value: Any = None
-    problem: str | None = None
+    value: Any
+
+    @property
+    def problem(self) -> str:
+        """The reason why the row cannot be read; empty for one that can."""
+        return str(self.value) if isinstance(self.value, FlawError) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Table:
 
     `checked` is how many rows may be looked at beforehand: none of a source that can be read
     only once, all (None) of a list. `count` gives the number of rows without reading them as
-    cases (None: unknown). In a `typed` source a list is a list, so a text is one text.
+    cases (None: unknown). `typed` and `plain` are as a Converter has them.
     """
 
     read: Callable[[], Iterator[Record]]
@@ -57,6 +57,7 @@ class Table:
     count: Callable[[], int | None]
     name: str = ""
     typed: bool = True
+    plain: bool = False
 
 
 def table_of(source: Any, word: str = "case") -> Table:
@@ -102,31 +103,30 @@ def _file(path: Path) -> Table:
         raise InputError(f"there is no file {path}{hint}")
     if path.is_dir():
         raise InputError(f"{path} is a folder; choose a file in it")
-    readers: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[], int | None]]] = {
-        ".csv": (lambda: _cells(path, ","), lambda: sum(1 for _ in _cells(path, ","))),
-        ".tsv": (lambda: _cells(path, "\t"), lambda: sum(1 for _ in _cells(path, "\t"))),
-        ".json": (lambda: _array(path), lambda: sum(1 for _ in _array(path))),
-        ".parquet": (
-            lambda: _unless_flawed(path, parquet_rows(path)),
-            lambda: count_parquet_rows(path),
-        ),
-    }
-    lines = (lambda: _lines(path), lambda: sum(1 for _ in filled_lines(path)))
     suffix = suffix_of(path)
-    read, count = readers.get(suffix, lines)
-    typed = suffix not in (".csv", ".tsv", ".parquet")
-    if not path.is_file():  # a pipe can be read only once
-        return Table(read, 0, lambda: None, str(path), typed)
-    require_rows(path)
-    return Table(read, CHECKED, count, str(path), typed)
+    readers: dict[str, Callable[[], Iterator[Record]]] = {
+        ".csv": partial(_cells, path, ","),
+        ".tsv": partial(_cells, path, "\t"),
+        ".json": partial(_array, path),
+        ".parquet": lambda: _numbered(parquet_rows(path), f"{path} row"),
+    }
 
+    def count() -> int:
+        if suffix == ".parquet":
+            return count_parquet_rows(path)
+        return sum(1 for _ in (readers[suffix]() if suffix in readers else filled_lines(path)))
 
-def _unless_flawed(path: Path, items: Iterable[Any]) -> Iterator[Record]:
-    """Records of rows, some of which are a FlawError."""
-    for number, item in enumerate(items):
-        place = f"{path} row {number}"
-        flawed = isinstance(item, FlawError)
-        yield Record(place, problem=str(item)) if flawed else Record(place, item)
+    is_file = path.is_file()  # a pipe can be read only once
+    if is_file:
+        require_rows(path)
+    return Table(
+        readers.get(suffix, partial(_lines, path)),
+        CHECKED if is_file else 0,
+        count if is_file else lambda: None,
+        str(path),
+        typed=suffix not in (".csv", ".tsv", ".parquet"),
+        plain=suffix != ".parquet",
+    )
 
 
 def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -140,14 +140,13 @@ def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
 def _lines(path: Path) -> Iterator[Record]:
     for place, line in filled_lines(path):
         try:
-            yield Record(place, read_json(line.decode("utf-8-sig")))
+            value = read_json(line.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            yield Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line); {_UTF_8}")
+            value = FlawError(f"not UTF-8 (byte {error.start + 1} of the line); {_UTF_8}")
         except FlawError as error:
-            problem = str(error)
             # A line that is not JSON is often a part of a longer text.
-            hint = f"; {_HINT}" if problem.startswith("not JSON") else ""
-            yield Record(place, problem=f"{problem}{hint}")
+            value = FlawError(f"{error}; {_HINT}") if str(error).startswith("not JSON") else error
+        yield Record(place, value)
 
 
 def _array(path: Path) -> Iterator[Record]:
@@ -157,7 +156,7 @@ def _array(path: Path) -> Iterator[Record]:
             items = read_array(file.read().decode("utf-8-sig"))
     except (FlawError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not one JSON array: {error}") from None
-    return _unless_flawed(path, items)
+    return _numbered(items, f"{path} row")
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
@@ -194,7 +193,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 problem = f'a quote inside of a quoted cell must be doubled (""): {error}'
                 if header is None:
                     raise InputError(f"{line}: {problem}") from None
-                yield Record(line, problem=problem)
+                yield Record(line, FlawError(problem))
                 continue
             if row is None:
                 return
@@ -202,21 +201,20 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
             if not any(row) and len(row) != 1:
                 continue
             if header is None:
-                header = _header(path, place, row, delimiter)
+                header = _header(path, place, row)
                 continue
             row = row if any(row[len(header) :]) else row[: len(header)]
+            text = "".join(lines)
+            value: Any = dict(zip(header, [cell or None for cell in row], strict=False))
             if len(row) != len(header):
-                problem = f"{len(row)} cells, but the header names {len(header)} columns"
-                yield Record(place, problem=problem)
-            elif damaged and "".join(lines).count('"') % 2:
-                yield Record(place, problem="it may be the rest of a row with an invalid quote")
-            elif _is_damaged(row):
-                yield Record(place, problem=f"not UTF-8; {_UTF_8}")
+                value = FlawError(f"{len(row)} cells, but the header names {len(header)} columns")
+            elif damaged and text.count('"') % 2:
+                value = FlawError("it may be the rest of a row with an invalid quote")
+            elif _FOREIGN.search(text):
+                value = FlawError(f"not UTF-8; {_UTF_8}")
             else:
                 damaged = False
-                yield Record(
-                    place, {key: cell or None for key, cell in zip(header, row, strict=True)}
-                )
+            yield Record(place, value)
 
 
 def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:
@@ -231,49 +229,18 @@ def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str
         )
 
 
-def _header(path: Path, place: str, cells: Sequence[str], delimiter: str) -> list[str]:
+def _header(path: Path, place: str, cells: Sequence[str]) -> list[str]:
     """The names of the columns; empty ones at the end are no columns."""
     header = list(cells)
     while len(header) > 1 and not header[-1].strip():
         header.pop()
-    if _is_damaged(header):
+    if _FOREIGN.search("".join(header)):
         raise InputError(
             f"{place}: the header is not UTF-8; {_UTF_8}: iconv -f WINDOWS-1252 -t UTF-8 "
             f"{shlex.quote(str(path))} > {shlex.quote(str(path.with_stem(f'{path.stem}-utf8')))}"
         )
-    separators = ",;\t|".replace(delimiter, "")  # a quoted name may contain the file's own
-    separator = next((c for c in separators if c in header[0]), "") if len(header) == 1 else ""
-    if header[0].startswith("sep="):
-        raise InputError(
-            f"{place}: {''.join(cells)!r} is for a spreadsheet: leave this line out"
-            f"{_other_cells(path, separator, skipped=True)}"
-        )
-    if separator:
-        raise InputError(
-            f"{place}: one column, {header[0]!r:.80}; {delimiter!r} separates cells of "
-            f"{path.suffix}, not {separator!r}{_other_cells(path, separator)}"
-        )
     require_unlike(place, header)
     return header
-
-
-def _is_damaged(cells: Sequence[str]) -> bool:
-    """Return whether bytes of these cells are not UTF-8."""
-    foreign = (cell for cell in cells if not cell.isascii())
-    return any("\udc80" <= char <= "\udcff" for cell in foreign for char in cell)
-
-
-def _other_cells(path: Path, other: str, *, skipped: bool = False) -> str:
-    """What to do with a file whose cells something else separates."""
-    if other == "\t" and not skipped:
-        return "; call the file .tsv"
-    if suffix_of(path) != ".csv":
-        return "; call the file .csv" if other == "," else ""
-    new = path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.csv')}-commas.csv")
-    cat = "zcat" if path.suffix.lower() == ".gz" else "tail -n +2" if skipped else "cat"
-    quoted = shlex.quote(str(path)), shlex.quote(str(new))
-    command = _COMMAS.format(cat=cat, other=other or ",", path=quoted[0], new=quoted[1])
-    return f"; save it with commas, or convert it:\n  {command}"
 
 
 def name_of(column: Any) -> str:

@@ -15,7 +15,6 @@ import math
 import tokenize
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dagengine.prompts.json_values import require_shallow
@@ -25,13 +24,6 @@ _TOO_DEEP = "nested too deeply"
 
 class FlawError(ValueError):
     """Says what is wrong with a JSON text, as the end of a sentence about its place."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Flaw:
-    """Stands in for a value that cannot be read."""
-
-    message: str
 
 
 def read_json(text: str) -> Any:
@@ -60,7 +52,7 @@ def read_array(text: str) -> list[Any]:
     except json.JSONDecodeError as error:
         raise FlawError(str(error)) from None
     if not isinstance(items, list):
-        kind = items.message if isinstance(items, _Flaw) else type(items).__name__
+        kind = items if isinstance(items, FlawError) else type(items).__name__
         raise FlawError(f"it must be one JSON array of objects, not {kind}")
     return [_item(item) for item in items]
 
@@ -70,8 +62,8 @@ def _item(item: Any) -> Any:
     waiting = [item]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, _Flaw):
-            return FlawError(value.message)
+        if isinstance(value, FlawError):
+            return value
         if isinstance(value, dict):
             waiting += value.values()
         elif isinstance(value, list):
@@ -115,7 +107,7 @@ def _raise(message: str) -> Any:
     raise FlawError(message)
 
 
-_RAISING, _MARKING = _decoder(_raise), _decoder(_Flaw)
+_RAISING, _MARKING = _decoder(_raise), _decoder(FlawError)
 
 
 def read_written(cell: str) -> Any:

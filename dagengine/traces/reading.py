@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dagengine.data.cases import Cases
 from dagengine.data.converter import Converter
+from dagengine.data.file_kinds import open_content, suffix_of
 from dagengine.data.json_lines import value_of
 from dagengine.data.readers import CHECKED, Record, Table
 from dagengine.errors import InputError
@@ -174,11 +173,10 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         for number, row in enumerate(parquet_rows(path)):
             yield f"{path} row {number}", row
         return
-    packed = path.suffix.lower() == ".gz"
-    json = (path.with_suffix("") if packed else path).suffix.lower() == ".json"
+    json = suffix_of(path) == ".json"
     number = 0
-    with gzip.open(path) if packed else path.open("rb") as file:
-        try:
+    try:
+        with open_content(path) as file:
             first = file.readline()
             lines: Iterable[bytes] = itertools.chain([first], file)
             # One value over many lines, as `json.dump` indents it, whatever the name of the file
@@ -191,8 +189,8 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     yield f"{path} line {number}", _value(line)
-        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            yield f"{path} line {number + 1}", ValueError(f"the file is damaged: {error}")
+    except InputError as error:
+        yield f"{path} line {number + 1}", ValueError(f"the file is damaged: {error}")
 
 
 def _value(text: bytes) -> Any:

@@ -259,6 +259,19 @@ def test_a_table_without_an_input_is_told_so_and_no_mapping_is_guessed(row: dict
     assert "a guess" not in str(error.value)
 
 
+@pytest.mark.parametrize("more", [{}, {"id": 7}, {"tools": [{"type": "function"}]}])
+@pytest.mark.parametrize("column", ["messages", "conversation", "dialog", "turns"])
+@pytest.mark.parametrize("text", ["", None])
+def test_a_chat_that_calls_tools_is_refused_for_its_calls_and_not_for_its_columns(
+    column: str, more: dict[str, Any], text: str | None
+) -> None:
+    calls = [CHAT[0], {"role": "assistant", "content": text, "tool_calls": [{"id": "1"}]}]
+    for cell in (calls, json.dumps(calls)):
+        with pytest.raises(InputError, match="unknown field") as error:
+            read_cases([{column: cell, **more}]).check()
+        assert "no column looks like" not in str(error.value)
+
+
 def test_a_mapping_that_fails_on_one_row_is_not_shown() -> None:
     rows = [{"question": f"q {n}", "notes": "n"} for n in range(900)]
     with pytest.raises(InputError, match=r"--map question=input --map notes=$"):
@@ -275,6 +288,11 @@ def test_what_the_caller_maps_is_in_the_line_that_is_pasted() -> None:
                    preset="ragas").check()  # fmt: skip
     line = str(error.value).partition("ignores a column): ")[2]
     assert line == "--map ragas --map q=input --map notes= --delimiter 'retrieved_contexts=;'"
+
+
+def test_turns_that_the_caller_maps_need_no_input_for_a_guess() -> None:
+    with pytest.raises(InputError, match=r"--map talk=turns --map notes=$"):
+        read_cases([{"talk": CHAT, "notes": "n"}], map={"talk": "turns"}).check()
 
 
 def test_a_mapping_reaches_inside_of_columns_and_keeps_the_rest() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -68,7 +68,7 @@ def named(models: tuple[str, ...], most: int = 8) -> str:
     return f"The server has {few(models, most)}"
 
 
-async def _listed(judge: EndpointJudge[Any]) -> tuple[str, ...] | None:
+async def _listed(judge: EndpointJudge) -> tuple[str, ...] | None:
     """The models that the server of a judge names; None if it names none."""
     import httpx2
     import openai

@@ -68,6 +68,7 @@ Sink = Callable[[Attempt], None]
 
 # Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
 _RECENT = 2_000
+_LONGEST_WAIT = 10.0  # times the patience that a case without a deadline waits for its judge
 _ENDS = ("}", "")  # of answers that are JSON, or a value without a text
 _ALONE = Packs(questions=1, characters=0)  # of a judge that has just given up packing
 _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
@@ -277,6 +278,8 @@ class Retried:
         state.attempt_number = failures
         wanted = error.retry_after or 0.0
         rest = anyio.current_effective_deadline() - anyio.current_time()
+        # Without a deadline a case would wait for hours, and the run with it.
+        rest = min(rest, _LONGEST_WAIT * self._limits.patience_of_a_judge[0])
         if wanted > rest:
             late = f"{error}; it asks to wait {wanted:g} s, and {rest:.1f} s are left for the case"
             raise ProviderError(late, transient=False)

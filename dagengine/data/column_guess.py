@@ -35,7 +35,7 @@ def guess(convert: Converter, records: Sequence[Record]) -> str:
     trials = list(_trials(convert, rows[:_LOOKED_AT], columns))
     for trial in trials:
         line = trial.options()
-        is_whole = [plain(line)] == line.splitlines() and len(line) < _LONGEST
+        is_whole = [plain(line)] == line[:_LONGEST].splitlines()
         if is_whole and all(_are_cases(trial, records)):
             return f"\n  a guess (`--map COLUMN=` ignores a column): {line}"
     # A chat may be refused for what is in its messages.
@@ -75,9 +75,10 @@ def _map_columns(
     if not is_talk and "input" not in fields:
         return None
     trial = talk if is_talk else single
-    used = {part for name in trial.columns for part in (name, name.partition(".")[0])}
+    used = {*trial.columns}
+    used |= {name.partition(".")[0] for name in used}
     for column, field in FIELD_OF.items():  # their own names are fields, if they fit
-        is_guessed = field in _SINGLE or field in _TALK
+        is_guessed = field in (*_SINGLE, *_TALK)
         if column not in names or not (is_guessed or not _fits(convert, rows, column, field)):
             used.add(column)
     rest: dict[str, str | None] = {column: None for column in columns if column not in used}

@@ -268,3 +268,18 @@ def test_a_judge_that_is_tried_again_gets_the_harmless_question_first_and_a_minu
     assert breaker.started(3, 65.0)
     breaker.answered()
     assert (breaker.given_up, breaker.is_open) == (None, False)
+
+
+def test_the_answer_to_the_harmless_question_explains_failures_for_a_minute() -> None:
+    for status, failed in ((403, "refused"), (503, "away")):
+        breaker = CircuitBreaker("judge", 60.0)
+        breaker.doubted(1, 0.0, "flagged", status=403)
+        assert breaker.started(2, 0.0)
+        breaker.answered()
+        note = breaker.doubted if failed == "refused" else breaker.failed
+        for serial in range(3, 40):
+            breaker.started(serial, 59.0)
+            note(serial, 59.0, failed, status=status)
+            assert not breaker.is_open
+        note(40, 60.0, failed, status=status)
+        assert breaker.is_open

@@ -126,6 +126,26 @@ def test_csv_has_a_line_per_case_and_metric(folder: Path) -> None:
     ]
 
 
+def test_csv_and_json_have_the_texts_where_they_are_asked_for(folder: Path, tmp_path: Path) -> None:
+    options = ("--worst", "2", "--texts", "--format")
+    lines = list(csv.DictReader(io.StringIO(shown(folder, *options, "csv"))))
+    kept = [case.model_dump(mode="json", exclude_none=True) for case in (CASES[1], MORE)]
+    assert [
+        {name: line[name] for name in case} for line, case in zip(lines, kept, strict=True)
+    ] == [
+        {name: v if isinstance(v, str) else json.dumps(v) for name, v in case.items()}
+        for case in kept
+    ]
+    assert [line["index"] for line in lines] == ["1", "3"]
+    assert [row["texts"] for row in json.loads(shown(folder, *options, "json"))] == kept
+    assert "input" not in shown(folder, "--format", "csv").splitlines()[0].split(",")
+    with pytest.raises(InputError, match="--texts is for --format json and csv"):
+        shown(folder, "--texts")
+    evaluate(CASES[:1], [polite()], model=judge(), show=False, out=tmp_path, texts=False)
+    with pytest.raises(InputError, match="the run kept no texts"):
+        shown(tmp_path, "--texts", "--format", "csv")
+
+
 def test_times_are_shown_where_they_are_asked_for(folder: Path) -> None:
     assert "time" in shown(folder, "--failed", "--times")
     assert "time" not in shown(folder, "--failed")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from dagengine.cli.common.files import Writes, named
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
+from dagengine.errors import InputError
 from dagengine.regular_files import is_there, new_file
 from dagengine.terminal import counted
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from dagengine.report.selection import Selected, Selection
     from dagengine.results.rows import CaseResult
 
+_Texts: TypeAlias = "Callable[[CaseResult], Mapping[str, Any]]"
 _LISTED = 50  # rows of a table, unless so many are asked for
 
 
@@ -62,6 +65,9 @@ class ShowOptions:
     times: Annotated[
         bool, typer.Option("--times", help="Also show the duration of cases and nodes.")
     ] = False
+    texts: Annotated[
+        bool, typer.Option("--texts", help="Also the texts of the cases (json and csv).")
+    ] = False
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
     as_cases: Annotated[
         Path | None,
@@ -97,8 +103,9 @@ def show(options: ShowOptions) -> None:
     from dagengine.record.times import times_of
     from dagengine.report.page.drafts import drafts_of
     from dagengine.report.selection import Selected, Selection
-    from dagengine.results.frame import COLUMNS, flat
 
+    if options.texts and options.format is Format.TABLE:
+        raise InputError("--texts is for --format json and csv; of one case --case shows the texts")
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
         how = run.manifest.exit or "the run is in progress, or was killed"
@@ -109,9 +116,15 @@ def show(options: ShowOptions) -> None:
     if options.as_cases is not None:
         _write_cases(run, rows, options.as_cases)
     elif options.format is Format.JSON:
-        print_json({**row.as_dict(), "times": times_of(row)} for row in rows)
+        with _texts_of(run, options) as texts:
+            print_json(
+                {**row.as_dict(), "times": times_of(row)}
+                | ({"texts": texts(row)} if options.texts else {})
+                for row in rows
+            )
     elif options.format is Format.CSV:
-        print_csv(COLUMNS, (flat(row, result) for row in rows for result in row.metrics))
+        with _texts_of(run, options) as texts:
+            _print_csv(rows, texts)
     elif chosen == Selection() and options.worst is None and not options.times:
         from dagengine.report.tables import print_drafts, print_summary
         from dagengine.report.tally import Tally
@@ -126,6 +139,44 @@ def show(options: ShowOptions) -> None:
             say(f"{asked}, {counted(tokens, 'token')}, {money}")
     else:
         _print_rows(run, rows, options)
+
+
+@contextmanager
+def _texts_of(run: Run, options: ShowOptions) -> Iterator[_Texts]:
+    """What gives the texts of a row; none of any row unless they are asked for.
+
+    Raises InputError when the run kept no texts.
+    """
+    if not options.texts:
+        yield lambda row: {}
+        return
+    from dagengine.record.run_files import RunFiles
+    from dagengine.report.selection import require_texts
+
+    require_texts(run)
+    with RunFiles(run) as files:
+        yield lambda row: files.fields_of(row) or {}
+
+
+def _print_csv(rows: Iterable[CaseResult], texts: _Texts) -> None:
+    """Print a line per result, with a column for each field of the cases."""
+    from dagengine.results.frame import COLUMNS, flat
+
+    # The head names every field, so the rows are read twice and never held.
+    fields = dict.fromkeys(name for row in rows for name in texts(row) if name not in COLUMNS)
+    print_csv(
+        (*COLUMNS, *fields),
+        (
+            {name: _cell(value) for name, value in texts(row).items()} | flat(row, result)
+            for row in rows
+            for result in row.metrics
+        ),
+    )
+
+
+def _cell(value: Any) -> str | None:
+    """The cell of a field: lists and objects are JSON in it, as in the data."""
+    return value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
 
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:

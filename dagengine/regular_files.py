@@ -21,14 +21,8 @@ from typing import BinaryIO, cast
 from dagengine.errors import InputError
 
 # What commands leave in their folders; `improve` leaves a run, too.
-LEFT_BY = {
-    "attack.json": "attack",
-    "card.json": "benchmark",
-    "improve.json": "improve",
-    "yield.json": "synthesize",
-    "alerts.jsonl": "watch",
-    "run.json": "run",
-}
+LEFT_BY = {"attack.json": "attack", "card.json": "benchmark", "improve.json": "improve"}
+LEFT_BY |= {"yield.json": "synthesize", "alerts.jsonl": "watch", "run.json": "run"}
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",

@@ -37,9 +37,8 @@ _TEXTS = frozenset({"input", "actual_output", "expected_output"})
 _OBJECTS = frozenset({"additional_metadata"})
 _PARSED = _TOOLS | _TEXT_LISTS | _OBJECTS | {"turns", "contestants"}
 # Fields that take no text at all: one that is blank says nothing.
-_WORDLESS = frozenset(
-    {"token_cost", "input_token_count", "output_token_count", "completion_time", "spans"}
-)
+_COUNTS = frozenset({"input_token_count", "output_token_count"})
+_WORDLESS = _COUNTS | {"token_cost", "completion_time", "spans"}
 # Columns that are turns where a row has no input.
 _CHATS = frozenset({"messages", "conversations", "conversation"})
 # Characters of a column's name, and unknown columns, that are shown; columns whose fields are kept.

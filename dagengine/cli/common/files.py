@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
-from dagengine.regular_files import LEFT_BY, is_there, require_own_folder, require_regular
-from dagengine.terminal import few
+from dagengine.regular_files import LEFT_BY, require_own_folder, require_regular
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""
@@ -95,11 +93,6 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
                 require_own_folder(folder, [path.name for path in beside if path.parent == folder])
             if not file.mark.opened:
                 require_writable(file.path)
-    replaced = [
-        file.path for file in files if isinstance(file.mark, Writes) and not file.mark.opened
-    ]
-    for folder, paths in itertools.groupby(filter(is_there, replaced), lambda path: path.parent):
-        say(f"replaces {few([path.name for path in paths])} of {folder}", err=True)
 
 
 def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dagengine.report.selection import Selected, Selection
     from dagengine.results.rows import CaseResult
 
-_Texts: TypeAlias = "Callable[[CaseResult], Mapping[str, Any]]"
 _LISTED = 50  # rows of a table, unless so many are asked for
 
 
@@ -65,9 +64,9 @@ class ShowOptions:
     times: Annotated[
         bool, typer.Option("--times", help="Also show the duration of cases and nodes.")
     ] = False
-    texts: Annotated[
-        bool, typer.Option("--texts", help="Also the texts of the cases (json and csv).")
-    ] = False
+    texts: Annotated[bool, typer.Option("--texts", help="Also the texts of the cases (csv).")] = (
+        False
+    )
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
     as_cases: Annotated[
         Path | None,
@@ -104,8 +103,8 @@ def show(options: ShowOptions) -> None:
     from dagengine.report.page.drafts import drafts_of
     from dagengine.report.selection import Selected, Selection
 
-    if options.texts and options.format is Format.TABLE:
-        raise InputError("--texts is for --format json and csv; of one case --case shows the texts")
+    if options.texts and options.format is not Format.CSV:
+        raise InputError("--texts is for --format csv; of one case --case shows the texts")
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
         how = run.manifest.exit or "the run is in progress, or was killed"
@@ -116,15 +115,9 @@ def show(options: ShowOptions) -> None:
     if options.as_cases is not None:
         _write_cases(run, rows, options.as_cases)
     elif options.format is Format.JSON:
-        with _texts_of(run, options) as texts:
-            print_json(
-                {**row.as_dict(), "times": times_of(row)}
-                | ({"texts": texts(row)} if options.texts else {})
-                for row in rows
-            )
+        print_json({**row.as_dict(), "times": times_of(row)} for row in rows)
     elif options.format is Format.CSV:
-        with _texts_of(run, options) as texts:
-            _print_csv(rows, texts)
+        _print_csv(run, rows, options.texts)
     elif chosen == Selection() and options.worst is None and not options.times:
         from dagengine.report.tables import print_drafts, print_summary
         from dagengine.report.tally import Tally
@@ -141,42 +134,27 @@ def show(options: ShowOptions) -> None:
         _print_rows(run, rows, options)
 
 
-@contextmanager
-def _texts_of(run: Run, options: ShowOptions) -> Iterator[_Texts]:
-    """What gives the texts of a row; none of any row unless they are asked for.
-
-    Raises InputError when the run kept no texts.
-    """
-    if not options.texts:
-        yield lambda row: {}
-        return
+def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
+    """Print a line per result, with `texts` also a column for each field of the cases."""
     from dagengine.record.run_files import RunFiles
     from dagengine.report.selection import require_texts
-
-    require_texts(run)
-    with RunFiles(run) as files:
-        yield lambda row: files.fields_of(row) or {}
-
-
-def _print_csv(rows: Iterable[CaseResult], texts: _Texts) -> None:
-    """Print a line per result, with a column for each field of the cases."""
     from dagengine.results.frame import COLUMNS, flat
 
-    # The head names every field, so the rows are read twice and never held.
-    fields = dict.fromkeys(name for row in rows for name in texts(row) if name not in COLUMNS)
-    print_csv(
-        (*COLUMNS, *fields),
-        (
-            {name: _cell(value) for name, value in texts(row).items()} | flat(row, result)
-            for row in rows
-            for result in row.metrics
-        ),
-    )
+    if texts:
+        require_texts(run)
+    with RunFiles(run) if texts else nullcontext() as files:
 
+        def fields(row: CaseResult) -> dict[str, Any]:
+            own = {} if files is None else files.fields_of(row) or {}
+            # Lists and objects are JSON in a cell, as in the data.
+            return {n: v if isinstance(v, str) else json.dumps(v) for n, v in own.items()}
 
-def _cell(value: Any) -> str | None:
-    """The cell of a field: lists and objects are JSON in it, as in the data."""
-    return value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
+        # The head names every field, so the rows are read twice and never held.
+        more = dict.fromkeys(name for row in rows for name in fields(row)) if texts else {}
+        print_csv(
+            (*COLUMNS, *(name for name in more if name not in COLUMNS)),
+            (fields(row) | flat(row, result) for row in rows for result in row.metrics),
+        )
 
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:

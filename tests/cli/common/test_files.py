@@ -360,13 +360,6 @@ def test_evaluate_refuses_the_folder_of_another_command_as_the_command_line_does
     evaluate([case], [metric], model=judge(), show=False, out=folder / "out")
 
 
-def test_a_command_says_which_files_it_replaces(folder: Path) -> None:
-    command = ("run", "m.py", "--data", "cases.jsonl")
-    first, second = (run_command(folder, *command).stderr for _ in range(2))
-    assert "replaces" not in first
-    assert "replaces results.jsonl, run.json, cases.jsonl, times.jsonl, " in second
-
-
 @pytest.mark.parametrize(("command", "name"), [("attack", "attack"), ("benchmark", "card")])
 def test_two_commands_do_not_make_one_card(folder: Path, command: str, name: str) -> None:
     with one_writer(folder / "there" / f"{name}.json"):

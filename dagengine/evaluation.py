@@ -49,7 +49,8 @@ from dagengine.record.recording import (
 )
 from dagengine.record.run import load_run
 from dagengine.record.values import DataRecord, Manifest
-from dagengine.record.writer import RunWriter, sole_writer
+from dagengine.record.writer import MANIFEST, RunWriter, sole_writer
+from dagengine.regular_files import require_own_folder
 from dagengine.report.page.writing import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
@@ -207,7 +208,9 @@ def _target(
     redact: Sequence[str],
     labels: Mapping[str, Any] | None = None,
 ) -> RecordTo:
-    """Where an evaluation is recorded."""
+    """Where an evaluation is recorded; raises InputError for the folder of another command."""
+    if out is not None:
+        require_own_folder(Path(out), [MANIFEST])
     app = as_app(settings.get("app"))
     shown = {"app": None if app is None else app.name, **(labels or {})}
     return RecordTo(out, shown, texts, redact)

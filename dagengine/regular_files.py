@@ -13,13 +13,16 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from dagengine.errors import InputError
 
+# What commands leave in their folders; `improve` leaves a run, too.
+LEFT_BY = {"attack.json": "attack", "card.json": "benchmark", "improve.json": "improve"}
+LEFT_BY |= {"yield.json": "synthesize", "alerts.jsonl": "watch", "run.json": "run"}
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",
@@ -58,6 +61,19 @@ def _require(path: Path, mode: int) -> None:
 def is_there(path: Path) -> bool:
     """Whether anything has this name, also a link that leads nowhere."""
     return os.path.lexists(path)
+
+
+def require_own_folder(folder: Path, written: Collection[str]) -> None:
+    """Raise InputError for the folder of another command, which reads what is there.
+
+    `written` are the names of the files that are to be written there.
+    """
+    for name, command in LEFT_BY.items():
+        if name not in written and is_there(folder / name):
+            raise InputError(
+                f"{folder} is the folder of `dagengine {command}` (it has {name}); choose another "
+                "folder"
+            )
 
 
 def open_to_read(path: Path) -> BinaryIO:

@@ -36,6 +36,9 @@ _TEXTS = frozenset({"input", "actual_output", "expected_output"})
 # Fields that hold an object, whose keys columns may be mapped to.
 _OBJECTS = frozenset({"additional_metadata"})
 _PARSED = _TOOLS | _TEXT_LISTS | _OBJECTS | {"turns", "contestants"}
+# Fields that take no text at all: one that is blank says nothing.
+_COUNTS = frozenset({"input_token_count", "output_token_count"})
+_WORDLESS = _COUNTS | {"token_cost", "completion_time", "spans"}
 # Columns that are turns where a row has no input.
 _CHATS = frozenset({"messages", "conversations", "conversation"})
 # Characters of a column's name, and unknown columns, that are shown; columns whose fields are kept.
@@ -169,6 +172,8 @@ class Converter:
 
     def _as_fields(self, column: str, field: str, value: Any) -> dict[str, Any]:
         """A value in the form of its field: a text, a parsed list or object, turns."""
+        if field in _WORDLESS and isinstance(value, str) and not value.strip():
+            return {}
         if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
             value = self._parsed(column, field, value)
         if field in _TEXTS:

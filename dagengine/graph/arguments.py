@@ -30,8 +30,8 @@ def require_utf8(role: str, given: str) -> None:
     except UnicodeEncodeError as error:
         lone = given[error.start]
         raise InputError(
-            f"{role}= has {lone!r} at place {error.start + 1}, half of a character, which no "
-            f"request can hold: write the whole character, or remove it; got {given!r:.80}"
+            f"{role}= has {lone!r} at place {error.start + 1}, half of a character, which "
+            f"UTF-8 cannot hold: write the whole character, or remove it; got {given!r:.80}"
         ) from None
 
 

@@ -102,13 +102,14 @@ class Folder:
             "identifier": "improve",
             "hyperparameters": {"sealed part": result.split.sha256},
         }
-        await a_evaluate(
+        done = await a_evaluate(
             [cases[number] for number in asked],
             [result.metric],
             show=False,
-            out=self.path,
             **{**settings, **shown},
         )
+        assert done.record is not None
+        done.record.save(self.path, done.rows, page=True)  # beside the record of the improvement
         return left
 
     def _change(self, result: Improvement, target: str, metric: BaseMetric) -> str | None:

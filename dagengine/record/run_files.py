@@ -92,7 +92,13 @@ class RunFiles:
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
         """The fields of a case; None if no texts were kept."""
-        texts = self._beside(self._texts, place)
+        return self._fields_in(self._beside(self._texts, place), place)
+
+    def fields_of(self, row: CaseResult) -> Mapping[str, Any] | None:
+        """The fields of the case of a row; None if no texts were kept."""
+        return self._fields_in(self._texts.of_index(row.index), row.index)
+
+    def _fields_in(self, texts: Any, place: int) -> Mapping[str, Any] | None:
         if texts is None:
             return None
         case = case_of(texts, self._texts.named(place))
@@ -102,12 +108,7 @@ class RunFiles:
         """The line that belongs to the row at a place; None without one."""
         if not self._aligned and len(lines):
             # Where the run broke off a line may be there whose row does not.
-            wanted = self._rows.value(place)["index"]
-            place = bisect.bisect_left(
-                range(len(lines)), wanted, key=lambda at: lines.value(at)["index"]
-            )
-            if place < len(lines) and lines.value(place)["index"] != wanted:
-                return None
+            return lines.of_index(self._rows.value(place)["index"])
         return lines.value(place) if lines.has(place) else None
 
 
@@ -179,6 +180,13 @@ class Lines:
         if not isinstance(value, dict) or not isinstance(value.get("index"), int):
             raise InputError(f"{self.named(number)}: it has no whole number `index`")
         return value
+
+    def of_index(self, index: int) -> Any:
+        """The JSON of the line with an `index`; None without one. Raises as `value` does."""
+        count = len(self)
+        place = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
+        value = self.value(place) if place < count else None
+        return value if value is None or value["index"] == index else None
 
     def _line(self, number: int) -> bytes:
         self._find(number)

@@ -241,13 +241,18 @@ def _require_case(run: Run, case: str) -> None:
     )
 
 
+def require_texts(run: Run) -> None:
+    """Raise InputError when the run kept no texts."""
+    if not run.manifest.texts:
+        raise InputError(f"{run.folder} contains no cases: the run kept no texts (--no-texts)")
+
+
 def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
     """The fields of the cases with these indexes, in the order of the data.
 
     Raises InputError when the run kept no texts.
     """
-    if not run.manifest.texts:
-        raise InputError(f"{run.folder} contains no cases: the run kept no texts (--no-texts)")
+    require_texts(run)
     wanted = set(indexes)
     for case in run.cases(lambda line: _index(line) in wanted):
         if case["index"] in wanted and case["type"] is not None:

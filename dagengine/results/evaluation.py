@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dagengine.elsewhere import absent_attributes
 from dagengine.errors import InputError, MissingExtraError
+from dagengine.regular_files import require_own_folder
 from dagengine.results.html import cell, number, table
 from dagengine.results.passing import State
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
@@ -176,11 +177,12 @@ class EvaluationResult(Sequence[CaseResult]):
     def save(self, folder: str | Path, *, page: bool = True) -> None:
         """Write the folder of the run, as `evaluate(…, out=folder)` does while the run continues.
 
-        Without `page` it has no `report.html`. Raises InputError if it cannot be written, and
-        for a result that no run has made.
+        Without `page` it has no `report.html`. Raises InputError if it cannot be written, for the
+        folder of another command, and for a result that no run has made.
         """
         if self.record is None:
             raise InputError("only what evaluate() returned can be saved: these rows have no run")
+        require_own_folder(Path(folder), ["run.json"])
         self.record.save(folder, self.rows, page=page)
 
     def _of(self, metric: str) -> list[tuple[CaseResult, MetricResult]]:

@@ -141,11 +141,15 @@ def _hold_folder(config: pytest.Config) -> None:
     out: Any = config.getoption("evals_out")
     if out is None or hasattr(config, "workerinput"):
         return
+    from pathlib import Path
+
     from dagengine.errors import InputError
-    from dagengine.record.writer import sole_writer
+    from dagengine.record.writer import MANIFEST, sole_writer
+    from dagengine.regular_files import require_own_folder
 
     lock = ExitStack()
     try:
+        require_own_folder(Path(out), [MANIFEST])
         lock.enter_context(sole_writer(out))
     except InputError as error:
         raise pytest.UsageError(f"--evals-out: {error}") from None

@@ -126,6 +126,25 @@ def test_csv_has_a_line_per_case_and_metric(folder: Path) -> None:
     ]
 
 
+def test_csv_has_the_texts_where_they_are_asked_for(folder: Path, tmp_path: Path) -> None:
+    options = ("--worst", "2", "--texts", "--format")
+    lines = list(csv.DictReader(io.StringIO(shown(folder, *options, "csv"))))
+    kept = [case.model_dump(mode="json", exclude_none=True) for case in (CASES[1], MORE)]
+    assert [
+        {name: line[name] for name in case} for line, case in zip(lines, kept, strict=True)
+    ] == [
+        {name: v if isinstance(v, str) else json.dumps(v) for name, v in case.items()}
+        for case in kept
+    ]
+    assert [line["index"] for line in lines] == ["1", "3"]
+    assert "input" not in shown(folder, "--format", "csv").splitlines()[0].split(",")
+    with pytest.raises(InputError, match="--texts is for --format csv"):
+        shown(folder, "--texts")
+    evaluate(CASES[:1], [polite()], model=judge(), show=False, out=tmp_path, texts=False)
+    with pytest.raises(InputError, match="the run kept no texts"):
+        shown(tmp_path, "--texts", "--format", "csv")
+
+
 def test_times_are_shown_where_they_are_asked_for(folder: Path) -> None:
     assert "time" in shown(folder, "--failed", "--times")
     assert "time" not in shown(folder, "--failed")
@@ -209,3 +228,14 @@ def test_what_a_check_finds_is_printed_for_machines(tmp_path: Path) -> None:
     assert found["message"] == "1 of 1 cases have no `expected_output` (first: case 0)"
     lines = csv.DictReader(io.StringIO(CliRunner().invoke(app, [*command, "csv"]).output))
     assert list(lines) == [found, order]
+
+
+def test_a_command_that_is_interrupted_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dagengine.record.run.load_run", interrupted)
+    done = CliRunner().invoke(app, ["show", str(folder)])
+    assert (done.exit_code, done.stderr) == (130, "interrupted\n")

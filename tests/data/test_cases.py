@@ -179,6 +179,28 @@ def test_a_data_frame_is_read_with_what_is_missing_left_out() -> None:
     assert found.count() == 2
 
 
+@pytest.mark.parametrize("blank", ["", "  ", None])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_column_without_values_leaves_its_field_out(
+    tmp_path: Path, ending: str, blank: str | None
+) -> None:
+    path = tmp_path / f"cases.{ending}"
+    optional = (*("token_cost", "input_token_count", "completion_time", "spans"), "tools_called")
+    rows = [{"input": "a"} | dict.fromkeys(optional, blank) for _ in "ab"]
+    if ending == "csv":
+        head, cells = ",".join(rows[0]), "a" + f",{blank or ''}" * len(optional)
+        path.write_text(f"{head}\n{cells}\n{cells}\n")
+    elif ending == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_pylist(rows), path)
+    for case in read_cases(path):
+        assert isinstance(case, LLMTestCase)
+        assert not case.model_dump(exclude_none=True, exclude={"input", "tools_called"})
+        assert not case.tools_called
+
+
 class _Batch:
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self.to_pylist = lambda: rows

@@ -193,6 +193,6 @@ def test_an_argument_that_is_unknown_or_missing_is_told_with_the_name_of_the_cla
     ],
 )
 def test_half_a_character_in_a_text_is_refused_where_it_is_written(make: Any) -> None:
-    with pytest.raises(InputError, match="half of a character, which no request can hold"):
+    with pytest.raises(InputError, match="half of a character, which UTF-8 cannot hold"):
         make("a\ud83d b")
     make("a \U0001f600 b")  # the whole one

@@ -15,7 +15,8 @@ from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
 from dagengine.cli.common.files import Reads, Writes, guard
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
-from dagengine.cli.common.streams import shown
+from dagengine.cli.common.options import EXIT_INTERRUPTED
+from dagengine.cli.common.streams import say, shown
 from dagengine.errors import did_you_mean, nearest
 
 # What other tools, and people, call commands.
@@ -224,11 +225,15 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
-        guard(marks, labels, given)
-        if options is None:
-            function(**given)
-        else:
-            function(options(**given))
+        try:
+            guard(marks, labels, given)
+            if options is None:
+                function(**given)
+            else:
+                function(options(**given))
+        except KeyboardInterrupt:  # before, or after, what can be resumed
+            say("interrupted", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
 
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
-from dagengine.regular_files import is_there, require_regular
+from dagengine.regular_files import LEFT_BY, require_own_folder, require_regular
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""
@@ -87,27 +87,12 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
             )
     for file in files:
         if isinstance(file.mark, Writes):
-            _require_own_folder(file, {f.path for f in files if f.mark is file.mark})
+            if file.path.name in LEFT_BY:
+                folder = file.path.parent
+                beside = [f.path for f in files if f.mark is file.mark]
+                require_own_folder(folder, [path.name for path in beside if path.parent == folder])
             if not file.mark.opened:
                 require_writable(file.path)
-
-
-# What commands leave in their folders; `improve` leaves a run, too.
-_LEFT_BY = {"attack.json": "attack", "card.json": "benchmark", "improve.json": "improve"}
-_LEFT_BY |= {"yield.json": "synthesize", "alerts.jsonl": "watch", "run.json": "run"}
-
-
-def _require_own_folder(file: _File, written: Collection[Path]) -> None:
-    """Raise InputError for a file in the folder of another command, which reads what is there."""
-    if file.path.name not in _LEFT_BY:
-        return
-    folder = file.path.parent
-    for name, command in _LEFT_BY.items():
-        if folder / name not in written and is_there(folder / name):
-            raise InputError(
-                f"{file.option}: {folder} is the folder of `dagengine {command}` (it has {name}); "
-                "choose another folder"
-            )
 
 
 def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:

@@ -6,15 +6,17 @@ import itertools
 import json
 import math
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dagengine.cli.common.files import Writes, named
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
+from dagengine.errors import InputError
 from dagengine.regular_files import is_there, new_file
 from dagengine.terminal import counted
 
@@ -62,6 +64,9 @@ class ShowOptions:
     times: Annotated[
         bool, typer.Option("--times", help="Also show the duration of cases and nodes.")
     ] = False
+    texts: Annotated[bool, typer.Option("--texts", help="Also the texts of the cases (csv).")] = (
+        False
+    )
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
     as_cases: Annotated[
         Path | None,
@@ -97,8 +102,9 @@ def show(options: ShowOptions) -> None:
     from dagengine.record.times import times_of
     from dagengine.report.page.drafts import drafts_of
     from dagengine.report.selection import Selected, Selection
-    from dagengine.results.frame import COLUMNS, flat
 
+    if options.texts and options.format is not Format.CSV:
+        raise InputError("--texts is for --format csv; of one case --case shows the texts")
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
         how = run.manifest.exit or "the run is in progress, or was killed"
@@ -111,7 +117,7 @@ def show(options: ShowOptions) -> None:
     elif options.format is Format.JSON:
         print_json({**row.as_dict(), "times": times_of(row)} for row in rows)
     elif options.format is Format.CSV:
-        print_csv(COLUMNS, (flat(row, result) for row in rows for result in row.metrics))
+        _print_csv(run, rows, options.texts)
     elif chosen == Selection() and options.worst is None and not options.times:
         from dagengine.report.tables import print_drafts, print_summary
         from dagengine.report.tally import Tally
@@ -126,6 +132,29 @@ def show(options: ShowOptions) -> None:
             say(f"{asked}, {counted(tokens, 'token')}, {money}")
     else:
         _print_rows(run, rows, options)
+
+
+def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
+    """Print a line per result, with `texts` also a column for each field of the cases."""
+    from dagengine.record.run_files import RunFiles
+    from dagengine.report.selection import require_texts
+    from dagengine.results.frame import COLUMNS, flat
+
+    if texts:
+        require_texts(run)
+    with RunFiles(run) if texts else nullcontext() as files:
+
+        def fields(row: CaseResult) -> dict[str, Any]:
+            own = {} if files is None else files.fields_of(row) or {}
+            # Lists and objects are JSON in a cell, as in the data.
+            return {n: v if isinstance(v, str) else json.dumps(v) for n, v in own.items()}
+
+        # The head names every field, so the rows are read twice and never held.
+        more = dict.fromkeys(name for row in rows for name in fields(row)) if texts else {}
+        print_csv(
+            (*COLUMNS, *(name for name in more if name not in COLUMNS)),
+            (fields(row) | flat(row, result) for row in rows for result in row.metrics),
+        )
 
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:

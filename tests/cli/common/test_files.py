@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from folders.recorded_runs import judge, polite
 from programs.commands import CLOSED, LEFT, run_command
 from typer.testing import CliRunner
 
+from dagengine import evaluate
 from dagengine.cli import app
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, guard, require_writable
 from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
+from dagengine.judges import ScriptedJudge
 from dagengine.regular_files import descriptor
+from dagengine.test_case import LLMTestCase
 
 METRICS = """
 from dagengine.judges import ScriptedJudge
@@ -335,6 +339,25 @@ def test_a_folder_of_another_command_is_refused_before_the_first_call(
         assert f"there is the folder of `dagengine {other}` (it has {name})" in says
         (folder / "there" / name).unlink()
     assert not (folder / "asked").exists()
+
+
+def test_evaluate_refuses_the_folder_of_another_command_as_the_command_line_does(
+    folder: Path,
+) -> None:
+    case, metric = LLMTestCase(input="a", actual_output="b"), polite()
+    done = evaluate([case], [metric], model=judge(), show=False, out=folder / "out")
+    for name in ("attack.json", "card.json", "improve.json", "yield.json", "alerts.jsonl"):
+        (folder / "there").mkdir(exist_ok=True)
+        (folder / "there" / name).write_text("{}")
+        for write in (
+            lambda: evaluate([case], [metric], model=ScriptedJudge({}), out=folder / "there"),
+            lambda: done.save(folder / "there"),
+        ):
+            with pytest.raises(InputError, match=rf"there is the folder of .* \(it has {name}\)"):
+                write()
+        assert [path.name for path in (folder / "there").iterdir()] == [name]
+        (folder / "there" / name).unlink()
+    evaluate([case], [metric], model=judge(), show=False, out=folder / "out")
 
 
 @pytest.mark.parametrize(("command", "name"), [("attack", "attack"), ("benchmark", "card")])

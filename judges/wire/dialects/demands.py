@@ -121,13 +121,13 @@ def named_in(
     `asked` are the fields of the demands of the request; `limit` are the tokens that it named and
     that may be left out, and `alternatives` the log-probabilities of a token.
     """
-    said = complaint.said
+    words = complaint.said
     lowerings = list[Lowering]()
-    if "limit" in asked and _LIMIT.search(said):
-        if TOKEN_LIMITS[1] in said and _OTHER_NAME.search(said):
+    if "limit" in asked and _LIMIT.search(words):
+        if TOKEN_LIMITS[1] in words and _OTHER_NAME.search(words):
             lowerings += _lower("limit", demands)
         lowerings += [] if limit is None else [Lowering("too_many", limit)]
-    named = [field for field, pattern in _PATTERNS.items() if pattern.search(said)]
+    named = [field for field, pattern in _PATTERNS.items() if pattern.search(words)]
     numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
     fewer = [number for number in numbers if 0 < number < alternatives]
     if "alternatives" in asked and ("alternatives" in named or ("logprobs" in named and numbers)):

@@ -149,7 +149,7 @@ def complaint_in(
     fine = 200 <= status < 300
     if fine and not (isinstance(body, dict) and _has_error(body)):
         return None
-    names = {known.value: known.phrase for known in HTTPStatus}
+    names = {name.value: name.phrase for name in HTTPStatus}
     message = _message(body) or names.get(status, "error")
     codes = " ".join(_codes(body))
     if fine:
@@ -173,7 +173,7 @@ def response_error(
 def error_of(complaint: Complaint) -> JudgeError:
     """The error that a complaint is, with the complaint until its judge lets go of it."""
     error: JudgeError
-    status, said, shown = complaint.status, complaint.said, f"HTTP {complaint.status}: "
+    status, words, shown = complaint.status, complaint.said, f"HTTP {complaint.status}: "
     shown += complaint.message
     overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
     if complaint.generated is not None or _INVALID_JSON.search(complaint.codes):
@@ -181,14 +181,14 @@ def error_of(complaint: Complaint) -> JudgeError:
         error = UnparseableError(why, complaint.generated or "")
     elif overflow is not None or status == 413:
         error = TooLongError(shown, **(overflow or Overflow(None, None))._asdict())
-    elif status in _REFUSABLE and _REFUSED.search(said):
+    elif status in _REFUSABLE and _REFUSED.search(words):
         error = RefusedError(f"the provider's content filter refused the question: {shown}")
     else:
         hint, lasting = ACCESS.get(status, ""), None
         transient = status in TRANSIENT or status >= 500
-        if not transient and _UNKNOWN_MODEL.search(said):
+        if not transient and _UNKNOWN_MODEL.search(words):
             hint, lasting = "; check the model's name: the server does not have this model", True
-        used_up = _DAY.search(said) or (_QUOTA.search(said) and not _SOON.search(said))
+        used_up = _DAY.search(words) or (_QUOTA.search(words) and not _SOON.search(words))
         if status in (400, 402, 403, 429) and used_up:
             hint, lasting, transient = _USED_UP, True, False
         error = ProviderError(
@@ -297,9 +297,9 @@ def _status_of(codes: str, message: str) -> int:
     for code in codes.split():
         if re.fullmatch(r"[45]\d\d", code):
             return int(code)
-    said = f"{codes} {message}"
-    for status, words in _STATUSES:
-        if re.search(words, said, re.IGNORECASE):
+    words = f"{codes} {message}"
+    for status, pattern in _STATUSES:
+        if re.search(pattern, words, re.IGNORECASE):
             return status
     return 400
 

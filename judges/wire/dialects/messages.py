@@ -90,12 +90,12 @@ def only_json(text: str) -> str:
 def with_system_in_front(body: Json) -> Json:
     """A body whose instructions begin the message of the user, for models without a system role."""
     own = [message for message in body["messages"] if message["role"] == "system"]
-    others = [dict(message) for message in body["messages"] if message["role"] != "system"]
-    first = next((message for message in others if message["role"] == "user"), None)
+    rest = [dict(message) for message in body["messages"] if message["role"] != "system"]
+    first = next((message for message in rest if message["role"] == "user"), None)
     if own and first is not None:
         texts = [message["content"] for message in (*own, first)]
         first["content"] = "\n\n".join(texts)
-        body = {**body, "messages": others}
+        body = {**body, "messages": rest}
     return body
 
 
@@ -105,9 +105,9 @@ def normalise(body: Any) -> Json | None:
         body = _events_in(body)
     pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
     _gather(body, "text", pieces)
-    found = {key: value for key, value in reversed(list(pairs_in(body))) if value is not None}
-    finish = _first(found, _FINISHES)
-    is_answer = any(pieces.values()) or isinstance(found.get("message"), dict)
+    values = {key: value for key, value in reversed(list(pairs_in(body))) if value is not None}
+    finish = _first(values, _FINISHES)
+    is_answer = any(pieces.values()) or isinstance(values.get("message"), dict)
     if not is_answer and end_of(finish) not in (End.FILTERED, End.BROKEN):
         return None
     message = {
@@ -119,12 +119,12 @@ def normalise(body: Any) -> Json | None:
     choice = {
         "message": message,
         "finish_reason": finish if isinstance(finish, str) else None,
-        "logprobs": _logprobs_of(found.get("logprobs")),
+        "logprobs": _logprobs_of(values.get("logprobs")),
     }
     usage = {
-        "prompt_tokens": _first(found, _ASKED),
-        "completion_tokens": _first(found, _ANSWERED),
-        "prompt_tokens_details": {"cached_tokens": found.get("cached_tokens")},
+        "prompt_tokens": _first(values, _ASKED),
+        "completion_tokens": _first(values, _ANSWERED),
+        "prompt_tokens_details": {"cached_tokens": values.get("cached_tokens")},
     }
     return {"choices": [choice], "usage": usage}
 
@@ -150,8 +150,8 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
             _gather(value[name], _KINDS[name] or kind, pieces, name)
 
 
-def _first(found: Json, keys: Iterable[str]) -> Any:
-    return next((found[key] for key in keys if key in found), None)
+def _first(values: Json, keys: Iterable[str]) -> Any:
+    return next((values[key] for key in keys if key in values), None)
 
 
 def without_answer(body: Any) -> str:
@@ -187,8 +187,8 @@ def _logprobs_of(logprobs: Any) -> Json | None:
         {
             "token": str(token),
             "top_logprobs": [
-                {"token": other, "logprob": value}
-                for other, value in (top.items() if isinstance(top, dict) else ())
+                {"token": text, "logprob": value}
+                for text, value in (top.items() if isinstance(top, dict) else ())
             ],
         }
         for token, top in zip(tokens, tops, strict=True)

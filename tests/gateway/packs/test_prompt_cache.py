@@ -400,9 +400,7 @@ def test_requests_to_openai_name_the_beginning_until_it_is_refused() -> None:
 
 def test_requests_to_llama_cpp_name_the_place() -> None:
     judge = OpenAIJudge("m", base_url="http://localhost:9")
-    form = RequestForm(
-        lambda messages: {"messages": messages}, partial(judge._route, Demands())
-    )
+    form = RequestForm(lambda messages: {"messages": messages}, partial(judge._route, Demands()))
     question = asked("Good?").warm_at(Warmth("k", 3))
     assert form.body(question)["id_slot"] == 3
     assert json.loads(form.encoded(question)) == form.body(question)

@@ -143,7 +143,9 @@ async def test_three_questions_that_are_refused_cost_their_cases_only(status: in
 
     done, server = await judged(respond, 60)
     assert outcomes(done) == {OutcomeKind.OK: 57, OutcomeKind.PROVIDER_ERROR: 3}
-    assert len(server.requests) == done.totals.calls == 61
+    # The harmless question is asked only if nothing was answered before the first refusal.
+    assert len(server.requests) == done.totals.calls
+    assert 60 <= done.totals.calls <= 61
 
 
 async def test_a_key_that_ends_half_way_ends_the_run_after_a_few_calls() -> None:

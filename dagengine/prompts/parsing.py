@@ -60,14 +60,14 @@ def read_answer(question: Question[T], text: str) -> T:
     not read.
     """
     require_readable(text)
+    if question.parser is not None:
+        return validated(question, dict(question.parser(without_thoughts(text))), text)
     if not text.strip():
         raise UnparseableError(
             "the answer is empty: the model said nothing; see whether it is made for chats, and "
             "whether its thoughts take all the tokens that it may use",
             raw=text,
         )
-    if question.parser is not None:
-        return validated(question, dict(question.parser(without_thoughts(text))), text)
     try:
         value = question.answer_type.model_validate_json(text)
         # It takes the last of two equal keys. So the verdict of a judge that corrects itself within

@@ -28,12 +28,12 @@ class Access:
 
         From then on every row raises it: while the run ends, calls in progress are cancelled.
         """
-        from dagengine.judges.wire.dialects.failures import ACCESS
+        from dagengine.judges.wire.dialects.failures import HINTS
 
         self._granted = self._granted or (self._error is None and self._accepted())
         for result in () if self._granted else row.metrics:
             message = "" if result.failure is None else result.failure.message
-            if self._error is None and message.endswith(tuple(ACCESS.values())):
+            if self._error is None and message.endswith(HINTS):
                 self._error = JudgeSetupError(f"the judge accepts no call: {message}")
         if self._error is not None:
             raise self._error

@@ -37,6 +37,10 @@ ACCESS: Final = {
     404: "; check the model's name and the address",
 }
 """What to do about statuses that every call gets: they speak of the judge, not of a question."""
+_NO_MODEL: Final = "; check the model's name: the server does not have this model"
+_USED_UP: Final = "; the quota is used up: run again when there is more, or use another key"
+HINTS: Final = (*ACCESS.values(), _NO_MODEL, _USED_UP)
+"""How messages end whose cause no repetition changes."""
 _REFUSABLE: Final = frozenset({400, 403, 406, 422, 451, 500})
 _MOST: Final = 300  # values of a body that are looked at
 _SHOWN: Final = 2_000
@@ -94,7 +98,6 @@ _STATUSES: Final = (
     (404, r"not_?found"),
     (500, r"internal|server_?error|api_?error|provider returned|upstream"),
 )
-_USED_UP: Final = "; the quota is used up: run again when there is more, or use another key"
 _SECONDS: Final = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
 _ESCAPE: Final = re.compile(r"\\+(?:u[0-9a-fA-F]{4}|.)")
 _NUMBERED: Final = re.compile(r"\w*\d\w*")
@@ -187,7 +190,7 @@ def error_of(complaint: Complaint) -> JudgeError:
         hint, lasting = ACCESS.get(status, ""), None
         transient = status in TRANSIENT or status >= 500
         if not transient and _UNKNOWN_MODEL.search(words):
-            hint, lasting = "; check the model's name: the server does not have this model", True
+            hint, lasting = _NO_MODEL, True
         used_up = _DAY.search(words) or (_QUOTA.search(words) and not _SOON.search(words))
         if status in (400, 402, 403, 429) and used_up:
             hint, lasting, transient = _USED_UP, True, False

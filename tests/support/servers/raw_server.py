@@ -14,8 +14,12 @@ Chunks = Callable[[], Iterable[bytes]]
 def response(
     body: bytes = b"", *headers: str, status: str = "200 OK", length: bool = True
 ) -> bytes:
-    """A whole HTTP response."""
-    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", *headers]
+    """A whole HTTP response, after which the server closes, and says so.
+
+    A client that was not told would race the close with its next request.
+    """
+    close, content = "Connection: close", "Content-Type: application/json"
+    lines = [f"HTTP/1.1 {status}", close, content, *headers]
     if length:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode() + body

@@ -147,6 +147,7 @@ def check() -> int:
         call(PYTHON, "-m", "pyright", "--pythonpath", PYTHON),
         call(BIN / "lint-imports"),
         words(),
+        call(PYTHON, "benchmarks/house_figures.py", "--check"),
         call(*SITE),
     ]
     return max(codes)

@@ -2,6 +2,7 @@
 
     python3 dev.py run     set up and run the example (no key, no network service)
     python3 dev.py test    set up and run the tests; more arguments go to pytest
+    python3 dev.py quick   run the tests of the engine alone, in less than a minute
     python3 dev.py others  run the engine's tests with each other version of Python that is here
     python3 dev.py check   set up, run linters, type checkers and import contracts, build the site
     python3 dev.py docs    build the site into `out/site`; `docs serve` shows it while you write
@@ -43,6 +44,8 @@ INSTALLED = (
 )
 # Where versions of Python differ: event loops, processes, databases, JSON.
 VARYING = ("graph", "compiler", "execution", "gateway", "store", "data", "judges")
+# A change of the engine is felt here, without a browser, a program or another process.
+QUICK = ("graph", "compiler", "execution", "gateway", "prompts", "results")
 EXAMPLE = Path("examples") / "meeting_summary"
 # A local has the noun of what it is; these words only point at it.
 FILLERS = frozenset(
@@ -102,11 +105,31 @@ def run() -> int:
 
 
 def test(*arguments: str) -> int:
-    """The whole test suite, on all processors."""
+    """The whole test suite, on all processors; `--browser` installs Chromium where it may."""
     set_up(DEVELOPMENT)
+    if "--browser" in arguments:
+        install_browser()
+    elif not (os.environ.get("DAGENGINE_CHROMIUM") or shutil.which("chromium")):
+        print("no Chromium: tests of pages are skipped (`python3 dev.py test --browser`)")
     # One more than there are, since some tests wait for browsers, servers and processes.
     workers = (os.cpu_count() or 1) + 1
-    return call(PYTHON, "-m", "pytest", "-rs", f"-n{workers}", *arguments)
+    options = [argument for argument in arguments if argument != "--browser"]
+    return call(PYTHON, "-m", "pytest", "-rs", f"-n{workers}", *options)
+
+
+def quick() -> int:
+    """The rooms in `QUICK`, without runs on several processes."""
+    return test(*(f"tests/{room}" for room in QUICK), "--ignore=tests/execution/cluster")
+
+
+def install_browser() -> None:
+    """Install Debian's Chromium where this may, or say that it has to be done by hand."""
+    if shutil.which("chromium"):
+        return
+    install = ("apt-get", "install", "-qq", "--yes", "--no-install-recommends", "chromium")
+    may = shutil.which("apt-get") and os.geteuid() == 0
+    if not may or call("apt-get", "update", "-qq") or call(*install):
+        print("Chromium could not be installed: tests of pages are skipped")
 
 
 def others() -> int:
@@ -253,7 +276,14 @@ def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - an older Python may run this file
         print(f"dagengine needs Python 3.11 or newer; this is {sys.version.split()[0]}")
         return 2
-    commands = {"run": run, "others": others, "check": check, "wheel": wheel, "lock": lock}
+    commands = {
+        "run": run,
+        "quick": quick,
+        "others": others,
+        "check": check,
+        "wheel": wheel,
+        "lock": lock,
+    }
     name, *rest = sys.argv[1:] or [""]
     if name == "test":
         return test(*rest)

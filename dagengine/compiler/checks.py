@@ -9,24 +9,25 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.slots import Scope, Slot, label_of
+from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.syntax import (
     UNWIRABLE,
     Reporter,
     decides,
+    graph_problems,
     name_hint,
     reads_nothing,
     roots_below,
-    written,
 )
 from dagengine.compiler.wiring import Wiring, wire
 from dagengine.errors import Problem
 from dagengine.graph.blank import is_blank
+from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
@@ -39,7 +40,7 @@ _BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
     """Every problem of one metric, and its wiring when it has one."""
-    problems = list(written(spec, (), set()))
+    problems = list(graph_problems(spec, (), set()))
     if any(problem.severity == "error" and problem.code in UNWIRABLE for problem in problems):
         return problems, None
     wiring = wire(spec)
@@ -63,25 +64,21 @@ def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
 
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Problems that only a wired graph shows."""
-    nodes = [slot for slot in scope.slots.values() if slot.node is not None]
-    labels = {label_of(slot.node) for slot in nodes if slot.node and slot.node.output_label}
-    fields = {path for slot in nodes for path in slot.fields}
-    read = {source.slot for slot in nodes for source in slot.sources}
-    for slot in nodes:
+    slots = [slot for slot in scope.slots.values() if slot.node is not None]
+    labels: set[str] = set()
+    fields: set[str] = set()
+    sources: set[Slot] = set()
+    for slot in slots:
+        if slot.node and slot.node.output_label:
+            labels.add(slot.node.output_label)
+        fields.update(slot.fields)
+        sources.update(source.slot for source in slot.sources)
+    for slot in slots:
         yield from _reads(slot, report)
         yield from _labels(slot, labels, fields, wiring, report)
-        node = slot.node
-        assert node is not None
-        follows = node.successors() or any(branch.target is not None for branch in node.branches())
-        if not slot.grades and slot not in read and not follows:
-            hint = "let a judgement read its output, or remove it"
-            yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
-            continue
         # A verdict may lead nowhere if another node reads which one it was.
-        for branch in node.branches():
-            if branch.target is None and slot not in read:
-                hint = "give it a score, a node or a metric"
-                yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
+        if slot not in sources:
+            yield from _dead_ends(slot, report)
     yield from _bypassed_gates(scope, report)
     yield from roots_below(scope.spec.graph, report)
     yield from _scores(scope, wiring, report)
@@ -89,10 +86,39 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
 
 
 def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
+    """Problems of what a node reads, by its kind."""
     node = slot.node
     assert node is not None
     if not slot.fields and not slot.sources and decides(node):
         yield reads_nothing(node, report)
+    yield from _label_clashes(slot, report)
+    if isinstance(node, CodeNode):
+        yield from _code_call(slot, node, report)
+    if isinstance(node, AskingNode) and node.examples:
+        names = node.names_in_examples([*slot.fields, *(source.label for source in slot.sources)])
+        for number, example in enumerate(node.examples, 1):
+            yield from _example(slot, node, number, example, names, report)
+
+
+def _dead_ends(slot: Slot, report: Reporter) -> Iterator[Problem]:
+    """Verdicts of an unread node that lead nowhere, or the node where it has none."""
+    node = slot.node
+    assert node is not None
+    branches = node.branches()
+    follows = node.successors() or any(branch.target is not None for branch in branches)
+    if not slot.grades and not follows:
+        hint = "let a judgement read its output, or remove it"
+        yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
+        return
+    for branch in branches:
+        if branch.target is None:
+            hint = "give it a score, a node or a metric"
+            yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
+
+
+def _label_clashes(slot: Slot, report: Reporter) -> Iterator[Problem]:
+    """Inputs of a node that have one name."""
+    node = slot.node
     for label, count in Counter(source.label for source in slot.sources).items():
         # Uncertain ones may be alternatives: one of them arrives.
         if count > 1 and any(s.certain for s in slot.sources if s.label == label):
@@ -101,56 +127,58 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
         if label in slot.fields:
             hint = "rename the output_label"
             yield report("label-clash", node, f"{label!r} is an input and a field", hint)
-    if isinstance(node, CodeNode):
-        for source in slot.sources:
-            if not source.certain:
-                message = (
-                    f"{source.label!r} is not certain to have run before {node.text}() is called"
-                )
-                hint = "name it in inputs=, which makes it run, or read something that always runs"
-                yield report("label-uncertain", node, message, hint)
-        count = len(slot.fields) + len(slot.sources)
-        try:
-            inspect.signature(node.function).bind(*range(count))
-        except TypeError as error:
-            names = ", ".join([*slot.fields, *(s.label for s in slot.sources)]) or "nothing"
-            hint = f"it is called with: {names}"
-            yield report("code-arity", node, f"{node.text}() cannot be called: {error}", hint)
-        except ValueError:  # a builtin without a signature
-            pass
-    if isinstance(node, AskingNode) and node.examples:
-        yield from _examples(slot, node, report)
 
 
-def _examples(slot: Slot, node: AskingNode, report: Reporter) -> Iterator[Problem]:
-    """Whether the answers of its examples are possible, and whether they show what it reads."""
-    names = node.names_in_examples([*slot.fields, *(source.label for source in slot.sources)])
+def _code_call(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
+    """Problems of calling a code node's function with what the node reads."""
+    for source in slot.sources:
+        if not source.certain:
+            message = f"{source.label!r} is not certain to have run before {node.text}() is called"
+            hint = "name it in inputs=, which makes it run, or read something that always runs"
+            yield report("label-uncertain", node, message, hint)
+    count = len(slot.fields) + len(slot.sources)
+    try:
+        inspect.signature(node.function).bind(*range(count))
+    except TypeError as error:
+        names = ", ".join([*slot.fields, *(s.label for s in slot.sources)]) or "nothing"
+        hint = f"it is called with: {names}"
+        yield report("code-arity", node, f"{node.text}() cannot be called: {error}", hint)
+    except ValueError:  # a builtin without a signature
+        pass
+
+
+def _example(
+    slot: Slot, node: AskingNode, number: int, example: Example, names: list[str], report: Reporter
+) -> Iterator[Problem]:
+    """Problems of one example: an impossible answer, or that it does not show what is read."""
     answers = [(type(answer), answer) for answer in node.exemplary]
+    if (type(example.answer), example.answer) not in answers:
+        allowed = [repr(answer) for _, answer in answers]
+        words = ", ".join(allowed) if len(allowed) < _MANY else f"{allowed[0]} to {allowed[-1]}"
+        message = f"example {number} has the answer {example.answer!r:.80}"
+        yield report("example-answer", node, message, f"the node answers {words}")
     only = names[0] if len(names) == 1 else node.only
-    for place, example in enumerate(node.examples, 1):
-        if (type(example.answer), example.answer) not in answers:
-            allowed = [repr(answer) for _, answer in answers]
-            words = ", ".join(allowed) if len(allowed) < _MANY else f"{allowed[0]} to {allowed[-1]}"
-            message = f"example {place} has the answer {example.answer!r:.80}"
-            yield report("example-answer", node, message, f"the node answers {words}")
-        values = dict(example.values(node.evaluation_params, only))
-        for name in values.keys() - set(names) if not isinstance(example.reads, str) else ():
-            message = f"example {place} shows {name!r}, which is not in the node's prompts"
-            yield report("example-field", node, message, name_hint(name, names))
-        lacks = [repr(field) for field in slot.fields if field in names and field not in values]
-        if all(map(is_blank, values.values())):
-            hint = f"write what was judged: Example({{{names[0]!r}: …}}, …)" if names else ""
-            yield report("example-empty", node, f"example {place} shows nothing", hint)
-        elif lacks and not isinstance(example.reads, str):
-            message = f"example {place} lacks {' and '.join(lacks)}, which the node reads"
-            hint = "add it, so that the example looks like the cases"
-            yield report("example-incomplete", node, message, hint, "warning")
+    values = dict(example.values(node.evaluation_params, only))
+    empty = all(map(is_blank, values.values()))
+    if empty:
+        hint = f"write what was judged: Example({{{names[0]!r}: …}}, …)" if names else ""
+        yield report("example-empty", node, f"example {number} shows nothing", hint)
+    if isinstance(example.reads, str):
+        return  # of one text nobody can say which field it is
+    for name in values.keys() - set(names):
+        message = f"example {number} shows {name!r}, which is not in the node's prompts"
+        yield report("example-field", node, message, name_hint(name, names))
+    missing = [repr(field) for field in slot.fields if field in names and field not in values]
+    if missing and not empty:
+        message = f"example {number} lacks {' and '.join(missing)}, which the node reads"
+        hint = "add it, so that the example looks like the cases"
+        yield report("example-incomplete", node, message, hint, "warning")
 
 
 def _labels(
     slot: Slot, labels: set[str], fields: set[str], wiring: Wiring, report: Reporter
 ) -> Iterator[Problem]:
-    """Whether everything a prompt refers to is there for certain."""
+    """References of a prompt to what may not be there."""
     node = slot.node
     assert node is not None
     template = node.template
@@ -176,7 +204,7 @@ def _labels(
 
 
 def _is_slip(word: str, name: str) -> bool:
-    """Whether a word is a name in another case, or with one letter more, less, other or swapped."""
+    """Return whether two words differ by case, or by one letter more, less, other or swapped."""
     word, name = word.casefold(), name.casefold()
     if word == name or min(len(word), len(name)) < _SHORT:
         return word == name
@@ -195,10 +223,10 @@ def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
             verdicts.setdefault(target, []).append(f"{verdict!r} of {slot.name!r}")
         for target in slot.activates:
             parents.setdefault(target, []).append(repr(slot.name))
-    for slot, chosen in verdicts.items():
+    for slot, gates in verdicts.items():
         if slot in parents and not slot.always_live:
             names = " and ".join(parents[slot])
-            message = f"it runs after {' or '.join(chosen)}, and also whenever {names} runs"
+            message = f"it runs after {' or '.join(gates)}, and also whenever {names} runs"
             hint = (
                 f"if only the verdicts should decide, remove it from the children of {names}; to "
                 "read their output, name them in inputs="
@@ -229,25 +257,25 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         yield report("template", node, f"the prompt's braces do not match: {error}", hint)
         return
     labels = {source.label for source in slot.sources}
-    shown = node.shown([*labels, *slot.fields])
+    readable = node.shown([*labels, *slot.fields])
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
     for name in names:
         base = name.removesuffix(".reason")
         # Only a judgement has a reason: `{name.reason}` of other nodes is a label not known.
-        if base in labels & shown and (base == name or base in reasoned):
+        if base in labels & readable and (base == name or base in reasoned):
             yield from _certain(slot, base, wiring, report)
-        elif name not in shown:
-            hint = name_hint(name, shown)
+        elif name not in readable:
+            hint = name_hint(name, readable)
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
-    used = {name.removesuffix(".reason") for name in names} | set(names)
-    for name in sorted(shown - used):
+    in_prompt = {name.removesuffix(".reason") for name in names} | set(names)
+    for name in sorted(readable - in_prompt):
         hint = "use it in the prompt, or remove it from what the node reads"
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
 
 
 def _scores(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
-    """Whether a score is certain, and whether there may be more than one."""
+    """Paths without a score, and cases that may reach several."""
     # From the last slots backwards: a score is certain from a slot if it grades, if it is from one
     # that it hands on to, or if it is from the targets of all its verdicts.
     sure: set[Slot] = set()
@@ -279,12 +307,12 @@ def _ways_to_one_score(scope: Scope) -> Iterator[str]:
     scored = {slot for slot in scope.slots.values() if any(t.grades for _, t in slot.branches)}
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     for slot in scope.slots.values():
-        before = [source.slot for source in slot.sources if source.slot in scored]
-        if not before:
+        gates = [source.slot for source in slot.sources if source.slot in scored]
+        if not gates:
             continue
         if isinstance(slot.node, judged) and slot in scored:
             yield (
-                f"or, if {slot.name!r} is meant to come after a verdict of {before[0].name!r}, put "
+                f"or, if {slot.name!r} is meant to come after a verdict of {gates[0].name!r}, put "
                 "it under that verdict: what it reads does not decide whether it runs"
             )
         elif slot.grades:
@@ -292,25 +320,17 @@ def _ways_to_one_score(scope: Scope) -> Iterator[str]:
 
 
 def _may_fork(scope: Scope, roots: Iterable[Slot], wiring: Wiring) -> bool:
-    """Whether two paths may be live at once and not meet again before a score.
+    """Return whether two paths may be live in one case and not meet again before a score.
 
     The ways from the start to a score are a graph with two ends. Every way to a score from a slot
     passes its immediate dominator on the way back from the end. If that is the end itself, the
     ways from the slot never meet. A score that another one is computed from is no end.
     """
-    weighing: dict[Slot, list[Slot]] = {}
-    for slot in scope.slots.values():
-        for score in slot.material:
-            weighing.setdefault(score, []).append(slot)
-    spent = {
-        score
-        for score, codes in weighing.items()
-        if any(code.always_live for code in codes) or wiring.certain(score, codes)
-    }
     start, end = object(), object()
     flow: nx.DiGraph[Any] = nx.DiGraph()
     flow.add_nodes_from((start, end))
     own = set(scope.slots.values())
+    spent = _weighed_scores(scope, wiring)
     for slot in sorted(own, key=lambda s: -s.generation):
         flow.add_edges_from((slot, t) for t in (*slot.activates, *slot.pulls()) if t in own)
         flow.add_edges_from((slot, target) for _, target in slot.branches)
@@ -318,32 +338,41 @@ def _may_fork(scope: Scope, roots: Iterable[Slot], wiring: Wiring) -> bool:
             flow.add_edge(slot, end)
     flow.add_edges_from((start, root) for root in roots)
     meet = nx.immediate_dominators(flow.reverse(copy=False), end)
-    first = nx.immediate_dominators(flow, start)
-    for place in flow:
-        if place is not start and not isinstance(place, Slot):
+    dominators = nx.immediate_dominators(flow, start)
+    for slot in flow:
+        if meet.get(slot) is not end or slot is end:
             continue
-        if meet.get(place) is not end:
-            continue
-        after = {target for target in flow.successors(place) if target in meet}
-        ways = len(after)
-        if ways > 1 and isinstance(place, Slot):
-            verdicts = {target for _, target in place.branches} - set(place.activates)
-            pulled = after.intersection(place.pulls()) - verdicts
-            # What is read only because it chose this place continues here and nowhere else.
-            chosen = pulled & _above(place, first) if pulled else pulled
-            ways = len(after - verdicts - chosen) + bool(after & verdicts)
+        targets = {target for target in flow.successors(slot) if target in meet}
+        ways = len(targets) if slot is start else _ways_from(slot, targets, dominators)
         if ways > 1:
             return True
     return False
 
 
-def _above(place: object, first: dict[Any, Any]) -> set[Any]:
-    """What `place` is never live without, by immediate dominators."""
-    dominators: set[Any] = set()
-    while first.get(place) not in (None, place):
-        place = first[place]
-        dominators.add(place)
-    return dominators
+def _weighed_scores(scope: Scope, wiring: Wiring) -> set[Slot]:
+    """Scores that always become part of a computed one."""
+    weighing: dict[Slot, list[Slot]] = {}
+    for slot in scope.slots.values():
+        for score in slot.material:
+            weighing.setdefault(score, []).append(slot)
+    return {
+        score
+        for score, codes in weighing.items()
+        if any(code.always_live for code in codes) or wiring.certain(score, codes)
+    }
+
+
+def _ways_from(slot: Slot, targets: set[Slot], dominators: Mapping[Any, Any]) -> int:
+    """Number of `targets` that may be live in one case; of several verdicts it is one."""
+    verdicts = {target for _, target in slot.branches} - set(slot.activates)
+    pulled = targets.intersection(slot.pulls()) - verdicts
+    # What is read only because it chose this slot continues here and nowhere else.
+    above: Any = slot
+    while pulled and dominators.get(above) not in (None, above):
+        above = dominators[above]
+        pulled.discard(above)
+    handed = targets - verdicts - set(slot.pulls())
+    return len(pulled) + len(handed) + bool(targets & verdicts)
 
 
 def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:

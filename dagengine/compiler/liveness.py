@@ -57,16 +57,21 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
     for slot in slots:
         liveness, value = (slot, False), (slot, True)
-        graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
-        unsure = (source.slot for source in slot.sources if not source.certain)
-        graph.add_edges_from(((source, False), value) for source in unsure)
-        open_targets = (target for target in slot.leads_to() if not target.always_live)
-        graph.add_edges_from((liveness, (target, False)) for target in open_targets)
-        verdicts = (target for _, target in slot.branches if not target.always_live)
-        graph.add_edges_from((value, (target, False)) for target in verdicts)
-    parts = nx.strongly_connected_components(graph)
-    circles = (part for part in parts if len(part) > 1 and any(value for _, value in part))
-    return sorted({slot for part in circles for slot, _ in part}, key=order)
+        for source in slot.sources:
+            graph.add_edge((source.slot, True), value)
+            if not source.certain:
+                graph.add_edge((source.slot, False), value)
+        for target in slot.leads_to():
+            if not target.always_live:
+                graph.add_edge(liveness, (target, False))
+        for _, target in slot.branches:
+            if not target.always_live:
+                graph.add_edge(value, (target, False))
+    circular: set[Slot] = set()
+    for part in nx.strongly_connected_components(graph):
+        if len(part) > 1 and any(is_value for _, is_value in part):
+            circular.update(slot for slot, _ in part)
+    return sorted(circular, key=order)
 
 
 def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[Slot]:
@@ -84,15 +89,12 @@ def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[S
     while waiting:
         slot = waiting.pop()
         # Verdicts have no part in it: only hand-overs and reads make a slot live by being live.
-        bringers = (
-            before
-            for before in causes.predecessors(slot)
-            if before != START and (slot in before.activates or slot in before.pulls())
-        )
-        for before in bringers:
-            if before not in certain:
-                certain.add(before)
-                waiting.append(before)
+        for cause in causes.predecessors(slot):
+            if cause == START or cause in certain:
+                continue
+            if slot in cause.activates or slot in cause.pulls():
+                certain.add(cause)
+                waiting.append(cause)
     return certain
 
 
@@ -141,18 +143,18 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
 
 
 def only_after(slot: Slot, others: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> bool:
-    """Whether `slot` is never live without one of `others` being live.
+    """Return whether `slot` is never live without one of `others` being live.
 
-    It is not if liveness gets to it from the start on a way around them.
+    It may be if liveness gets to it from the start on a way around them.
     """
     avoiding = _live_with(others, causes)
-    seen: set[Slot | Start] = {START}
+    reached: set[Slot | Start] = {START}
     waiting: list[Slot | Start] = [START]
     while waiting and slot not in avoiding:
-        for after in causes.successors(waiting.pop()):
-            if after is slot:
+        for target in causes.successors(waiting.pop()):
+            if target is slot:
                 return False
-            if after not in seen and after not in avoiding:
-                seen.add(after)
-                waiting.append(after)
+            if target not in reached and target not in avoiding:
+                reached.add(target)
+                waiting.append(target)
     return True

@@ -119,13 +119,8 @@ class _Compiler:
                 # An uncertain source is live for all or for none only where metrics share the
                 # very same graph: elsewhere the slot has a unit of its own.
                 alone = slot.scope.spec.graph if slot.scope.owner is None else slot
-            model = slot.scope.spec.model
-            scope: Scope | None = slot.scope
-            while model is None and scope is not None and scope.owner is not None:
-                scope = scope.owner.scope  # a nested metric without a judge uses its parent's
-                model = scope.spec.model
             # One node with one judge that reads the same is one unit, in however many metrics.
-            key = (slot.node, self._number_of(model), sources, alone, slot.fields)
+            key = (slot.node, self._judge_number(slot.scope), sources, alone, slot.fields)
             if key not in groups:
                 fixed = not (slot.fields or slot.node.whole_case)
                 steady = all(constant[unit] for _, unit in sources)
@@ -141,38 +136,46 @@ class _Compiler:
     def _unit(
         self, index: int, key: Any, slots: list[Slot], numbers: dict[Slot, int], constant: bool
     ) -> Unit:
-        first = slots[0]
-        assert first.node is not None
-        models = (None,) if first.node.panel is None else first.node.panel.models
+        slot = slots[0]
+        assert slot.node is not None
+        models = (None,) if slot.node.panel is None else slot.node.panel.models
         # Whether a node runs code that is not this library's, and may measure other metrics
-        codes = [getattr(first.node, name, None) for name in ("function", "wording", "metric")]
+        codes = [getattr(slot.node, name, None) for name in ("function", "wording", "metric")]
         return Unit(
             index=index,
-            name=first.name,
-            metric=self.wirings[self.metric_of[self.number[first]]].scope.spec.name,
-            node=first.node,
+            name=slot.name,
+            metric=self.wirings[self.metric_of[self.number[slot]]].scope.spec.name,
+            node=slot.node,
             judges=tuple(key[1] if model is None else self._number_of(model) for model in models),
-            reads=first.fields,
+            reads=slot.fields,
             sources=tuple(
                 (s.label, numbers[s.slot], ALWAYS if s.certain else self.number[s.slot])
-                for s in first.sources
+                for s in slot.sources
             ),
-            slots=tuple(self.number[slot] for slot in slots),
+            slots=tuple(self.number[member] for member in slots),
             constant=constant,
             foreign=any(
                 not str(getattr(code, "__module__", "")).startswith("dagengine.")
-                for code in (type(first.node), *codes)
+                for code in (type(slot.node), *codes)
                 if code is not None
             ),
-            urgency=(first.node.asks, self.number[first]),
+            urgency=(slot.node.asks, self.number[slot]),
         )
 
+    def _judge_number(self, scope: Scope) -> int:
+        """The number of a metric's judge; a nested metric without one uses its parent's."""
+        model = scope.spec.model
+        while model is None and scope.owner is not None:
+            scope = scope.owner.scope
+            model = scope.spec.model
+        return self._number_of(model)
+
     def _number_of(self, model: Any) -> int:
-        place = place_of(model, self.models)
-        if place is None:
-            place = len(self.models)
+        index = place_of(model, self.models)
+        if index is None:
+            index = len(self.models)
             self.models.append(model)
-        return place
+        return index
 
     def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
         def numbers(slots: Iterable[Slot]) -> tuple[int, ...]:

@@ -142,10 +142,10 @@ class Plan:
 
     def judge_of(self, model: Any) -> int:
         """The place in `models` of a judge as a metric names it."""
-        place = place_of(model, self.models)
-        if place is None:
+        index = place_of(model, self.models)
+        if index is None:
             raise LookupError(f"no metric of the plan asks {model!r:.80}")
-        return place
+        return index
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -155,13 +155,13 @@ class Plan:
 
 def place_of(model: Any, models: Sequence[Any]) -> int | None:
     """The place in `models` of an equal name or of the very same object; None without one."""
-    for place, candidate in enumerate(models):
+    for index, candidate in enumerate(models):
         if candidate is model or (isinstance(model, str) and candidate == model):
-            return place
+            return index
     return None
 
 
-def unsupported(
+def unfounded_slots(
     plan: Plan,
     tangle: Iterable[int],
     is_open: Callable[[int], bool],

@@ -55,7 +55,9 @@ class Reporter:
         return Problem(code, where, message, hint, severity)
 
 
-def written(spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph]) -> Iterator[Problem]:
+def graph_problems(
+    spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph]
+) -> Iterator[Problem]:
     """Problems of the graph as it is written, nested metrics included.
 
     `above` are the graphs that it is nested in, `seen` those whose problems are reported already.
@@ -96,7 +98,7 @@ def written(spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph]) -> Ite
                 inner = branch.target.spec()
                 # A metric that contains itself is still open here; one that is done is skipped.
                 if inner.graph in (*above, spec.graph) or inner.graph not in seen:
-                    yield from written(inner, (*above, spec.graph), seen)
+                    yield from graph_problems(inner, (*above, spec.graph), seen)
                     seen.add(inner.graph)
     if not misfits:
         yield from _cycle(nodes, report)
@@ -106,7 +108,7 @@ def hopeless(graph: Graph, name: str) -> list[Problem]:
     """Problems that no child added later would mend: verdicts are complete by now.
 
     Only of the graph itself: metrics under verdicts, values such as scores, and nodes that may
-    still be missing, are left to `written`.
+    still be missing, are left to `graph_problems`.
     """
     report = Reporter(name)
     if not graph.root_nodes:
@@ -190,9 +192,9 @@ def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
     # In the order of mention, so that the same cycle is drawn every time.
     edges = nx.find_cycle(graph.subgraph(part), [node for node in graph if node in part])
     titles = [edge[0].title for edge in edges]
-    drawn = " -> ".join([*titles, titles[0]])
+    circle = " -> ".join([*titles, titles[0]])
     hint = "remove one of these edges, or give the repeated step its own node"
-    yield report("cycle", edges[0][0], f"the graph has a cycle: {drawn}", hint)
+    yield report("cycle", edges[0][0], f"the graph has a cycle: {circle}", hint)
 
 
 def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
@@ -225,49 +227,61 @@ _VERDICTS_OF: tuple[tuple[type[BaseNode], str], ...] = (
 
 
 def _verdicts(node: DecisionNode, report: Reporter) -> Iterator[Problem]:
-    branches = node.branches()
-    bare = [branch for branch in branches if branch.bare]
+    bare = [repr(branch.target) for branch in node.branches() if branch.bare]
     if bare:
-        names = ", ".join(repr(b.target) for b in bare)
         hint = "name the verdict: VerdictNode(verdict=…, child=…)"
-        message = f"no single undeclared verdict is left for {names}"
+        message = f"no single undeclared verdict is left for {', '.join(bare)}"
         yield report("bare-child", node, message, hint)
-    named = [branch for branch in branches if not branch.bare]
-    wanted = node.verdict_types
+    named = [branch for branch in node.branches() if not branch.bare]
     hint = next(hint for kind, hint in _VERDICTS_OF if isinstance(node, kind))
     for branch in named:
-        if not isinstance(branch.verdict, wanted):
+        if not isinstance(branch.verdict, node.verdict_types):
             yield report("verdict-type", node, f"verdict {branch.verdict!r}", hint)
         elif isinstance(branch.verdict, str) and not branch.verdict.strip():
             yield report("verdict-type", node, "a verdict is empty", "write the verdict's words")
-    named = [branch for branch in named if isinstance(branch.verdict, str | bool | int)]
-    repeated = [v for v, n in Counter((type(b.verdict), b.verdict) for b in named).items() if n > 1]
-    for _, verdict in repeated:
-        hint = "keep one; a verdict leads to one place"
-        yield report("verdict-duplicate", node, f"verdict {verdict!r} is declared twice", hint)
-    yield from _coverage(node, named, bool(bare), report)
-    for branch in named:
-        yield from _target(node, branch, report)
+    yield from _declarations(
+        node, [b for b in named if isinstance(b.verdict, str | bool | int)], bool(bare), report
+    )
 
 
-def _coverage(
-    node: BaseNode, branches: list[Branch], bare: bool, report: Reporter
+def _declarations(
+    node: DecisionNode, branches: list[Branch], bare: bool, report: Reporter
 ) -> Iterator[Problem]:
-    declared = dict.fromkeys(branch.verdict for branch in branches)
-    possible: tuple[Any, ...] | None = None  # all verdicts that the node can give, if known
-    if isinstance(node, BinaryJudgementNode):
-        possible = (True, False)
-    elif isinstance(node, CodeNode) and branches and not bare:
-        with suppress(NameError, TypeError):  # annotations may name what is not there, or nothing
-            returned = typing.get_type_hints(node.function).get("return")
-            if returned is bool:
-                possible = (True, False)
-            elif typing.get_origin(returned) is typing.Literal:
-                possible = typing.get_args(returned)
+    """Verdicts that are doubled or missing, and what leads nowhere."""
+    counts = Counter((type(branch.verdict), branch.verdict) for branch in branches)
+    for (_, verdict), count in counts.items():
+        if count > 1:
+            hint = "keep one; a verdict leads to one place"
+            yield report("verdict-duplicate", node, f"verdict {verdict!r} is declared twice", hint)
+    declared = {branch.verdict for branch in branches}
     if isinstance(node, NonBinaryJudgementNode) and len(declared) < 2:
         hint = "declare every verdict the judge may give, at least two"
         yield report("verdict-missing", node, f"{len(declared)} verdicts are declared", hint)
-    if possible is None or not branches or bare:
+    if branches and not bare:
+        yield from _coverage(node, branches, report)
+    for branch in branches:
+        yield from _target(node, branch, report)
+
+
+def _possible_verdicts(node: BaseNode) -> tuple[Any, ...] | None:
+    """All verdicts that a node can give; None where that is not known."""
+    if isinstance(node, BinaryJudgementNode):
+        return (True, False)
+    if isinstance(node, CodeNode):
+        with suppress(NameError, TypeError):  # annotations may name what is not there, or nothing
+            annotation = typing.get_type_hints(node.function).get("return")
+            if annotation is bool:
+                return (True, False)
+            if typing.get_origin(annotation) is typing.Literal:
+                return typing.get_args(annotation)
+    return None
+
+
+def _coverage(node: BaseNode, branches: list[Branch], report: Reporter) -> Iterator[Problem]:
+    """Verdicts that a node can give and does not declare, and the other way round."""
+    declared = dict.fromkeys(branch.verdict for branch in branches)
+    possible = _possible_verdicts(node)
+    if possible is None:
         return
     for verdict in possible:
         if verdict not in declared:

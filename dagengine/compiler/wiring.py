@@ -59,7 +59,7 @@ class Wiring:
     causes: nx.DiGraph[Slot | Start]
 
     def certain(self, slot: Slot, others: Iterable[Slot]) -> bool:
-        """Whether `slot` is never live without one of `others` being live."""
+        """Return whether `slot` is never live without one of `others` being live."""
         return only_after(slot, others, self.causes)
 
 
@@ -73,14 +73,7 @@ def wire(spec: MetricSpec) -> Wiring:
     slots = [slot for scope in scopes for slot in scope.slots.values()]
     for scope in scopes:
         _connect(scope)
-    for scope in scopes:
-        # Depths are counted within one metric, so that nested or not, its prompts and its last
-        # score are the same.
-        own = set(scope.slots.values())
-        graph = _flow(own).subgraph(own)
-        for depth, generation in enumerate(nx.topological_generations(graph)):
-            for slot in generation:
-                slot.generation = depth
+        _count_depths(scope)
     for slot in slots:
         slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
     for slot in slots:
@@ -99,6 +92,15 @@ def wire(spec: MetricSpec) -> Wiring:
     )
 
 
+def _count_depths(scope: Scope) -> None:
+    """Count depths within one metric: nested or not, its prompts and last score are the same."""
+    own = set(scope.slots.values())
+    graph = _flow(own).subgraph(own)
+    for depth, generation in enumerate(nx.topological_generations(graph)):
+        for slot in generation:
+            slot.generation = depth
+
+
 def _computes(slot: Slot) -> bool:
     return isinstance(slot.node, CodeNode)
 
@@ -114,20 +116,21 @@ def _stated_scores(slot: Slot) -> list[Slot]:
 def _make_slots(scope: Scope) -> list[Slot]:
     nodes = scope.spec.graph.nodes()
     names: dict[BaseNode, str] = {}
-    seen: Counter[str] = Counter()
-    for node in nodes:
-        seen[node.title] += 1
-        count = seen[node.title]
+    titles: Counter[str] = Counter()
+    inputs: set[BaseNode] = set()
+    for index, node in enumerate(nodes):
+        titles[node.title] += 1
+        count = titles[node.title]
         names[node] = node.title if count == 1 else f"{node.title} ({count})"
-    read = {source for node in nodes for source in node.inputs}
-    only = scope.owner is not None and len(nodes) == 1 and not nodes[0].branches()
-    for place, node in enumerate(nodes):
-        leaf = not node.successors() and not node.branches() and node not in read
-        # A nested metric of one node needs no second name for it.
-        name = scope.owner.name if only and scope.owner else scope.prefix() + names[node]
-        slot = Slot(scope, "node", name, node, grades=leaf and node.grades)
-        slot.declared = (place, 0)
-        scope.slots[node] = slot
+        inputs.update(node.inputs)
+        scope.slots[node] = Slot(scope, "node", scope.prefix() + names[node], node)
+        scope.slots[node].declared = (index, 0)
+    for node in nodes:
+        leaf = not node.successors() and not node.branches() and node not in inputs
+        scope.slots[node].grades = leaf and node.grades
+    # A nested metric of one node needs no second name for it.
+    if scope.owner is not None and len(nodes) == 1 and not nodes[0].branches():
+        scope.slots[nodes[0]].name = scope.owner.name
     for node in nodes:
         _add_targets(scope, scope.slots[node], names[node])
     scope.terminals += [slot for slot in scope.slots.values() if slot.grades]
@@ -137,8 +140,8 @@ def _make_slots(scope: Scope) -> list[Slot]:
 def _add_targets(scope: Scope, slot: Slot, name: str) -> None:
     """Terminals and nested metrics behind the verdicts of one node."""
     assert slot.node is not None
-    for place, branch in enumerate(slot.node.branches(), 1):
-        declared = (slot.declared[0], place)
+    for index, branch in enumerate(slot.node.branches(), 1):
+        declared = (slot.declared[0], index)
         target: Slot | None
         if branch.target is None:
             continue
@@ -185,15 +188,17 @@ def _connect(scope: Scope) -> None:
         slot.fields = node.evaluation_params
         for source in node.inputs:
             slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
-        after: set[BaseNode] | None = None  # what comes after the node, sought at need
+        descendants: set[BaseNode] | None = None  # of the node, sought at need
         for child in dict.fromkeys(node.successors()):
             target = scope.slots[child]
             if node not in child.inputs:
                 target.sources.append(Source(slot, label_of(node), pulled=False))
-            if child in gates and not slot.always_live and after is None:
-                after = nx.descendants(graph, node)
-            if child not in gates or (after is not None and gates[child].isdisjoint(after)):
+            if child not in gates:
                 slot.activates.append(target)
+            elif not slot.always_live:
+                descendants = descendants or nx.descendants(graph, node)
+                if gates[child].isdisjoint(descendants):
+                    slot.activates.append(target)
     _read_as_before(scope, graph, gates)
     for root in scope.spec.graph.root_nodes:
         scope.slots[root].root = scope.owner is None
@@ -210,12 +215,13 @@ def _read_as_before(
         slot = scope.slots[node]
         if not node.asks or not node.branches() or slot.fields or slot.sources:
             continue
-        before = [scope.slots[gate] for gate in graph if gate in gates.get(node, ())]
-        slot.fields = tuple(
-            dict.fromkeys(path for judgement in before for path in judgement.fields)
-        )
-        read = {source.slot: source.label for judgement in before for source in judgement.sources}
-        slot.sources = [Source(source, label, pulled=False) for source, label in read.items()]
+        fields: dict[str, None] = {}
+        labels: dict[Slot, str] = {}
+        for judgement in (scope.slots[gate] for gate in graph if gate in gates.get(node, ())):
+            fields |= dict.fromkeys(judgement.fields)
+            labels |= {source.slot: source.label for source in judgement.sources}
+        slot.fields = tuple(fields)
+        slot.sources = [Source(source, label, pulled=False) for source, label in labels.items()]
 
 
 def gates_of(nodes: Iterable[BaseNode]) -> dict[BaseNode, set[BaseNode]]:
@@ -241,7 +247,7 @@ def _always_live(roots: Iterable[BaseNode], gates: Container[BaseNode]) -> set[B
 
 
 def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
-    """What comes before what: verdicts, hand-overs and everything that is read."""
+    """The order of slots: by verdicts, hand-overs and everything that is read."""
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
         graph.add_node(slot)
@@ -270,8 +276,8 @@ def _rank(slots: list[Slot]) -> None:
     sequence = nx.lexicographical_topological_sort(
         graph, key=lambda item: (asks(_slot_of(item)), *declared_order(_slot_of(item)))
     )
-    places = [item for item in sequence if isinstance(item, _Done) or item.nested is None]
-    for rank, item in enumerate(places):
+    items = (item for item in sequence if isinstance(item, _Done) or item.nested is None)
+    for rank, item in enumerate(items):
         _slot_of(item).rank = rank
 
 

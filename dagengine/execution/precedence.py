@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from dagengine.compiler.plan import NONE, Plan, unsupported
+from dagengine.compiler.plan import NONE, Plan, unfounded_slots
 from dagengine.graph.values import NodeValue
 
 Precedence = tuple[int, ...]
@@ -149,7 +149,7 @@ class _Walk:
             heapq.heappush(self.heap, (precedence, _DEAD, number))
         elif slot.tangle:
             still_open, live = (lambda slot: slot not in self.settled), self.live.__contains__
-            for member in unsupported(self.plan, slot.tangle, still_open, live):
+            for member in unfounded_slots(self.plan, slot.tangle, still_open, live):
                 heapq.heappush(self.heap, (precedence, _DEAD, member))
 
     def _now_dead(self, number: int, precedence: Precedence) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dagengine.compiler.plan import NONE, Plan, PlanSlot, unsupported
+from dagengine.compiler.plan import NONE, Plan, PlanSlot, unfounded_slots
 from dagengine.execution.grading import Took, failed_result, final_score, grade, metric_result
 from dagengine.execution.precedence import Ruling, rule
 from dagengine.graph.values import NodeValue
@@ -214,7 +214,7 @@ class CaseState:
         if not self._causes[number]:
             self._die(number)
         elif slot.tangle:
-            for member in unsupported(self.plan, slot.tangle, self._is_open, self.is_live):
+            for member in unfounded_slots(self.plan, slot.tangle, self._is_open, self.is_live):
                 self._die(member)
 
     def _is_open(self, number: int) -> bool:

@@ -505,18 +505,18 @@ def home_of(module: str) -> str | None:
 
 
 def why_no_module(module: str) -> str | None:
-    """What is done here in the place of a module of others; None for the others."""
+    """Explain what is here in the place of a module of others; None for the others."""
     fitting = [place for place in MODULES if f"{module}.".startswith(f"{place}.")]
     return MODULES[max(fitting, key=len)] if fitting else None
 
 
 def our_name(module: str, name: str) -> str:
-    """What a name of a module of others is called here: mostly the same."""
+    """The name here of a name in another library's module: mostly the same."""
     return RENAMED.get(module.partition(".")[0], {}).get(name, name)
 
 
 def why_no_name(name: str, module: str = "") -> str | None:
-    """What is done here in the place of a name of others; of every library without a `module`."""
+    """Explain what is here in the place of a foreign name; of any library without a `module`."""
     library = module.partition(".")[0]
     tables = [NAMES[library]] if library in NAMES else NAMES.values()
     why = next((table[name] for table in tables if name in table), None)

@@ -71,14 +71,14 @@ class Options:
                 raise ValueError(f"{name} must be a whole number from 1 on, got {most!r:.80}")
 
     def __repr__(self) -> str:
-        """What tells options apart in stored answers, as it was before there were bounds."""
+        """Identity of options in stored answers, as it was before there were bounds."""
         named = [f"{name}={getattr(self, name)!r}" for name in _ALWAYS]
         named += [f"{name}={most}" for name in _BOUNDS if (most := getattr(self, name)) is not None]
         return f"Options({', '.join(named)})"
 
     @property
     def repetition(self) -> int:
-        """Which repetition of an evaluation asks, counted from 0."""
+        """Index of the repetition of an evaluation, counted from 0."""
         return self.sample % REPETITIONS
 
 
@@ -134,7 +134,7 @@ class FirstMatch:
         raise _unparseable((pattern for pattern, _ in self.patterns), text)
 
     def span(self, text: str, /) -> Span | None:
-        """Where the first group of the deciding pattern is, or all of it if it has no group."""
+        """Span of the first group of the deciding pattern, or all of it if it has no group."""
         for pattern, _ in self.patterns:
             if match := re.search(pattern, text):
                 start, end = match.span(min(match.re.groups, 1))
@@ -393,7 +393,7 @@ class Answer(Generic[T]):
 
     @property
     def text(self) -> str:
-        """What the judge said, or the value as JSON where it gave none."""
+        """The judge's text, or the value as JSON where it gave none."""
         return self.raw or self.value.model_dump_json()
 
     @property
@@ -496,7 +496,7 @@ NO_FACTS = ServerFacts()
 
 
 async def facts_of(judge: Judge) -> ServerFacts:
-    """What the server of an open judge says of itself; nothing for judges without a server.
+    """Facts that the server of an open judge states; nothing for judges without a server.
 
     Judges that know say it in a coroutine method `facts()`, which asks once and never raises.
     """
@@ -505,7 +505,7 @@ async def facts_of(judge: Judge) -> ServerFacts:
 
 
 def durable_identity(judge: Judge) -> str | None:
-    """What tells a judge apart in every process, or None when nothing does."""
+    """Identity of a judge that is the same in every process; None without one."""
     identity: str | None = getattr(judge, "durable_identity", None)
     return identity
 
@@ -538,7 +538,7 @@ def model_of(judge: Judge) -> str | None:
 
 
 def display_name(judge: Judge) -> str:
-    """What people call a judge: its model, or else its identity for reading."""
+    """Name of a judge for people: its model, or else its identity for reading."""
     return model_of(judge) or judge_name(judge.identity)
 
 

@@ -50,12 +50,12 @@ _KEY: Final = 8  # of a key in the environment
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option or a variable of this name holds a secret."""
+    """Return whether an option or a variable of this name holds a secret."""
     return _SECRET.search(name) is not None
 
 
 def is_key(text: str) -> bool:
-    """Whether a text has the form of a provider's key."""
+    """Return whether a text has the form of a provider's key."""
     return _BEGINS.fullmatch(text) is not None
 
 
@@ -164,7 +164,7 @@ def keep_log_public(*names: str) -> None:
 
 
 def forms_of(secret: str) -> set[str]:
-    """How a secret may be in JSON, and in JSON within JSON."""
+    """Forms of a secret in JSON, and in JSON within JSON."""
     forms = {secret}
     for _ in range(2):
         forms |= {

@@ -155,7 +155,7 @@ def _require_known(environment: Mapping[str, str]) -> None:
 
 
 def tuning_of(model: str | None, base_url: str | None) -> Tuning:
-    """What is known of the judge of a run: nothing if the run names another judge or server.
+    """Saved settings of the judge of a run: nothing if the run names another judge or server.
 
     Raises InputError as `default_judge` does.
     """

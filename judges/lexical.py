@@ -194,7 +194,7 @@ class LexicalJudge:
         return verdicts
 
     def _meaning(self, question: Question[Any], label: str, step: str) -> Meaning:
-        """What `yes` says of an item: as the caller has it, or as the criterion explains it."""
+        """Meaning of `yes` for an item: as the caller has it, or as the criterion explains it."""
         if label in self._meanings:
             return self._meanings[label]
         stated = _GLOSS.findall(step)
@@ -251,7 +251,7 @@ def _item_of(shape: Fields, schema: Fields) -> Fields:
 def _numbered(
     question: Question[Any], shape: Fields, step: str, evidence: Sequence[Evidence]
 ) -> tuple[str, list[str], list[Evidence]]:
-    """What the items are called, the items, and the evidence around them."""
+    """Name of the items, the items, and the evidence around them."""
     count = len(shape["properties"])
     field = _OF_FIELD.match(step)
     if field is not None:

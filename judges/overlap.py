@@ -40,7 +40,7 @@ def words_of(text: str, stem: int) -> dict[str, str]:
 
 @lru_cache(maxsize=4096)
 def _in_word(character: str) -> bool:
-    """Whether a character is a letter, a digit, or a mark that belongs to one."""
+    """Return whether a character is a letter, a digit, or a mark that belongs to one."""
     return character.isalnum() or unicodedata.category(character).startswith("M")
 
 
@@ -84,7 +84,7 @@ def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
 def supported(
     item: Mapping[str, str], each: Sequence[Mapping[str, str]], together: Mapping[str, str]
 ) -> Overlap:
-    """How far an item is in sentences: in all of them together, and in the best one."""
+    """Overlap of an item with sentences: in all of them together, and in the best one."""
     missing = [word for key, word in item.items() if key not in together]
     numbers = [word for word in missing if any(character.isdigit() for character in word)]
     if numbers:
@@ -96,7 +96,7 @@ def supported(
 
 
 def relevant(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
-    """How far an item and a text have words in common, in terms of the shorter one."""
+    """Overlap of an item and a text in words, in terms of the shorter one."""
     share = max(_part(item, together), _part(together, item))
     common = [word for key, word in item.items() if key in together]
     shared = f": {_quoted(common)}" if common else ""
@@ -104,7 +104,7 @@ def relevant(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
 
 
 def useful(item: Mapping[str, str], each: Sequence[Mapping[str, str]]) -> Overlap:
-    """How far one of the sentences is in an item."""
+    """Largest overlap of a sentence with an item."""
     share = max((_part(sentence, item) for sentence in each), default=0.0)
     return Overlap(share, f"{share:.0%} of the words of one sentence are in it")
 

@@ -73,7 +73,7 @@ class Noise:
         return min(max(self.flip + self.drift * repetition, 0.0), 1.0)
 
     def spans(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> list[Span]:
-        """What answer a draw from 0 to 1 stands for; None is one that cannot be read.
+        """Answers by draws from 0 to 1; None is one that cannot be read.
 
         `options` stand as the judge sees them. Mistakes come first and the truth last, so
         that draws in common make mistakes in common. Raises InputError for a truth that is
@@ -121,7 +121,7 @@ class Noise:
         return math.fsum(flips) / len(flips)
 
     def answer(self, draw: float, truth: Any, options: Sequence[Any], repetition: int = 0) -> Any:
-        """What a draw from 0 to 1 stands for; None for an answer that cannot be read."""
+        """Answer of a draw from 0 to 1; None for one that cannot be read."""
         spans = self.spans(truth, options, repetition)
         return next(span.answer for span in spans if draw < span.high)
 
@@ -261,7 +261,7 @@ _REASON = {"reason": "simulated"}
 
 
 def _options(shape: Mapping[str, Any], truth: Any) -> list[Any]:
-    """What a field may hold, in the order in which a judge sees it."""
+    """Possible values of a field, in the order in which a judge sees them."""
     if "enum" in shape or "const" in shape:
         return list(shape.get("enum", ())) or [shape["const"]]
     if shape.get("type") == "boolean":

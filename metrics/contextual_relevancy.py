@@ -192,7 +192,7 @@ class EachContextNode(AskingNode):
 
 
 def _identity(statement: ContextStatement) -> str:
-    """What tells statements apart: a statement with both verdicts counts as two."""
+    """Identity of a statement: a statement with both verdicts counts as two."""
     return (
         f"{statement.verdict}: {statement.statement}" if says_something(statement.statement) else ""
     )

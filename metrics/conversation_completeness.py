@@ -90,7 +90,7 @@ class ConversationCompletenessMetric(PrebuiltMetric):
 
 
 def intentions_of(wording: Wording = None) -> CodeNode:
-    """What the user of a conversation wants, each intention once."""
+    """Intentions of the user of a conversation, each once."""
     extracted = _IntentionsTask(
         INTENTIONS,
         "user intentions",
@@ -152,7 +152,7 @@ class _IntentionsTask(ConversationTask):
 
 
 def _said_by_user(given: Given) -> str:
-    """What the user said in a conversation."""
+    """The user's words in a conversation."""
     turns: list[Turn] = dict(given.fields)["turns"]
     return "\n".join(turn.content for turn in turns if turn.role == "user")
 

@@ -197,7 +197,7 @@ class RetentionNode(AskingNode):
 
 
 def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:
-    """What a question about one turn shows: the turn before, the turn, numbered facts."""
+    """Evidence of a question about one turn: the turn before, the turn, numbered facts."""
     part = slice(max(0, place - 1), place + 1)
     reads = Given((), (("known", known), ("stretch", turns[part])))
     return reads, [*flat(turn_blocks(turns)[part]), *numbered(FACT, known)]

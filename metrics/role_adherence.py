@@ -81,7 +81,7 @@ class RoleAdherenceMetric(PrebuiltMetric):
 
 
 def names_of_replies(turns: list[Turn]) -> list[str]:
-    """What the assistant's turns are called."""
+    """Names of the assistant's turns."""
     names = turn_names(turns)
     return [names[place] for place in replies(turns)]
 

@@ -92,7 +92,7 @@ def _param(name: str) -> ToolCallParams:
 
 
 def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:
-    """What a match of two calls is worth: 0 for different tools, 1 if all that counts agrees."""
+    """Credit of a match of two calls: 0 for different tools, 1 if all that counts agrees."""
     # Fractions: the best order is read off a table of sums by comparing them for equality.
     worth = Fraction(one.name == other.name and not differ_in_type(one, other))
     for param in params if worth else ():
@@ -110,7 +110,7 @@ def differ_in_type(one: ToolCall, other: ToolCall) -> bool:
 
 
 def agreement(left: Any, right: Any) -> Fraction:
-    """How much of two values agrees: of mappings the share of keys, of others all or nothing."""
+    """Share of two values that agrees: of mappings the share of keys, of others all or nothing."""
     if isinstance(left, dict) and isinstance(right, dict):
         keys = left.keys() | right.keys()
         same = sum(agreement(left[key], right[key]) for key in left.keys() & right.keys())
@@ -183,7 +183,7 @@ class Matching:
     in_order: bool
 
     def findings(self) -> list[str]:
-        """What was missing, right in part only, or not expected (or wrong in all that counts)."""
+        """Findings: missing, right in part only, or not expected (or wrong in all that counts)."""
         paired = {pair.expected for pair in self.pairs}
         taken = {pair.called for pair in self.pairs}
         missing = [call for n, call in enumerate(self.expected) if n not in paired]

@@ -179,12 +179,12 @@ class AttackCard:
 
     @property
     def red(self) -> tuple[Cell, ...]:
-        """What is shown to fall."""
+        """The cells that are shown to fall."""
         return tuple(cell for cell in self.cells if cell.red)
 
     @property
     def sign(self) -> Sign:
-        """How the card begins."""
+        """The sign at the beginning of the card."""
         if not any(metric.attacked for metric in self.metrics):
             return "empty"
         return "falls" if self.red else "holds"

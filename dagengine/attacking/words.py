@@ -35,7 +35,7 @@ def interval(share: Share) -> str:
 
 
 def where(place: Place) -> str:
-    """Where an attack was, in words."""
+    """Name the places of an attack."""
     if not place.position:
         return f"in the place of `{place.field}`"
     return f"at the {place.position} of `{place.field}`"
@@ -46,7 +46,7 @@ def _short(name: str) -> str:
 
 
 def headline(card: AttackCard) -> str:
-    """What falls, to what, and what mends it."""
+    """Say which nodes fall, to which attack, and the defence."""
     if card.sign == "empty":
         return "No case fails when clean: there is nothing to turn"
     if card.sign == "holds":
@@ -80,7 +80,7 @@ def worst(card: AttackCard) -> str:
 
 
 def next_step(card: AttackCard) -> str:
-    """What to do now."""
+    """Say the next step for the reader."""
     if card.sign == "empty":
         return "Give cases that should fail: only a fail can be turned into a pass."
     if card.sign == "holds":
@@ -104,7 +104,7 @@ def next_step(card: AttackCard) -> str:
 
 
 def effect(defence: Defence) -> Iterator[str]:
-    """What a defence leaves of each family that is shown to fall less."""
+    """Say how much a defence leaves of each family that is shown to fall less."""
     for row in defence.families:
         if row.shown:
             yield f"{_short(row.family)} {per_cent(row.before)} → {per_cent(row.after)}"
@@ -119,7 +119,7 @@ def changed(defence: Defence) -> str:
 
 
 def how(defence: Defence) -> str:
-    """How to have a defence."""
+    """Say how to use a defence."""
     if defence.name == "quotes":
         return "Require quotes, `quoted(metric)`"
     if defence.name.endswith(BOTH):
@@ -235,12 +235,12 @@ def family_name(cell: Cell) -> str:
 
 
 def _weight(row: dict[str, Cell]) -> float:
-    """What is red comes first, then what turned most."""
+    """Sort key: red cells first, then those with most turned cases."""
     return any(cell.red for cell in row.values()) + (row[""].attacked.value or 0.0) / 2
 
 
 def fall_lines(fall: Fall) -> Iterator[str]:
-    """What fell, to be looked at."""
+    """List the cases that fell, to be looked at."""
     yield one_line(f"What fell: {fall.case}, at {fall.node or fall.metric}", _WIDTH)
     yield "  words    " + one_line(fall.words, _WIDTH - 11)
     yield f"           “{_short(fall.family)}” {where(fall.place)}"
@@ -251,7 +251,7 @@ def fall_lines(fall: Fall) -> Iterator[str]:
 
 
 def said(fall: Fall, number: int) -> str:
-    """What the node said before (0) or after (1), and the score."""
+    """The node's answer before (0) or after (1), and the score."""
     answer, score = (fall.before, fall.after)[number], fall.score[number]
     shown = "?" if answer is None else one_line(str(answer), 40)
     return (

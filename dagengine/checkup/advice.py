@@ -43,7 +43,7 @@ def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
 
 
 def tuning_of(checkup: Checkup) -> Tuning:
-    """What is worth saving of a checkup beside its judge."""
+    """The settings of a checkup that are worth saving beside its judge."""
     speed, reading, advice = checkup.speed, checkup.reading, checkup.advice
     return Tuning(
         max_in_flight=advice.max_in_flight,
@@ -91,7 +91,7 @@ def problems_of(checkup: Checkup) -> Iterator[str]:
 
 
 def _in_flight(checkup: Checkup) -> int | None:
-    """How many calls at a time pay; None where it is not known."""
+    """Number of parallel calls that pays off; None if unknown."""
     speed = checkup.speed
     if checkup.facts.places is not None:
         return checkup.facts.places

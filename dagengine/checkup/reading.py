@@ -34,7 +34,7 @@ def longest_text(cases: Iterable[TestCase]) -> str:
 async def reading_of(
     examiner: Examiner, text: str, latency: float, window: int | None
 ) -> Reading | NotMeasured:
-    """What a judge reads of a `text`; if it is empty, of one that nearly fills the `window`.
+    """Measure how much a judge reads of `text`, or of one that nearly fills the `window`.
 
     `latency` is the time of an answer of one token, in seconds, `window` in tokens.
     """

@@ -29,7 +29,7 @@ _FEW = 16  # tokens that any answer may take beside its text: a template, an end
 
 
 async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thinking | NotMeasured:
-    """Whether the model thought before its `first` answer, and what switches that off.
+    """Return whether the model thought before its `first` answer, and what switches that off.
 
     From then on the examiner asks without thinking, if that is possible.
     """
@@ -52,7 +52,7 @@ async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thi
 
 
 def _thinks(answer: Answer[Any]) -> bool:
-    """Whether an answer shows thoughts, or took more tokens than its text can have."""
+    """Return whether an answer shows thoughts, or took more tokens than its text can have."""
     return "<think" in answer.raw or answer.usage.output_tokens > _FEW + len(answer.raw) / 2
 
 
@@ -64,7 +64,7 @@ async def off_schema_of(examiner: Examiner) -> Timed[questions.Colour] | None:
 
 
 async def structure_of(examiner: Examiner, forced: Timed[Any] | None) -> Structure:
-    """How the judge keeps to schemas; `forced` is its answer off its schema."""
+    """Measure whether the judge keeps to schemas; `forced` is its answer off its schema."""
     mode, tokens = "none", 0
     try:
         judged = await examiner.ask(questions.judgement())
@@ -82,7 +82,7 @@ async def structure_of(examiner: Examiner, forced: Timed[Any] | None) -> Structu
 
 
 async def probabilities_of(examiner: Examiner, forced: Timed[Any] | None) -> Probabilities:
-    """What token probabilities are worth; `forced` is an answer that its schema alone allows."""
+    """Measure token probabilities; `forced` is an answer that its schema alone allows."""
     asked = await examiner.ask(questions.yes_or_no())
     tokens = asked.answer.tokens
     if not tokens or not tokens[0].alternatives:
@@ -105,7 +105,7 @@ def _mass(choice: TokenChoice, options: Iterable[str]) -> float:
 
 
 def _before_schema(forced: Timed[Any] | None) -> bool | None:
-    """Whether words that the schema forbids had a probability; None where it cannot be seen.
+    """Return whether words that the schema forbids had a probability; None where it cannot be seen.
 
     A schema that is in the prompt (mode `json`) changes the probabilities by its words.
     """
@@ -133,7 +133,7 @@ async def _tokens_of_ten(examiner: Examiner) -> int | None:
 
 
 async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions:
-    """How many easy questions the judge gets right."""
+    """Count the easy questions that the judge gets right."""
     answers: list[tuple[bool, bool]] = []
     masses: list[float] = []
     failures: list[JudgeError] = []

@@ -34,7 +34,7 @@ class _Models(BaseModel):
 
 
 async def connection_of(judge: Judge) -> Connection:
-    """What can be said of the way to a judge before it is asked: a problem, and the models."""
+    """Check the connection to a judge before it is asked: a problem, and the models."""
     if not isinstance(judge, EndpointJudge):
         return Connection(None)
     try:

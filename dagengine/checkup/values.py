@@ -34,7 +34,7 @@ class Connection:
 
     @property
     def is_listed(self) -> bool | None:
-        """Whether the server names this model; None where it names none."""
+        """Return whether the server names this model; None where it names none."""
         if self.model is None or not self.listed:
             return None
         # Ollama calls the model `llama3` by its full name, `llama3:latest`.
@@ -168,12 +168,12 @@ class EasyQuestions:
 
     @property
     def enough(self) -> bool:
-        """Whether the time sufficed for so many questions that they say something."""
+        """Return whether the time sufficed for so many questions that they say something."""
         return self.asked >= ENOUGH
 
     @property
     def guesses(self) -> bool:
-        """Whether this is no better than guessing, at a level of 5 %."""
+        """Return whether this is no better than guessing, at a level of 5 %."""
         return self.chance > GUESSING
 
 
@@ -223,5 +223,5 @@ class Checkup:
 
     @property
     def usable(self) -> bool:
-        """Whether nothing speaks against this judge."""
+        """Return whether nothing speaks against this judge."""
         return not self.problems

@@ -66,7 +66,7 @@ class Slot:
 
     @property
     def always(self) -> bool:
-        """Whether it is live in every case."""
+        """Return whether it is live in every case."""
         return self.always_live and self.scope.owner is None
 
     def pulls(self) -> Iterator[Slot]:

@@ -132,7 +132,7 @@ def _no_root(report: Reporter) -> Problem:
 
 
 def decides(node: BaseNode) -> bool:
-    """Whether a node gives a verdict or a rating; that of nothing says nothing of a case."""
+    """Return whether a node gives a verdict or a rating; that of nothing says nothing of a case."""
     return bool(node.branches()) or node.vote == "rating"
 
 

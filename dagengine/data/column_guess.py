@@ -25,7 +25,7 @@ _LEAST = "\0"  # a column that makes a case of every row
 
 
 def guess(convert: Converter, records: Sequence[Record]) -> str:
-    """What to add to an error about rows: a mapping with which all are cases; empty for none."""
+    """Words for an error about rows: a mapping with which all are cases; empty for none."""
     rows: list[Any] = [record.value for record in records]
     if not convert.others or not all(isinstance(row, Mapping) for row in rows):
         return ""

@@ -232,7 +232,7 @@ class Converter:
         return [{"name": part} for part in parts] if field in _TOOLS else parts
 
     def options(self) -> str:
-        """What maps the columns, as options of the command."""
+        """The mapping of columns, as options of the command."""
         options = [f"--map {self.preset}"] if self.preset else []
         options += [
             f"--map {pair(column, target or '')}"
@@ -258,7 +258,7 @@ def _split(field: str) -> tuple[str, str]:
 
 
 def no_case(value: Any) -> str:
-    """What to do about something in the place of a test case."""
+    """Advice about a value that is no test case."""
     if isinstance(value, type):
         return f"{value.__name__} is a class; create a test case: {value.__name__}(...)"
     name = type(value).__name__
@@ -280,7 +280,7 @@ def _like(name: str, known: Sequence[str]) -> str:
 
 
 def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
-    """What is wrong with one row: each field, and once all unknown columns.
+    """Explain the mistakes of one row: each field, and once all unknown columns.
 
     `empty` are the fields without a value.
     """

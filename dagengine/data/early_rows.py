@@ -68,7 +68,7 @@ class EarlyRows:
 
 
 def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
-    """What a killed run left waiting, by index, from behind the index `last` on.
+    """Rows that a killed run left waiting, by index, from behind the index `last` on.
 
     A line is given with its place. Half a line at the end, or one that is none, is left out. Raises
     InputError for what is no regular file.

@@ -50,5 +50,5 @@ class Shard:
         return itertools.islice(items, self.first, None, self.count)
 
     def size(self, total: int | None) -> int | None:
-        """How many of so many items belong to it."""
+        """Number of items, of so many, in this shard."""
         return None if total is None else len(range(self.first, total, self.count))

@@ -40,7 +40,7 @@ _REASON_INPUT, _REASON_OUTPUT = 300, 60
 
 
 def verdicts_of(rows: Iterable[CaseResult]) -> Odds:
-    """How often each decision of an earlier run gave each verdict."""
+    """Frequencies of verdicts at each decision of an earlier run."""
     odds: dict[tuple[str, str], dict[Verdict, float]] = {}
     for row in rows:
         for result in row.metrics:
@@ -60,7 +60,7 @@ def estimate(
     asked: Sequence[Judge] = (),
     max_in_flight: int = DEFAULT_LIMITS.max_in_flight,
 ) -> Estimate:
-    """What running a plan over cases will ask; asks nothing, and keeps a sample of the cases.
+    """Estimate the questions of a plan over cases; ask nothing, and keeps a sample of the cases.
 
     `judges` identify the judges in the order of `plan.models`. `items` is the assumed length
     of lists that only a judge's answer brings. `odds` weigh verdicts (see `verdicts_of`);

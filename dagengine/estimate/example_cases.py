@@ -23,7 +23,7 @@ class _Solved:
     item: tuple[str, str] | None
 
     def is_in(self, case: TestCase) -> bool:
-        """Whether a case has all that the example shows of a case."""
+        """Return whether a case has all that the example shows of a case."""
         if self.item is not None:
             path, text = self.item
             items = read_field(case, path)

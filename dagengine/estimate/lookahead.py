@@ -249,7 +249,7 @@ def _telling(plan: Plan, unit: Unit) -> bool:
 
 
 def _first_step(unit: Unit, reads: Given) -> NodeValue | list[Question[Any]] | Exception | None:
-    """What a node gives or asks at first; None when it waits for something else."""
+    """The first value or questions of a node; None when it waits for something else."""
     with asking_nobody():
         return first_step(unit.node, reads)
 

@@ -51,7 +51,7 @@ class PackWalker:
         self._known: dict[object, Travel] = {}
 
     def travel(self, case: TestCase, estimates: Mapping[int, UnitEstimate]) -> Travel:
-        """How the decisions of one case will travel; what is equal to another case's counts."""
+        """Pack the decisions of one case; what is equal to another case's counts."""
         if not self._deciding:
             return Travel()
         key = tuple(
@@ -150,7 +150,7 @@ class _Walk:
         return Travel()
 
     def _depart(self, state: CaseState, most: int) -> Travel:
-        """What waits leaves; what could be asked already rides along where it has room."""
+        """Send waiting decisions; those that could be asked already ride along."""
         packs = self.deciding[self.waiting[0]]
         size = min(packs.questions, most)
         count = sum(self.estimates[unit].asked.likely for unit in self.waiting)
@@ -199,7 +199,7 @@ def with_writers(judges: Sequence[Judge]) -> list[Judge]:
 
 
 def answering(unit: Unit, place: int, judges: Sequence[Judge]) -> int:
-    """Who answers what a unit asks the judge at a place: this one, or its writer's place."""
+    """The judge that answers a unit's question: this one, or its writer's place."""
     if not judges or not isinstance(unit.node, AskingNode) or not unit.node.writes:
         return place
     writer = writer_of(judges[place])

@@ -178,7 +178,7 @@ class Estimate:
 
     @property
     def sampled(self) -> bool:
-        """Whether it comes from some of the cases."""
+        """Return whether it comes from some of the cases."""
         return self.looked_at < self.cases
 
     @property

@@ -33,7 +33,7 @@ class TooLong:
     tokens: int
 
     def __str__(self) -> str:
-        """What it means for a run, and the one thing to do."""
+        """The meaning for a run, and the one thing to do."""
         many = "case needs" if self.cases == 1 else "cases need"
         return (
             f"{self.cases:,} of {self.looked_at:,} {many} more than the {self.facts.window:,} "

@@ -22,7 +22,7 @@ from dagengine.threads import in_daemon_thread
 
 
 async def completed(app: App | None, golden: Golden | ConversationalGolden) -> TestCase | Failure:
-    """What the app made of a golden, or how it failed. The one place that isolates it."""
+    """Complete a golden by the app, or return its failure. The one place that isolates it."""
     if app is None:
         message = "a golden needs an app that produces its output: give app=…"
         return Failure(OutcomeKind.INVALID_CASE, "data set", message)
@@ -87,7 +87,7 @@ def _wants_golden(function: Callable[[Any], Any], name: str) -> bool:
 
 
 def as_app(app: App | Callable[[Any], Any] | None) -> App | None:
-    """What `app=` names, ready to be called."""
+    """Resolve `app=` to a callable."""
     return app if app is None or isinstance(app, App) else App(app)
 
 

@@ -126,7 +126,7 @@ def _after(reads: nx.DiGraph[int], numbers: Iterable[int]) -> set[int]:
 
 
 def _as_it_stands(items: Sequence[Judgement]) -> float:
-    """How likely every item of a list has the verdict that it has."""
+    """Joint probability of the verdicts of a list."""
     judged = (judgement for judgement in items if judgement.odds is not None)
     return math.prod(dict(judgement.odds or ()).get(judgement.verdict, 0.0) for judgement in judged)
 
@@ -195,7 +195,7 @@ class _Enumeration:
         self._end(state.results()[self._metric], mass)
 
     def _reads_otherwise(self, unit: Unit, choices: Mapping[int, Any]) -> bool:
-        """Whether a node read a verdict that this path does not have."""
+        """Return whether a node read a verdict that this path does not have."""
         for source in (source for _, source, _ in unit.sources if source in choices):
             value = self._judged[source]
             if choices[source] != (value.value if value.verdict is None else value.verdict):
@@ -211,7 +211,7 @@ class _Enumeration:
         self._found[key] = self._found.get(key, 0.0) + mass
 
     def odds(self) -> ResultOdds:
-        """What was found, the most likely path first."""
+        """The odds of all paths, the most likely first."""
         ranked = sorted(self._found.items(), key=lambda pair: -pair[1])
         return ResultOdds(
             tuple(PathChance(*end, mass) for end, mass in ranked),

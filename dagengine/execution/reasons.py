@@ -23,7 +23,7 @@ _REASON = (
 
 
 def wants_reason(spec: MetricSpec, result: MetricResult) -> bool:
-    """Whether the judge is to write the reason of a result."""
+    """Return whether the judge is to write the reason of a result."""
     if result.score is None or not (spec.judged_reason and spec.include_reason):
         return False
     return spec.reason_if_perfect or result.score < 1

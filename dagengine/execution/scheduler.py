@@ -89,7 +89,7 @@ class CaseState:
         return tuple(self._results[index] for index in range(len(self.plan.metrics)))
 
     def is_live(self, slot: int) -> bool:
-        """Whether a slot is known to be live."""
+        """Return whether a slot is known to be live."""
         return self._live[slot] == _LIVE
 
     def output(self, unit: int) -> NodeValue:
@@ -99,7 +99,7 @@ class CaseState:
         return value
 
     def may_start(self, unit: int) -> bool:
-        """Whether a unit is not wanted yet, may be later, and could start as it is.
+        """Return whether a unit is not wanted yet, may be later, and could start as it is.
 
         All that one of its slots reads is settled, and verdicts to come decide whether it is live.
         """
@@ -109,7 +109,7 @@ class CaseState:
         )
 
     def _is_sound(self, number: int) -> bool:
-        """Whether nothing is known that keeps a slot from counting once it is live."""
+        """Return whether nothing is known that keeps a slot from counting once it is live."""
         slot = self.plan.slots[number]
         if slot.metric in self._results or slot.metric in self._rulings:
             return False
@@ -122,7 +122,7 @@ class CaseState:
         return False
 
     def has_output(self, unit: int) -> bool:
-        """Whether a unit has a value."""
+        """Return whether a unit has a value."""
         return isinstance(self._outputs.get(unit), NodeValue)
 
     def complete(self, unit: int, value: NodeValue) -> None:
@@ -247,7 +247,7 @@ class CaseState:
         self.ready.append(unit)
 
     def _counts(self, number: int) -> bool:
-        """Whether the metric of a slot still wants to know about it."""
+        """Return whether the metric of a slot still wants to know about it."""
         metric = self.plan.slots[number].metric
         if metric in self._results:
             return False

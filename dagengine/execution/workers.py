@@ -56,7 +56,7 @@ class WorkerScope:
             self.__exit__(None, None, None)
 
     def stopped(self, error: BaseException) -> bool:
-        """Whether an error that the node raised is no more than its own cancellation."""
+        """Return whether an error that the node raised is no more than its own cancellation."""
         return self.__exit__(type(error), error, error.__traceback__)
 
 
@@ -68,16 +68,16 @@ class WorkSource(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing to do, now or ever."""
+        """Return whether there is nothing to do, now or ever."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Whether there may be something to do."""
+        """Return whether there may be something to do."""
         ...
 
     def next(self) -> Work | None:
-        """What to do next; None if there is nothing (now)."""
+        """The next work; None if there is nothing (now)."""
         ...
 
 

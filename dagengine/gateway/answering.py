@@ -40,12 +40,12 @@ node_at_work: ContextVar[Any] = ContextVar("dagengine node at work", default=Non
 
 
 def is_cancelled() -> bool:
-    """Whether a cancellation comes from the gateway, and not from the judge's code."""
+    """Return whether a cancellation comes from the gateway, and not from the judge's code."""
     return anyio.current_effective_deadline() == -math.inf
 
 
 async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
-    """What `make` gives within `limit` seconds (None: whenever); raises JudgeError."""
+    """Await `make` within `limit` seconds (None: whenever); raises JudgeError."""
     try:
         # What a judge's own code measures joins no run: it would wait for its own place.
         outer = node_at_work.set(None)
@@ -70,7 +70,7 @@ async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
 
 
 def secrets_of(judge: Judge) -> tuple[str, ...]:
-    """What no answer of a judge may hand on: its own keys, and those in the environment."""
+    """Secrets that no answer of a judge may hand on: its own keys, and those in the environment."""
     own: Sequence[str] = getattr(judge, "secrets", ())
     return quotable([*own, *secrets_of_environment()])
 

@@ -81,7 +81,7 @@ class Host:
 
     @property
     def replays(self) -> bool:
-        """Whether the run takes every answer from a store."""
+        """Return whether the run takes every answer from a store."""
         return self._gateway.replays
 
     async def answer(self, request: Request) -> Answer[Any]:
@@ -134,7 +134,7 @@ class Host:
                     self.loop.soon(call.end)
 
     def call(self, make: Callable[[], Awaitable[R]]) -> R:
-        """What a coroutine function gives on the run's event loop, for code in a thread.
+        """Run a coroutine function on the run's event loop, for code in a thread.
 
         Raises InputError in the thread of that loop, which would wait for itself, and when the
         node has ended.

@@ -58,7 +58,7 @@ class Waits:
             del self._waiting[number]
 
     def now(self) -> list[Waiting]:
-        """How many wait at this moment, by reason."""
+        """Numbers of waiting calls at this moment, by reason."""
         return merged(one_waits(why, until) for why, until in list(self._waiting.values()))
 
 

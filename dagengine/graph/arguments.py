@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def of_kind(role: str, given: T, kind: Any, words: str) -> T:
-    """What is given, if it is of that kind; else raises InputError, in which `words` say what.
+    """Return a value of that kind; else raise InputError, in which `words` say what.
 
     A text must have a UTF-8 form: neither a request nor a file can hold another one.
     """
@@ -36,22 +36,22 @@ def require_utf8(role: str, given: str) -> None:
 
 
 def called(role: str, given: T) -> T:
-    """What is given, if it can be called or is None; else raises InputError."""
+    """Return a callable or None; else raise InputError."""
     return of_kind(role, given, Callable | None, "a function")
 
 
 def text(role: str, given: T) -> T:
-    """What is given, if it is a text; else raises InputError."""
+    """Return a text; else raise InputError."""
     return of_kind(role, given, str, "a text")
 
 
 def text_or_none(role: str, given: T) -> T:
-    """What is given, if it is a text or None; else raises InputError."""
+    """Return a text or None; else raise InputError."""
     return of_kind(role, given, str | None, "a text")
 
 
 def answer_kind(role: str, given: T, more: str = "") -> T:
-    """What is given; raises InputError for a value where a type (or `more`) belongs."""
+    """Return a type; raises InputError for a value where a type (or `more`) belongs."""
     if given is None or isinstance(given, str | int | float | list | dict | set):
         raise InputError(f"{role}= takes a type, such as str or list[str]{more}; got {given!r:.80}")
     return given
@@ -99,7 +99,7 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
 
 
 def fields_listed(given: Any) -> list[Any]:
-    """What is given as `evaluation_params`; raises InputError for a single text."""
+    """List `evaluation_params`; raises InputError for a single text."""
     if isinstance(given, str):
         raise InputError(f"evaluation_params takes a list: [{str(given)!r}]")
     return list(given) if isinstance(given, Iterable) else [given]
@@ -119,12 +119,12 @@ def _turns(window: Any) -> str:
 
 
 def _is_window(first: int, last: int) -> bool:
-    """Whether some conversation has such turns; what is below 0 counts from the end."""
+    """Return whether some conversation has such turns; what is below 0 counts from the end."""
     return first <= last if (first < 0) == (last < 0) else last < 0
 
 
 def verdict_targets(given: Any) -> dict[Any, Any]:
-    """What verdicts lead to, as given in `then`; raises InputError for what can be no target."""
+    """Targets of verdicts, from `then`; raises InputError for a value that is no target."""
     if not isinstance(given, Mapping):
         raise InputError(f"then= maps verdicts to targets, such as {{True: 10}}; got {given!r:.80}")
     for verdict in given:

@@ -29,7 +29,7 @@ def nothing_to_judge(judged: Judged, case: TestCase) -> str | None:
 
 
 def is_blank(value: Any) -> bool:
-    """Whether there is no text: nothing to see in it and all its parts.
+    """Return whether there is no text: nothing to see in it and all its parts.
 
     For a turn the content counts, for a contestant the actual output. A number is never blank.
     """

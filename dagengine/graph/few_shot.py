@@ -38,7 +38,7 @@ class Example:
             object.__setattr__(self, "reads", dict(self.reads))
 
     def values(self, fields: Sequence[str], only: str | None = None) -> list[tuple[str, Any]]:
-        """What it shows to a node that reads these `fields`, in the order of prompts.
+        """The values that it shows to a node that reads these `fields`, in the order of prompts.
 
         `only` is the name of a text, where the node reads one thing.
         """

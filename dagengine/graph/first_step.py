@@ -43,7 +43,7 @@ class _Catch:
 def first_step(
     node: BaseNode, given: Given, *, decides: bool = False, most: int | None = None
 ) -> NodeValue | list[Question[Any]] | Exception | None:
-    """What a node gives, what it asks at first, or what its code raises.
+    """The value of a node, its first questions, or the error of its code.
 
     None when it waits for something else. `decides` says what kind of judge it has; of many
     questions at once only the first `most` are made.

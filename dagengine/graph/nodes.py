@@ -105,7 +105,7 @@ class TaskNode(AskingNode):
         return self.put(messages, shape, parser=self.parser, check=check)
 
     def check(self, given: Given, messages: tuple[Message, ...]) -> Check:
-        """What an answer must be beside of its type: no copy of the marks around the material."""
+        """Check of an answer beside its type: no copy of the marks around the material."""
         return fence_check(messages)
 
 
@@ -303,7 +303,7 @@ class RatingNode(AskingNode):
 
     @property
     def writes(self) -> bool:
-        """Whether the scale has more points than anybody chooses from."""
+        """Return whether the scale has more points than anybody chooses from."""
         return not self.points.steps
 
     def levels(self) -> list[Option]:

@@ -56,7 +56,7 @@ class Quotes:
         return cls(quote, unsupported)
 
     def check(self, pieces: Iterable[Sequence[Evidence]]) -> QuoteCheck:
-        """What an answer must be beside of its type; of a list each verdict has its own pieces."""
+        """Check of an answer beside its type; of a list each verdict has its own pieces."""
         return QuoteCheck(self.mode, tuple(map(tuple, pieces)))
 
     @property
@@ -91,7 +91,7 @@ def verdict_in(answer: BaseModel) -> Any:
 
 
 def sources_in_words(pieces: Iterable[Evidence], whole: bool) -> str:
-    """What may be quoted, as the step says it: the same for every case."""
+    """Sources of quotes in the words of the step: the same for every case."""
     if whole:
         return "the material"
     fields = dict.fromkeys(field_of(piece.label) for piece in pieces)

@@ -107,7 +107,7 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
 
 
 def _hint(name: str, names: Sequence[str]) -> str:
-    """What to write in the place of an argument that a node does not have; empty if unknown."""
+    """Advice in the place of an argument that a node does not have; empty if unknown."""
     if name in _INSTEAD:
         return f"{_INSTEAD[name]};"
     for argument, words in _MEANT.items():

@@ -111,7 +111,7 @@ class Asking:
         }
 
     def read(self, metric: Metric) -> Callable[[Run], Vote]:
-        """What of a run is compared with its label."""
+        """Reader of the part of a run that is compared with its label."""
         spec = metric.spec()
         read = reading(self.labels.kind, 1.0 if spec.strict else spec.threshold)
         if read is None:

@@ -82,7 +82,7 @@ def wrong_at(
 
 
 def _needed(lead: Any, cases: int, tried_share: float) -> int | None:
-    """How many more labels probably name the node: its lead at 95 %, with a chance of 80 %."""
+    """Further labels that probably name the node: its lead at 95 %, with a chance of 80 %."""
     mean, error = float(lead.mean()), float(lead.std())
     if mean <= 0:
         return None

@@ -125,7 +125,7 @@ def _kept(words: str) -> float:
 
 
 def words_changed(before: str, after: str) -> int:
-    """How many words an edit adds and removes."""
+    """Number of words that an edit adds and removes."""
     old, new = _WORD.findall(before), _WORD.findall(after)
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
     kept = sum(block.size for block in blocks)

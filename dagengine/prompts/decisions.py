@@ -66,7 +66,7 @@ _HOLDS = "True if this holds, or if its answer is yes: "
 
 
 def writer_of(judge: Judge) -> Judge | None:
-    """Who answers something that is not a decision: the judge itself, or its writer where it only
+    """The judge of what is not a decision: the judge itself, or its writer where it only
     decides.
     """
     if not judge.capabilities.decides:
@@ -138,7 +138,7 @@ def _shown(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, 
 
 
 def is_text(case: TestCase | None, path: str) -> bool:
-    """Whether a path leads to a text of the case, and not to what may be a label."""
+    """Return whether a path leads to a text of the case, and not to what may be a label."""
     first, *rest = path.split(".")
     return first in _TEXTS.get(type(case), ()) and _NO_TEXTS.isdisjoint(rest)
 
@@ -186,7 +186,7 @@ class Asked(BaseModel):
 
     @property
     def values(self) -> list[str | bool]:
-        """What may be answered."""
+        """The possible answers."""
         return [option["value"] for option in self.options] or [True, False]
 
     def described(self, value: str | bool) -> str | None:
@@ -202,7 +202,7 @@ def state_text(question: Question[Any]) -> str:
 
 
 def asked_of(question: Question[Any]) -> Asked:
-    """What a question that was worded asks about its state."""
+    """Read from a worded question what it asks about its state."""
     return Asked.model_validate_json(question.messages[1]["content"])
 
 

@@ -57,7 +57,7 @@ def _json(value: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """What JSON has no form for; never anything that differs between processes.
+    """Encode a value without a JSON form; never by anything that differs between processes.
 
     Of a turn or a whole case only what was said: the rest may hold labels and references,
     and is read by naming it (`turns.0.retrieval_context`).
@@ -85,7 +85,7 @@ _PLACES = {name: place for place, name in enumerate(_ORDER)}
 
 
 def canonical_place(path: str) -> tuple[int, str]:
-    """What fields of a case are sorted by, the same whoever reads them."""
+    """Sort key of the fields of a case, the same for all readers."""
     return _PLACES.get(path.partition(".")[0], len(_ORDER)), path
 
 
@@ -118,12 +118,12 @@ def field_of(label: str) -> str:
 
 
 def numbered_name(label: str, place: int, count: int) -> str:
-    """What prompts call one item of a list, counted from 1."""
+    """Name of an item of a list in prompts, counted from 1."""
     return f"{label} ({place} of {count})"
 
 
 def turn_names(turns: Iterable[Turn]) -> list[str]:
-    """What prompts and reasons call each turn: "user turn 1", "assistant turn 1", …"""
+    """Names of the turns in prompts and reasons: "user turn 1", "assistant turn 1", …"""
     counts: Counter[str] = Counter()
     names: list[str] = []
     for turn in turns:
@@ -133,7 +133,7 @@ def turn_names(turns: Iterable[Turn]) -> list[str]:
 
 
 def names_in(whole: Iterable[Turn], turns: Sequence[Turn]) -> list[str]:
-    """What turns are called that are a part of a whole conversation; of others, by themselves."""
+    """Names of turns within their whole conversation; of other turns, by themselves."""
     whole = list(whole)
     # By identity, not by equality: two turns may say the same words ("Thanks!").
     names = {id(turn): name for turn, name in zip(whole, turn_names(whole), strict=True)}
@@ -187,7 +187,7 @@ def parted(text: str) -> tuple[list[Evidence], str]:
 
 
 def _ends(text: str, width: int) -> Iterator[int]:
-    """Where the last fence may end: no step has a run as long as its left mark."""
+    """Offsets at which the last fence may end: no step has a run as long as its left mark."""
     if text.endswith(">" * width):
         yield len(text)
     last = text.rfind(f"{'<' * width}END ")

@@ -40,7 +40,7 @@ def messages_for(step: str, evidence: Sequence[Evidence]) -> tuple[Message, ...]
 
 
 def solved_name(place: int, count: int) -> str:
-    """What prompts call an example, counted from 1; the names of its pieces begin with it."""
+    """Name of an example in prompts, counted from 1; the names of its pieces begin with it."""
     return f"{_SOLVED}{place} of {count}"
 
 
@@ -82,7 +82,7 @@ def parts_of(messages: Sequence[Message]) -> tuple[str, list[Evidence]]:
 
 
 def material_of(question: Question[Any]) -> str:
-    """What a question is about, without step and examples; of a prompt of the caller's own, all."""
+    """The material of a question, without step and examples; all of a caller's own prompt."""
     try:
         _, evidence = without_examples(*parts_of(question.messages))
     except ValueError:
@@ -91,7 +91,7 @@ def material_of(question: Question[Any]) -> str:
 
 
 def shared_end(question: Question[Any], least: int = 0) -> int:
-    """Where in the user message the material ends that other questions begin with, too.
+    """Offset in the user message at which the material ends that other questions begin with, too.
 
     With `least`, where the first field ends that makes so many characters. 0 if there is no such
     material, and of a prompt of the caller's own.

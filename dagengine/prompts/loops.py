@@ -18,7 +18,7 @@ class Loop(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        """Whether it is nothing but blanks and line ends."""
+        """Return whether it is nothing but blanks and line ends."""
         return not self.unit.strip()
 
 

@@ -38,5 +38,5 @@ def sentences(text: str) -> list[str]:
 
 
 def says_something(text: str) -> bool:
-    """Whether a text has a letter or a digit, and so at least one sentence."""
+    """Return whether a text has a letter or a digit, and so at least one sentence."""
     return any(map(str.isalnum, text))

@@ -11,7 +11,7 @@ NODES, DEPTH = 10_000, 50
 
 
 def flaw_of(manifest: Manifest) -> str | None:
-    """What does not fit together, as the end of a sentence; None if everything does."""
+    """Contradiction of settings, as the end of a sentence; None if everything does."""
     # A loop, and before all else: what walks the metrics later calls itself for nested ones, and a
     # record that is nested deep enough would end it with a RecursionError.
     waiting, nodes = [(metric, 1) for metric in manifest.metrics], 0

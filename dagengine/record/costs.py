@@ -59,7 +59,7 @@ class Used(NamedTuple):
 
 
 def used_by(result: MetricResult, costs: StepCosts) -> Used:
-    """What a result used; shared and stored answers count in full, seconds as a record has them."""
+    """Usage of a result; shared and stored answers count in full, seconds as a record has them."""
     input_tokens, output_tokens, questions = 0, 0, 0
     money: float | None = 0.0
     seconds: float | None = None

@@ -53,7 +53,7 @@ class Label:
 
     @property
     def ends(self) -> bool:
-        """Whether this is the end of a walk, and no answer."""
+        """Return whether this is the end of a walk, and no answer."""
         return not self.node and self.answer is None and self.outcome is not None
 
 
@@ -130,7 +130,7 @@ def read_labels(path: Path) -> list[Label]:
 
 
 def is_label_file(path: Path) -> bool:
-    """Whether a file holds the labels of walks: its first line says so."""
+    """Return whether a file holds the labels of walks: its first line says so."""
     try:
         with path.open("rb") as file:
             first = shallow_value(file.readline() or b"null")

@@ -29,7 +29,7 @@ class Prompts:
         self._db = db
 
     def of(self, keys: RowKeys) -> list[list[list[Prompt]]]:
-        """What the steps of a row asked, equal prompts of a step once.
+        """Prompts of the steps of a row, equal prompts of a step once.
 
         What is not in the store is left out.
         """

@@ -139,7 +139,7 @@ def rows_at(path: str | Path) -> Iterator[CaseResult]:
 
 
 def load_run(folder: str | Path) -> Run:
-    """What a run left in a folder, finished or not; the file of its rows also names it.
+    """Load a run from its folder, finished or not; the file of its rows also names it.
 
     Raises InputError for a folder without a run, for one that a newer version wrote, and for a
     `run.json` that is a link or no file.

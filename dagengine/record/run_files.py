@@ -79,7 +79,7 @@ class RunFiles:
         return _lines(self._run.folder / TIMES, self._run)
 
     def start(self, place: int) -> int:
-        """Where the line of a row begins, in bytes; for results that are lines."""
+        """Offset of a row's line, in bytes; for results that are lines."""
         return self._rows.start(place)
 
     def row(self, place: int) -> CaseResult:
@@ -158,17 +158,17 @@ class Lines:
         return self._count + len(self._early)
 
     def has(self, number: int) -> bool:
-        """Whether there is a line with a number."""
+        """Return whether there is a line with a number."""
         self._find(number)
         return number < self._count + len(self._early)
 
     def start(self, number: int) -> int:
-        """Where a line begins, in bytes."""
+        """Offset of a line, in bytes."""
         self._find(number)
         return self._starts[number]
 
     def named(self, number: int) -> str:
-        """What messages call a line."""
+        """Name of a line in messages."""
         return f"{self._path} line {number + 1}"
 
     def value(self, number: int) -> Any:

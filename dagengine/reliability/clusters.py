@@ -66,7 +66,7 @@ def _sharing(
 
 
 def alike_but_for_blanks(cases: Sequence[TestCase], reads: Collection[str]) -> int:
-    """How many texts that a metric reads differ from another one in blanks only."""
+    """Number of texts read by a metric that differ from another in blanks only."""
     exact = {read_digest(case, reads): case for case in cases}.values()
     counts = Counter(read_digest(case, reads, blanks=False) for case in exact)
     return sum(count for count in counts.values() if count > 1)

@@ -103,7 +103,7 @@ class Counterfactual:
 
     @property
     def computes(self) -> bool:
-        """Whether code is computed again, which may read the case."""
+        """Return whether code is computed again, which may read the case."""
         return any(self._computed)
 
     def speaks(self, unit: Unit) -> bool:
@@ -199,7 +199,7 @@ class Counterfactual:
 
 
 def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue | None:
-    """What code makes of its inputs; None when it fails, or waits for something."""
+    """Run code on its inputs; None if it fails or waits for something."""
     fields = tuple((path, None if case is None else read_field(case, path)) for path in unit.reads)
     inputs = tuple(
         (label, state.output(source).value)

@@ -52,7 +52,7 @@ def bind(metrics: Sequence[Metric], judges: Sequence[str], cases: Sequence[TestC
 
 
 def changes(old: Binding, new: Binding) -> list[str]:
-    """What makes a card of `old` say nothing about `new`, one line each; empty when it holds."""
+    """Reasons why a card of `old` says nothing about `new`; empty if it holds."""
     lines = list(_metric_changes(old.metrics, new.metrics))
     if old.judges != new.judges:
         before, after = (

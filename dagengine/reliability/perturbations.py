@@ -90,7 +90,7 @@ class Symmetry:
         return _with(_with(case, first, values[1]), second, values[0])
 
     def meaning(self, case: TestCase, verdict: Verdict) -> Verdict:
-        """What a verdict on the swapped case says about the case as given."""
+        """Translate a verdict on the swapped case to the case as given."""
         if self.verdicts is not None:
             return self.verdicts.get(verdict, verdict)
         first, second = self.names(case)

@@ -67,7 +67,7 @@ class Lack:
 
 
 def chosen_cases(lacks: Mapping[int, Lack], answers: int) -> list[int]:
-    """Which of the cases that lack an answer are asked, so that it takes `MOST_MORE` calls.
+    """Choose cases that lack an answer, for at most `MOST_MORE` calls.
 
     `answers` is how many answers the runs have. All where that is enough. Otherwise each case has
     the same chance, whatever it said. It is a systematic sample: every so many cases from a random
@@ -112,7 +112,7 @@ class SecondAnswers:
         return await _Asking(self, case).answers()
 
     def lack(self, case: JudgedCase) -> Lack | None:
-        """What a case lacks; None if nothing."""
+        """The answers that a case lacks; None if it lacks none."""
         units = _Asking(self, case).lacking
         if not units:
             return None
@@ -124,13 +124,13 @@ class SecondAnswers:
         return Lack(units, calls, case.case.content_hash())
 
     def answers(self, state: CaseState) -> int:
-        """How many answers of a judge the runs of a case have."""
+        """Number of a judge's answers in the runs of a case."""
         return sum(
             self.plan.units[unit].node.asks for values in self.runs(state) for unit in values
         )
 
     def runs(self, state: CaseState) -> Iterator[dict[int, NodeValue]]:
-        """What the units said in each run with a score."""
+        """Values of the units in each run with a score."""
         results = state.results()
         for number, start in zip(self._metrics, self._starts, strict=True):
             if results[number].score is not None:
@@ -144,7 +144,7 @@ class SecondAnswers:
 
     @property
     def times(self) -> int:
-        """How often each case is run."""
+        """Number of runs of each case."""
         return len(self._metrics)
 
     def again(self, unit: int, sample: int) -> Unit:

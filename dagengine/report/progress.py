@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """How long the run has been going on."""
+        """Seconds since the run began."""
         return time.monotonic() - self._began
 
     def counts(self) -> str:
@@ -68,7 +68,7 @@ class Progress:
         return f"{self.finished:,}{of_all} cases, {duration(seconds)}{about}"
 
     def news(self) -> str:
-        """What was asked, and what goes wrong."""
+        """Counts of questions, and problems."""
         seconds = self.seconds
         tokens = self._remaining.tokens(seconds)
         return news(self.run.totals, seconds, self._failures, self.run.waiting, tokens)
@@ -99,7 +99,7 @@ def progress_bar(
 
 
 def _in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, whose streams are shown as they come."""
+    """Return whether this is the kernel of a notebook, whose streams are shown as they come."""
     kernel: Any = sys.modules.get("ipykernel.kernelapp")
     return kernel is not None and kernel.IPKernelApp.initialized()
 
@@ -180,7 +180,7 @@ def news(
 
 
 def wait_words(waiting: Waiting) -> str:
-    """What questions wait for: the next call after an error, or an answer that does not come."""
+    """Reasons why questions wait: the next call after an error, or an answer that does not come."""
     if waiting.silent is not None:
         answers = counted(waiting.count, "answer")
         return f"waiting for {answers} since {duration(waiting.silent)} ({waiting.why})"

@@ -192,7 +192,7 @@ def _plain(path: Path, link: Path) -> Path:
 
 
 def _has_surrogates(path: Path) -> bool:
-    """Whether a file may have lone surrogates, which are its only escapes of this form."""
+    """Return whether a file may have lone surrogates, which are its only escapes of this form."""
     with path.open("rb") as file:
         end = b""
         while part := file.read(_READ):
@@ -204,5 +204,5 @@ def _has_surrogates(path: Path) -> bool:
 
 
 def _refusal(error: Exception) -> str:
-    """What DuckDB says, and where to look."""
+    """DuckDB's message, and advice."""
     return f"{error}; the tables are runs, steps and cases (`DESCRIBE runs` lists columns)"

@@ -38,7 +38,7 @@ def likely_questions(plan: Plan) -> float:
 
 
 def questions_of(row: CaseResult) -> int:
-    """How many questions were answered for a row; metrics that share a node share its answers."""
+    """Number of questions answered for a row; metrics that share a node share its answers."""
     steps = {(step.node, step.answers) for metric in row.metrics for step in metric.steps}
     return sum(len(answers) for _, answers in steps)
 

@@ -58,7 +58,7 @@ class Selection:
             _require_answer(at, manifest)
 
     def takes(self, row: CaseResult, mentioned: bool) -> bool:
-        """Whether a row is among them; `mentioned`: its case's texts hold `text`."""
+        """Return whether a row is among them; `mentioned`: its case's texts hold `text`."""
         if self.case is not None and self.case not in (row.case, str(row.index)):
             return False
         if self.text is not None and not mentioned:
@@ -73,7 +73,7 @@ class Selection:
         return any(self.fits(result) for result in row.metrics) or not row.metrics
 
     def fits(self, result: MetricResult) -> bool:
-        """Whether a result meets what is asked of results; its texts do not matter."""
+        """Return whether a result meets what is asked of results; its texts do not matter."""
         states = [name for name in ("failed", "no_score") if getattr(self, name)]
         if states and result.state not in states:
             return False
@@ -107,7 +107,7 @@ class Selection:
 
 
 def _may_say(line: bytes, at: str) -> bool:
-    """Whether a node, or its answer, may be in a line; names may hold `=` themselves."""
+    """Return whether a node, or its answer, may be in a line; names may hold `=` themselves."""
     if _quoted(at) in line or _quoted(at)[:-1] + _INSIDE.encode() in line:
         return True
     for place, letter in enumerate(at):
@@ -119,7 +119,7 @@ def _may_say(line: bytes, at: str) -> bool:
 
 
 def _may_hold(line: bytes, folded: str) -> bool:
-    """Whether a folded text is in a line."""
+    """Return whether a folded text is in a line."""
     if line.isascii():
         return folded.encode(errors="replace") in line.lower()
     return folded in line.decode(errors="replace").casefold()

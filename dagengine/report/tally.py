@@ -44,7 +44,7 @@ class MetricTally:
 
     @property
     def chose(self) -> Counter[tuple[str, Any]]:
-        """How many cases took an answer: by the name of the node and the verdict."""
+        """Number of cases that took an answer: by the name of the node and the verdict."""
         answers: Counter[tuple[str, Any]] = Counter()
         for came in self.came.values():
             for place, cases in came.items():

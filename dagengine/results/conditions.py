@@ -37,7 +37,7 @@ class Condition:
     limit: float
 
     def holds(self, value: float) -> bool:
-        """Whether a value meets the condition."""
+        """Return whether a value meets the condition."""
         return _OPERATORS[self.sign](value, self.limit)
 
 

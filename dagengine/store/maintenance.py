@@ -126,7 +126,7 @@ def size(path: Path) -> int:
 
 
 def groups(db: sqlite3.Connection) -> list[Group]:
-    """What is in a store, by judge and node."""
+    """Contents of a store, by judge and node."""
     return [
         Group(judge, node, count, _moment(first), _moment(last))
         for judge, node, count, first, last in db.execute(_GROUPS)
@@ -168,7 +168,7 @@ def _moment(seconds: Any) -> datetime:
 
 
 def count(path: Path, chosen: Selection) -> int:
-    """How many answers are meant."""
+    """Number of answers that are meant."""
     with reading(path) as db:
         where, values = chosen.where(db)
         total: int = db.execute(f"SELECT count(*) FROM answers WHERE {where}", values).fetchone()[0]

@@ -34,7 +34,7 @@ def question_parts(canonical: str) -> Parts:
 
 
 def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> str:
-    """How a question differs from those that have an answer, for a caller who expected one."""
+    """Describe how a question differs from those with an answer."""
     judges = names(db, "judges")
     holders = [name for name in judges if holds(db, key_of(name, question))]
     if judge in holders:
@@ -75,7 +75,7 @@ def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> s
 
 
 def _instructions(parts: Parts) -> tuple[Any, str] | None:
-    """What a question says beside its evidence; None for a prompt that has no evidence."""
+    """Words of a question beside its evidence; None for a prompt that has no evidence."""
     *before, last = parts.messages
     if not before:
         return None
@@ -87,5 +87,5 @@ def _instructions(parts: Parts) -> tuple[Any, str] | None:
 
 
 def _only(word: str, choices: Sequence[str]) -> str:
-    """What there is instead; empty if there is nothing."""
+    """The only alternative that is stored; empty without one."""
     return f", only {word} {few([*map(repr, choices)])}" if choices else ""

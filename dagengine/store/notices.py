@@ -20,7 +20,7 @@ _MARK = re.compile(r" \(digest [0-9a-f]{16}\)")  # as of `judges.identity`
 
 
 def lost_answers(judge: str, stored: Mapping[str, int], in_use: Collection[str]) -> int:
-    """How many answers of the same model and endpoint are stored that nobody in the run uses.
+    """Number of stored answers of the same model and endpoint that the run does not use.
 
     None are lost if the judge has answers of its own.
     """

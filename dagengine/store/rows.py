@@ -74,7 +74,7 @@ class Entry(NamedTuple):
 
 
 def key_of(judge: str, question: Question[Any]) -> bytes:
-    """What an answer is found by: SHA-256 of the judge's durable identity and the question."""
+    """Key of an answer: SHA-256 of the judge's durable identity and the question."""
     return hashlib.sha256(f"{judge}\n{question.key}".encode(errors="surrogatepass")).digest()
 
 
@@ -82,7 +82,7 @@ _SHORT = 16  # hexadecimal digits
 
 
 def short_key(key: bytes) -> str:
-    """What a row of results has of a key: enough to find one of any number of answers."""
+    """Part of a key that rows of results have: enough to find one of any number of answers."""
     return key.hex()[:_SHORT]
 
 
@@ -109,7 +109,7 @@ def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
 
 
 def holds(db: sqlite3.Connection, key: bytes) -> bool:
-    """Whether there is an answer under a key, readable or not."""
+    """Return whether there is an answer under a key, readable or not."""
     return bool(db.execute("SELECT 1 FROM answers WHERE key = ?", (key,)).fetchall())
 
 
@@ -214,7 +214,7 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
 
 
 def _is_same(read: Answer[Any] | None, answer: Answer[Any]) -> bool:
-    """Whether a value was read back, field by field.
+    """Return whether a value was read back, field by field.
 
     A judge may return a subclass of the answer type, also with private attributes.
     """

@@ -113,7 +113,7 @@ class SharedAnswers:
         question: Question[T],
         ask: Callable[[], Awaitable[Answer[T]]],
     ) -> Answer[T]:
-        """What `ask` gets, for the other processes, too."""
+        """Ask for all processes, and hand the answer on."""
         entry = None
         try:
             answer = await ask()
@@ -156,7 +156,7 @@ class SharedAnswers:
             return mine, True
 
     def _is_gone(self, process: int) -> bool:
-        """Whether a process has ended."""
+        """Return whether a process has ended."""
         if process == self._process or not lock(self._alive, process):
             return False
         unlock(self._alive, process)

@@ -170,7 +170,7 @@ class GoldenTexts:
             self.add(text)
 
     def __len__(self) -> int:
-        """How many places there are, also of texts that were removed."""
+        """Number of indices, also of texts that were removed."""
         return len(self._texts)
 
     def add(self, text: str, vector: Sequence[float] | None = None) -> int:

@@ -155,7 +155,7 @@ def of_conversations(
 
 
 def duplicates(alike: float, judge: Any = None) -> Any:
-    """Whether two texts ask for the same answer: 1 if `judge` says so.
+    """Return whether two texts ask for the same answer: 1 if `judge` says so.
 
     Reads what `pair_case` writes. Likeness (`alike` is the least cosine) only decides whether the
     question is asked.
@@ -177,14 +177,14 @@ def duplicates(alike: float, judge: Any = None) -> Any:
 
 
 def pair_case(pair: Pair) -> LLMTestCase:
-    """What `duplicates` reads."""
+    """The case that `duplicates` reads."""
     first, second = pair.texts
     likeness = {"words": pair.words, "meaning": pair.meaning}
     return LLMTestCase(input=first, additional_metadata={"second": second, "likeness": likeness})
 
 
 def _drafts(count: int) -> Options:
-    """How a list of so many drafts is asked for."""
+    """Options of a question for a list of that many drafts."""
     return replace(_LONG, max_items=count)
 
 
@@ -234,7 +234,7 @@ def _evolved(draft: BaseNode, times: int, style: StylingConfig, read: Sequence[s
 
 
 def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
-    """What an input about passages has to be; the first of the filters."""
+    """Filters of an input about passages; the first of the filters."""
     quotes = CodeNode(
         quotes_passage, evaluation_params=context, inputs=[final], then={True: 0, False: then},
         name="Quotes the passage",
@@ -282,7 +282,7 @@ def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
 
 
 def is_supported(context: list[str], answer: Supported) -> bool:
-    """Whether there are supporting sentences and all are in the passages."""
+    """Return whether there are supporting sentences and all are in the passages."""
     passages = [_even(passage) for passage in context]
     sentences = [_even(sentence) for sentence in answer.supporting_sentences if sentence.strip()]
     return bool(sentences) and all(

@@ -45,14 +45,14 @@ class Kinds:
         )
 
     def fits(self, context: Context, kind: str | None) -> bool:
-        """Whether a draft of the context can be of the kind (None: of any)."""
+        """Return whether a draft of the context can be of the kind (None: of any)."""
         if not self._config.num_evolutions:
             return kind in (None, PLAIN)
         weights = self._wide if context.wider else self._narrow
         return bool(weights) if kind is None else kind in weights
 
     def seed_of(self, context: Context, draft: int, kind: str | None) -> Seed:
-        """What a draft is to become: of the kind that is asked for, else of a drawn one."""
+        """Choose the seed of a draft: of the kind that is asked for, else of a drawn one."""
         times = self._config.num_evolutions
         if not times:
             return Seed(context.source, PLAIN, (), context.passages, draft)

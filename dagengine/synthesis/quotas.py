@@ -94,7 +94,7 @@ class Filling:
         return self._kept[context.passages[0]] >= self._per_context
 
     def keep(self, seed: Seed, difficulty: Difficulty | None) -> bool:
-        """Whether a golden is wanted; it then counts for the first quota that it fits."""
+        """Return whether a golden is wanted; it then counts for the first quota that it fits."""
         if self._is_used_up(Context(seed.source, seed.passages)):
             return False
         for tally in self._wanting[seed.source]:

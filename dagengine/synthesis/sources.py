@@ -107,5 +107,5 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
 
 
 def _is_listed(value: Any) -> bool:
-    """Whether it has items; a text is no list of its characters."""
+    """Return whether it has items; a text is no list of its characters."""
     return isinstance(value, Iterable) and not isinstance(value, str)

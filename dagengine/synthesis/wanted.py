@@ -48,12 +48,12 @@ def up_to(count: int, sources: Sources, per_context: int) -> list[Quota]:
 
 
 def list_of(count: int) -> int:
-    """How many drafts one question asks for, when so many goldens are wanted."""
+    """Number of drafts in one question, for that many goldens."""
     return min(MOST, _SPARE * count)
 
 
 def lists_for(quotas: Sequence[Quota], tries: int, drafts: int) -> int:
-    """How many lists of `drafts` on one topic the quotas may take, with so many tries each."""
+    """Number of lists of `drafts` on one topic for the quotas, with so many tries each."""
     named = Counter[str | None]()
     for quota in quotas:
         named[quota.document] += quota.count

@@ -38,7 +38,7 @@ class Verdicts(Protocol):
     """Who knows what verdicts mean."""
 
     def error_of(self, verdict: Verdict) -> BaseException | None:
-        """What a verdict raises in its test; None when it passed."""
+        """The error that a verdict raises in its test; None when it passed."""
 
     def judged(self, item: pytest.Item, verdict: Verdict) -> None:
         """A verdict is reported."""
@@ -67,7 +67,7 @@ class Held:
 
     @property
     def is_judged(self) -> bool:
-        """Whether every verdict is there."""
+        """Return whether every verdict is there."""
         return all(pending.future.done() for pending in self.verdicts)
 
 
@@ -272,7 +272,7 @@ class Buffer:
         return error or self._verdicts.error_of(pending.future.result())
 
     def _fails(self, pending: Pending) -> bool:
-        """Whether a verdict makes its test fail."""
+        """Return whether a verdict makes its test fail."""
         error = self._error(pending)
         return error is not None and not getattr(error, "excuse", "")
 
@@ -343,7 +343,7 @@ class Buffer:
 def evaluation_of(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> EvaluationFailed | AnswerMissingError | None:
-    """What a verdict raised that made a call fail; pytest then leaves out the exception's name.
+    """The error of a verdict that made a call fail; pytest then leaves out the exception's name.
 
     Of a failure's first line it shows a few words only. What a unittest raised stands with its
     item until the report is made.

@@ -47,11 +47,11 @@ class Gate:
         return cls(text, match["metric"].strip(), match["tag"], least)
 
     def covers(self, metric: str, tags: Collection[str]) -> bool:
-        """Whether a metric counts for this gate on a case with these tags."""
+        """Return whether a metric counts for this gate on a case with these tags."""
         return metric == self.metric and (self.tag is None or self.tag in tags)
 
     def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
-        """Whether the gate holds, and what to say about it; nothing judged does not hold."""
+        """Return whether the gate holds, and what to say about it; nothing judged does not hold."""
         mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
         passed, cases = pass_rate(mine)
         if not cases:

@@ -42,7 +42,7 @@ class AnswerMissingError(RecordingMissError):
 
 
 def raised_by(verdict: Verdict) -> EvaluationFailed | AnswerMissingError | None:
-    """What a verdict raises in its test; None when it passed."""
+    """The error that a verdict raises in its test; None when it passed."""
     if verdict.passed:
         return None
     return AnswerMissingError(verdict) if verdict.is_missing else EvaluationFailed(verdict)
@@ -131,7 +131,7 @@ def _short(result: MetricResult, missed: frozenset[str] = frozenset()) -> str:
 
 
 def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]]:
-    """What is beside the first line, by its name."""
+    """Details beside the first line, by name."""
     if getattr(verdict.row.test_case, "name", None):
         yield "case", one_line(verdict.row.case, _TEXT)
     if result.path and result.failure is None:

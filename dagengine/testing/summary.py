@@ -39,7 +39,7 @@ class Outcome:
 
 
 def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
-    """What the metrics of one verdict came to, which is one of several in its test."""
+    """Outcomes of the metrics of one verdict, which is one of several in its test."""
     decision = verdict.votes.decision if verdict.votes else None
     tags = case_tags(verdict)
     for result in verdict.row.metrics:
@@ -146,7 +146,7 @@ class Summary:
         self.notes.update(dict.fromkeys(data["notes"]))
 
     def lines(self) -> list[str]:
-        """What a terminal shows; nothing without an evaluation."""
+        """Lines for a terminal; nothing without an evaluation."""
         outcomes = self.all
         names = list(dict.fromkeys(outcome.metric for outcome in outcomes))
         lines = [_line(name, [o for o in outcomes if o.metric == name]) for name in names]
@@ -177,19 +177,19 @@ class Summary:
 
 
 def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
-    """What is found by name, in the order of the names; others come last."""
+    """Sort a mapping in the order of the names; others come last."""
     first = [name for name in dict.fromkeys(names) if name in found]
     return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
 
 
 def pass_rate(outcomes: Iterable[Outcome]) -> tuple[int, int]:
-    """How many passed, and of how many; what has no score has not passed."""
+    """Number that passed, and the total; what has no score has not passed."""
     passed = [not has_not_passed(o) for o in outcomes if o.success is not None or o.kind != "ok"]
     return sum(passed), len(passed)
 
 
 def has_not_passed(outcome: Outcome) -> bool:
-    """Whether a case failed, or lacks a score; not so without a threshold."""
+    """Return whether a case failed, or lacks a score; not so without a threshold."""
     return outcome.success is not True and (outcome.success is not None or outcome.kind != "ok")
 
 

@@ -45,20 +45,20 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether every metric passed, or votes say so."""
+        """Return whether every metric passed, or votes say so."""
         if self.votes is not None:
             return self.votes.decision == "passed"
         return all(m.failure is None and m.success is not False for m in self.row.metrics)
 
     @property
     def is_missing(self) -> bool:
-        """Whether a recording lacks an answer that the case needs."""
+        """Return whether a recording lacks an answer that the case needs."""
         failures = (metric.failure for metric in self.row.metrics)
         return any(failure is not None and failure.message in self.missed for failure in failures)
 
     @property
     def is_unjudged(self) -> bool:
-        """Whether nothing is wrong but that some metric has no score."""
+        """Return whether nothing is wrong but that some metric has no score."""
         failed = [m for m in self.row.metrics if m.failure is not None or m.success is False]
         return bool(failed) and all(metric.failure is not None for metric in failed)
 

@@ -114,7 +114,7 @@ async def vote(again: Callable[[int], Awaitable[bool | None]], mark: Mark) -> Vo
 
 
 def decided(ballots: Sequence[bool | None], rule: Rule) -> Votes:
-    """What votes say under a rule."""
+    """Decide votes by a rule."""
     failed, passed = ballots.count(False), ballots.count(True)
     lead = abs(failed - passed)
     verdict: Decision = "failed" if failed > passed else "passed"

@@ -190,7 +190,7 @@ def _values(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _data(value: Any) -> Any:
-    """What a cell holds, which may be JSON text."""
+    """Value of a cell, which may be JSON text."""
     if isinstance(value, str):
         try:
             return shallow_value(value)

@@ -78,7 +78,7 @@ class Unit:
 
     @property
     def is_session(self) -> bool:
-        """Whether a case is a conversation of several traces."""
+        """Return whether a case is a conversation of several traces."""
         return self.text == SESSION
 
 
@@ -122,7 +122,7 @@ class Parts:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Where the case was read from."""
+        """Metadata that say where the case was read from."""
         ids = {"trace_id": self.root.span.trace_id, "span_id": self.root.span.span_id}
         start = self.root.raw.start  # nanoseconds since 1970; 0 for a span that says none
         if start:
@@ -138,7 +138,7 @@ def cases_of(records: Sequence[RawRecord], unit: Unit) -> list[TestCase | Invali
 
 
 def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
-    """What the cases of one trace are made of; of a session, the turns of one trace."""
+    """Parts of the cases of one trace; of a session, the turns of one trace."""
     steps = steps_of(records)
     if not steps:
         return []
@@ -217,7 +217,7 @@ def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, i
 
 
 def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Parts:
-    """What the case of a span and those in it is made of."""
+    """Parts of the case of a span and the spans in it."""
     spans = [step.span for step in steps]
     passages = [text for span in spans for text in span.documents or ()]
     if root.span.kind in (TOOL, RETRIEVER):
@@ -336,7 +336,7 @@ def _sum(counts: Any) -> int | None:
 
 
 def mapping_lines(parts: Parts) -> list[str]:
-    """Which field of a case is from which span, and its spans as a tree."""
+    """Lines that show the span of each field, and the spans as a tree."""
     retrievals = sum(step.span.kind == RETRIEVER for step in parts.steps)
     silent = f", {parts.textless} without texts" if parts.textless else ""
     fields = {

@@ -248,7 +248,7 @@ def parsed(value: Any) -> Any:
 
 
 def data_of(value: Any) -> Any:
-    """What a text says as JSON; else the text itself. None for JSON that was cut off."""
+    """Parse a text as JSON; else return the text. None for JSON that was cut off."""
     if not isinstance(value, str):
         return value
     try:

@@ -83,13 +83,13 @@ def records_of(value: Mapping[str, Any], leave_out: LeaveOut = _refuse) -> Itera
 
 
 def _lists(holders: Iterable[Any], leave_out: LeaveOut, *names: str) -> Iterator[Any]:
-    """What is in the lists of this name."""
+    """Items of the lists of this name."""
     for items in readable(holders, lambda holder: _list(holder, *names), leave_out):
         yield from items
 
 
 def readable(items: Iterable[Any], read: Callable[[Any], T], leave_out: LeaveOut) -> Iterator[T]:
-    """What can be read of some items: the one way to read what others wrote."""
+    """Items that can be read: the one way to read what others wrote."""
     for item in items:
         try:
             result = read(item)
@@ -147,7 +147,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What a typed value holds."""
+    """Plain value of a typed one."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))

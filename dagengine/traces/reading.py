@@ -95,7 +95,7 @@ class Traces:
                     self._flaws.append(InvalidCase(place, what))
 
     def parts(self) -> Iterator[list[Parts]]:
-        """What each case is made of: one element, or of a session the traces in their order.
+        """Parts of each case: one element, or of a session the traces in their order.
 
         Raises InputError if nothing is of the unit.
         """
@@ -166,7 +166,7 @@ def read_traces(*files: str | Path, unit: str = "trace") -> TraceCases:
 
 
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
-    """What a file holds, each JSON value or row with its place; a ValueError for a damaged line."""
+    """JSON values or rows of a file, each with its place; a ValueError for a damaged line."""
     if path.suffix.lower() == ".parquet":
         from dagengine.data.parquet import parquet_rows
 

@@ -132,7 +132,7 @@ def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[An
 
 
 def kind_of(attributes: Mapping[str, Any]) -> str:
-    """What a span did, in small letters; `span` if it does not say."""
+    """Kind of a span, in small letters; `span` if it does not say."""
     for name in _KIND_IN:
         if attributes.get(name):
             kind = str(attributes[name]).strip('"').lower()  # some write it as JSON

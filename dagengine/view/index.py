@@ -67,7 +67,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _meta(path: Path, name: str) -> str | None:
-    """What an index says of itself; None without one that can be read."""
+    """Metadata of an index; None without one that can be read."""
     with suppress(sqlite3.Error), closing(_connect(path)) as db:
         entry = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if entry is None else str(entry[0])

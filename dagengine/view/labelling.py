@@ -81,7 +81,7 @@ class Labelling:
         return sampled(places, count, seed)
 
     def position(self, at: At) -> dict[str, Any]:
-        """Where the person is on the case, and what the page shows for it."""
+        """Position of the person on the case, and the page's data for it."""
         with self._lock:
             return self._shown(at)
 
@@ -223,7 +223,7 @@ class Labelling:
         }
 
     def _judge(self, at: At, position: Position) -> dict[str, Any]:
-        """What the judge said, beside what the person said; only for a case that is done."""
+        """The judge's answers beside those of the person; only for a case that is done."""
         result = _result(self._row(at), at.metric)
         steps = {} if result is None else {step.node: step for step in result.steps}
         mine = {step.node: step for step in position.steps if step.by == "person" and step.node}
@@ -264,7 +264,7 @@ def _result(row: CaseResult, metric: str) -> MetricResult | None:
 
 
 def _key(row: CaseResult) -> str:
-    """What a label calls a case: the hash of its content."""
+    """Key of a case in labels: the hash of its content."""
     return row.hash or f"row {row.index}"
 
 

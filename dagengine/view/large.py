@@ -41,7 +41,7 @@ class LargeRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the index knows all rows that there will be."""
+        """Return whether the index knows all rows that there will be."""
         return self._state.record.finished
 
     def refresh(self) -> None:

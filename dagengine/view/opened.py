@@ -43,7 +43,7 @@ class OpenRun:
 
     @property
     def name(self) -> str:
-        """What pages call the run: the name of its folder."""
+        """Name of the run on pages: the name of its folder."""
         return self.folder.resolve().name
 
     @property
@@ -56,7 +56,7 @@ class OpenRun:
 
     @property
     def finished(self) -> bool:
-        """Whether every case has its row."""
+        """Return whether every case has its row."""
         return self._run.finished
 
     def __enter__(self) -> OpenRun:
@@ -113,7 +113,7 @@ class OpenRun:
         return self._glance[1]
 
     def prompts(self, index: int) -> list[list[list[Prompt]]] | None:
-        """What was asked in the case with a number, by metric and step; None without a store.
+        """Prompts of the case with a number, by metric and step; None without a store.
 
         Raises InputError for a number without a row.
         """
@@ -123,7 +123,7 @@ class OpenRun:
             return None if stored is None else stored.of(keys_of(row, names))
 
     def people(self) -> People:
-        """What people have said of the cases so far."""
+        """Labels by people so far."""
         return People.of_run(self._run)
 
     def page(self, server: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ def label_plan(
     chosen: int | None = None,
     seed: str = "",
 ) -> LabelPlan:
-    """What to label next of one metric of a run.
+    """Plan the next labels of one metric of a run.
 
     `line` is the agreement that is demanded (0 to 1), `count` how many cases are next, `chosen` how
     many of them are not random (None: half). `seed` is that of the random sample: in `view` the
@@ -165,7 +165,7 @@ def label_plan(
 def _hits(
     results: Sequence[tuple[CaseResult, MetricResult]], agreed: Mapping[int, str | float | None]
 ) -> dict[int, bool]:
-    """Whether the judge says what people say, for cases that both pass or fail."""
+    """Return whether the judge says what people say, for cases that both pass or fail."""
     return {
         place: outcome == ("pass" if results[place][1].success else "fail")
         for place, outcome in agreed.items()
@@ -192,12 +192,12 @@ class _People:
                 self.answers[label.case].setdefault(label.node, {})[label.who] = label.answer
 
     def outcome(self, row: CaseResult) -> str | float | None:
-        """What most people say of a case; None for a tie."""
+        """Majority of people's labels of a case; None for a tie."""
         best = Counter(self.ends[row.hash or ""].values()).most_common(2)
         return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
 
     def contradictions(self, rows: Sequence[CaseResult]) -> tuple[int, list[Contradiction]]:
-        """How many cases several people labelled, and those on which they differ."""
+        """Number of cases with several people's labels, and those on which they differ."""
         several, differing = 0, list[Contradiction]()
         for row in rows:
             outcomes = self.ends.get(row.hash or "", {})

@@ -14,12 +14,12 @@ QUEUES: tuple[Queue, ...] = ("random", "failed", "unsure", "planned")
 
 
 def is_failed(result: MetricResult) -> bool:
-    """Whether a case has no score, or one below the threshold."""
+    """Return whether a case has no score, or one below the threshold."""
     return result.state in ("failed", "no_score")
 
 
 def is_unsure(result: MetricResult) -> bool:
-    """Whether the votes of some node were split."""
+    """Return whether the votes of some node were split."""
     return any(len(set(map(repr, step.votes))) > 1 for step in result.steps)
 
 

@@ -68,7 +68,7 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
 
 
 def comparable(one: OpenRun, two: OpenRun) -> bool:
-    """Whether two runs have a metric and a case in common: then they can be compared."""
+    """Return whether two runs have a metric and a case in common: then they can be compared."""
     names = [{metric.name for metric in run.metrics} for run in (one, two)]
     if names[0].isdisjoint(names[1]):
         return False
@@ -86,7 +86,7 @@ class Comparisons:
         self._kept: dict[Hashable, dict[str, Any]] = {}
 
     def changes(self, old: OpenRun, new: OpenRun) -> dict[str, Any]:
-        """What changed from one run to another; see `change_report`."""
+        """Changes from one run to another; see `change_report`."""
         key = tuple((run.folder, len(run), run.finished) for run in (old, new))
         report = self._kept.pop(key, None)
         if report is None:

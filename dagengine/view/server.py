@@ -86,7 +86,7 @@ class Served:
             return self._indexed.get(number)
 
     def places(self, number: int, metric: str, kind: Queue) -> Sequence[int] | None:
-        """Where cases to label are in a run (see `IndexedRun`); None if no index knows."""
+        """Indices of the cases to label in a run (see `IndexedRun`); None if no index knows."""
         large = self.large(number)
         if large is None:
             return None
@@ -236,7 +236,7 @@ class _Pages:
         return _Json(await self._read(request, lambda large: large.fields(places)))
 
     async def _read(self, request: Request, read: Callable[[IndexedRun], Any]) -> Any:
-        """What a page without data asks for."""
+        """Read what a page without data asks for."""
         number = self._number(_whole(request.path_params, "run"))
         large = await run_in_threadpool(self._served.large, number)
         if large is None:

@@ -77,7 +77,7 @@ class Position:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to be asked."""
+        """Return whether nothing is left to be asked."""
         return self.asked is None
 
 
@@ -125,7 +125,7 @@ class Walk:
         return Position(steps, None, None, None if answer is None else bool(answer), why)
 
     def _through_tree(self) -> Position:
-        """Where the answers lead, as the engine goes: its own state of the case says what runs."""
+        """Position to which the answers lead; the engine's own state of the case says what runs."""
         state = CaseState(self._plan)
         steps: list[Passed] = []
         waiting: set[int] = set()
@@ -176,7 +176,7 @@ class Walk:
     # What is known without asking.
 
     def _as_in_run(self, name: str) -> bool:
-        """Whether the walk has what a node said in the run.
+        """Return whether the walk has what a node said in the run.
 
         What only the judge answered it has not: code on it would tell the judge's answers.
         """

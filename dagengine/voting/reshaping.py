@@ -89,13 +89,13 @@ def _pair(graph: Graph, parent: BaseNode, child: BaseNode) -> Pair | None:
 
 
 def can_split(metric: BaseMetric, title: str) -> bool:
-    """Whether a node is a yes/no question that may become two."""
+    """Return whether a node is a yes/no question that may become two."""
     graph = metric.spec().graph
     return any(node.title == title and _is_free(node, graph) for node in graph.nodes())
 
 
 def _is_free(node: BaseNode, graph: Graph) -> TypeGuard[BinaryJudgementNode]:
-    """Whether it is a yes/no question whose words may change, and that nothing reads."""
+    """Return whether it is a yes/no question whose words may change, and that nothing reads."""
     if not isinstance(node, BinaryJudgementNode) or node.prompted or node.examples:
         return False
     return set(targets(node)) == {True, False} and not any(
@@ -108,7 +108,7 @@ def _settings(node: AskingNode) -> dict[str, Any]:
 
 
 def targets(node: BaseNode) -> dict[Any, Any]:
-    """Where the verdicts of a node lead; a score is a score however it is written."""
+    """Targets of the verdicts of a node; a score is a score however it is written."""
     return {
         branch.verdict: branch.target.score
         if isinstance(branch.target, VerdictNode) and branch.target.child is None

@@ -77,12 +77,12 @@ def cause_of(judge: Part | None, traffic: Part | None, inside: Part) -> Cause:
 
 
 def _squared(part: Part | None) -> float:
-    """How far a part is from nothing, in squared standard errors."""
+    """Squared distance of a part from nothing, in standard errors."""
     return 0.0 if part is None else (part[0] / part[1]) ** 2
 
 
 def _divided(departure: Departure) -> tuple[Part | None, Part]:
-    """What the mix of kinds explains, and what changed inside of them, by bootstrap over cases."""
+    """Divide a change into the mix of kinds and the change within them, by bootstrap over cases."""
     change = departure.now - departure.before
     if not departure.first:  # a mean that is known says nothing of its traffic
         count = len(departure.latest)

@@ -81,7 +81,7 @@ class GrowingRun(RunWriter):
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self._last + 1
 
     def _end(self, error: BaseException | None) -> None:

@@ -83,6 +83,6 @@ class Pending:
         self._file.execute("INSERT OR IGNORE INTO decided VALUES (?, ?)", (trace, here))
 
     def count(self, *, ended: bool) -> int:
-        """How many traces wait: for quiet, or for the end of their root."""
+        """Number of traces that wait: for quiet, or for the end of their root."""
         query = "SELECT count(*) FROM traces WHERE ended = ?"
         return int(self._file.execute(query, (ended,)).fetchone()[0])

@@ -60,7 +60,7 @@ class Bettor:
         return self._sum / self.count if self.count else math.nan
 
     def since(self) -> Since:
-        """What is won from now on."""
+        """The sequence from now on."""
         return Since(self)
 
     def sides(self) -> Any:
@@ -93,7 +93,7 @@ class Since:
 
     @property
     def count(self) -> int:
-        """How many numbers there were since."""
+        """Number of values since then."""
         return self._bettor.count - self._count
 
     @property

@@ -70,7 +70,7 @@ class Departure:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """That of its alarm."""
+        """Key of its alarm."""
         return self.row, self.metric, self.group
 
 
@@ -119,7 +119,7 @@ class Alert:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What tells alarms of one stream apart."""
+        """Key of an alarm in its stream."""
         return self.row, self.metric, self.group
 
     def as_dict(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class BatchApi(Protocol):
         ...
 
     async def ended(self, name: str) -> Any | None:
-        """What `results` needs; None as long as the batch is in progress.
+        """The argument that `results` needs; None as long as the batch is in progress.
 
         Raises ProviderError when it ended without any answers.
         """
@@ -138,11 +138,11 @@ class _Batch:
 
     @property
     def settled(self) -> bool:
-        """Whether its results were fetched, or are lost."""
+        """Return whether its results were fetched, or are lost."""
         return self._found is not None or self._error is not None
 
     def has_room(self, body: str) -> bool:
-        """Whether a request fits; one that does not closes the batch, so that it leaves."""
+        """Return whether a request fits; one that does not closes the batch, so that it leaves."""
         around = len(self._api.line("0" * (_NAME + 8), "")) + 2
         # A character of JSON text that is all ASCII is one byte.
         if self._lines and self._bytes + len(body) + around > self._limits.file_bytes:

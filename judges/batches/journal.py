@@ -50,7 +50,7 @@ class BatchJournal:
         self._judge = judge
 
     def under_way(self) -> list[Begun]:
-        """What earlier runs of this judge began and did not see through.
+        """Batches that earlier runs of this judge began and did not finish.
 
         Raises InputError while another process uses the journal.
         """

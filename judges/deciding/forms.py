@@ -68,7 +68,7 @@ class Form(Protocol):
         ...
 
     def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
-        """What a response says of these questions; raises ProviderError for anything else."""
+        """Read a response to these questions; raises ProviderError for anything else."""
         ...
 
     def blamed(self, body: Any, count: int) -> dict[int, str]:
@@ -277,7 +277,7 @@ class _Read(Protocol):
 
 
 def _outcome(answers: Sequence[Any], question: Asked, read: _Read) -> Said | JudgeError:
-    """What the answers to one question come to: there has to be exactly one, which fits."""
+    """Outcome of the answers to one question: there has to be exactly one, which fits."""
     raw = json.dumps(answers[0] if len(answers) == 1 else list(answers), ensure_ascii=False)
     try:
         if len(answers) != 1:
@@ -374,7 +374,7 @@ def _of_pairs(
 
 
 def shares(usage: Usage, count: int) -> list[Usage]:
-    """What each of so many questions used of a request: equal parts, which add up to all of it."""
+    """Usage of each of so many questions in a request: equal parts, which add up to all of it."""
     wholes = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
     return [
         Usage(*(whole * (place + 1) // count - whole * place // count for whole in wholes))

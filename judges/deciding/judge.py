@@ -150,7 +150,7 @@ class DecisionJudge(EndpointJudge):
         on_request: Callable[[], None] = lambda: None,
         ahead: int = 0,
     ) -> list[Answer[T] | JudgeError]:
-        """What became of each question, in one request; all of them have one and the same state.
+        """Ask all questions in one request and return their outcomes; all have one state.
 
         A question that the server refuses as it stands fails alone: the others are sent again
         without it; `on_request` is called for each request. The last `ahead` questions, which
@@ -230,7 +230,7 @@ class DecisionJudge(EndpointJudge):
     async def _by_labels(
         self, questions: Sequence[Question[T]], on_request: Callable[[], None], ahead: int
     ) -> list[Answer[T] | JudgeError]:
-        """What a chat says of each question, all at once."""
+        """Ask a chat all questions at the same time."""
         outcomes: dict[int, Answer[T] | JudgeError] = {}
 
         async def ask(place: int, question: Question[T]) -> None:

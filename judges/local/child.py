@@ -22,7 +22,7 @@ _LOOK = 1.0
 
 
 def settings_line(**settings: str | int) -> bytes:
-    """What the process reads first: `path`, `api_key`, `window`, `places` and `threads`."""
+    """First line that the process reads: `path`, `api_key`, `window`, `places` and `threads`."""
     return json.dumps({**settings, "parent": os.getpid()}).encode() + b"\n"
 
 

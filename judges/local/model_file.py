@@ -43,7 +43,7 @@ class ModelFile:
 
     @property
     def name(self) -> str:
-        """What the model calls itself."""
+        """Name that the model gives itself."""
         return " ".join(str(self.settings.get("general.name") or "model").split())
 
     @property
@@ -65,7 +65,7 @@ class ModelFile:
 
     @cached_property
     def digest(self) -> str:
-        """What tells the model apart from others wherever the file is: 16 hexadecimal digits.
+        """Digest of the model, wherever the file is: 16 hexadecimal digits.
 
         From sizes and a thousand blocks of each file, so that large files take no longer. Raises
         InputError when one of several files is not there.

@@ -65,7 +65,7 @@ def size_for(
     threads: int | None = None,
     material: int = 0,
 ) -> Size:
-    """What a server takes of the machine, where its user does not say.
+    """Share of the machine for a server, if its user does not say.
 
     The window that the model was trained for, up to 8,192 tokens or what prompts with so many
     bytes of `material` need, and 4 places; fewer if their memory would be more than a quarter of
@@ -93,7 +93,7 @@ def free_threads() -> int:
 
 
 def _load() -> float:
-    """How many processors were busy in the last minute."""
+    """Number of processors that were busy in the last minute."""
     with suppress(AttributeError, OSError):  # Windows does not tell
         return os.getloadavg()[0]
     return 0.0
@@ -161,7 +161,7 @@ class ModelServer:
                     self._process = None
 
     def death(self) -> str | None:
-        """How the server ended, if it has ended while somebody needs it."""
+        """Cause of the server's end, if it ended while somebody needs it."""
         process = self._process
         return None if process is None else process.death()
 
@@ -207,7 +207,7 @@ class _Process:
             return self.address
 
     def death(self) -> str | None:
-        """How the process ended, with the end of its log; None while it lives."""
+        """Cause of the process's end, with the end of its log; None while it lives."""
         status = self._process.poll()
         if status is None:
             return None

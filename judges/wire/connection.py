@@ -52,7 +52,7 @@ class Connection:
 
     @cached_property
     def handlers(self) -> dict[str, Any]:
-        """What words requests for structure, by the mode."""
+        """Handlers that word requests for structure, by mode."""
         _, instructor = libraries()
         registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
         return {
@@ -60,7 +60,7 @@ class Connection:
         }
 
     def sender(self, path: str) -> Send:
-        """What sends bodies to a path, and gives those of the answers as they came."""
+        """Sender of bodies to a path, which returns those of the answers as they came."""
         if path not in self._senders:
             if self._direct is None:
                 self._senders[path] = sender(self.api, path)
@@ -96,7 +96,7 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 
 
 def sender(api: AsyncOpenAI, path: str) -> Send:
-    """What sends bodies to `path` by the openai client and gives those of the answers."""
+    """Sender of bodies to `path` by the openai client, which returns those of the answers."""
     import httpx2
     import openai
 

@@ -44,7 +44,7 @@ class DirectSend:
         self._head: Head | None = None
 
     async def __call__(self, body: Body | bytes) -> bytes:
-        """What comes back for a body, which is sent as JSON if it is not written yet."""
+        """Send a body, as JSON if it is not written yet, and return that of the answer."""
         content = body if isinstance(body, bytes) else encoded(body)
         if self._head is None:
             self._head = await self._written(self._path)
@@ -67,7 +67,7 @@ class DirectSend:
         )
 
     async def _written(self, path: str) -> Head:
-        """What the client would send to a path."""
+        """The head that the client would send to a path."""
         # The body does not matter: address and headers are the same for every one.
         async with _Pen() as pen:
             client = self._api.with_options(http_client=pen, max_retries=0)

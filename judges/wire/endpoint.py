@@ -57,7 +57,7 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
 
 
 def moved_to(response: Any) -> str | None:
-    """Where a response sends its request on to, or None; raises ProviderError for elsewhere.
+    """Address to which a response redirects, or None; raises ProviderError for elsewhere.
 
     A request holds the judged texts and a key: they go to no origin but the caller's.
     """

@@ -56,7 +56,7 @@ class RequestForm:
         return {**self._write(list(question.messages)), **self._more(question)}
 
     def _more(self, question: Question[Any]) -> Body:
-        """What a request says of where the question's beginning is warm."""
+        """Part of a request that says where the question's beginning is warm."""
         return {} if question.warmth is None else self._route(question.warmth)
 
     def encoded(self, question: Question[Any]) -> bytes:

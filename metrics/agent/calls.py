@@ -58,7 +58,7 @@ class CallsMetric(PrebuiltMetric):
 
 
 def places_of_calls(tools_called: Sequence[ToolCall]) -> list[str]:
-    """What prompts call each tool call."""
+    """Names of the tool calls in prompts."""
     count = len(tools_called)
     return [f"tools_called ({place} of {count})" for place in range(1, count + 1)]
 

@@ -191,7 +191,7 @@ class RecoveryMetric(SpansMetric):
 
 
 def _repeated(failed: Span, later: list[Span]) -> bool:
-    """Whether a later call does the same and does not fail."""
+    """Return whether a later call does the same and does not fail."""
     return any(
         span.error is None and (span.name, span.input) == (failed.name, failed.input)
         for span in later

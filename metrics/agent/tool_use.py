@@ -134,7 +134,7 @@ def active(turns: Sequence[Turn]) -> list[int]:
 
 
 def names_of_active(turns: list[Turn]) -> list[str]:
-    """What the turns to judge are called; raises NotApplicableError without any."""
+    """Names of the turns to judge; raises NotApplicableError without any."""
     names = turn_names(turns)
     acting = [names[place] for place in active(turns)]
     if not acting:
@@ -143,7 +143,7 @@ def names_of_active(turns: list[Turn]) -> list[str]:
 
 
 def names_of_calls(turns: list[Turn]) -> list[str]:
-    """What prompts call each tool call of the assistant: its turn and its line there."""
+    """Names of the assistant's tool calls in prompts: its turn and its line there."""
     names = turn_names(turns)
     return [
         f"{names[place]}, tools called, line {line}"

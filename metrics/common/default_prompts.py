@@ -64,7 +64,7 @@ def pieces(evidence: dict[str, Any]) -> list[Evidence]:
 def whole_prompt(
     step: str, evidence: Sequence[Evidence], answer_type: type[BaseModel] | None = None
 ) -> str:
-    """What the judge would get as two messages, as one text; the type says how long answers are."""
+    """The two messages of the judge as one text; the type says how long answers are."""
     messages = messages_for(step, evidence)
     if answer_type is not None:
         messages = with_bounds(messages, answer_type, DEFAULT_OPTIONS)

@@ -285,7 +285,7 @@ def claims_of(
 
 
 def truths_prompt(limit: int | None) -> str:
-    """What asks for the facts of a text, at most `limit` of them when there is a limit."""
+    """Prompt that asks for the facts of a text, at most `limit` of them when there is a limit."""
     return TRUTHS if limit is None else f"{TRUTHS} Give the {limit} most important at most."
 
 
@@ -320,7 +320,7 @@ def findings_of(
     wording: Wording = None,
     field: str = "actual_output",
 ) -> CodeNode:
-    """What a case field has of some kind, as the one list of `answer`; it may have nothing."""
+    """Findings of one kind in a case field, as the one list of `answer`; it may have nothing."""
     (name,) = answer.model_fields
     label = f"{name.replace('_', ' ')} of {field}"
     asked = ExtractionNode(instructions, label, field, answer, wording, empty=True, beside=beside)

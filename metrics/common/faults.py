@@ -42,7 +42,7 @@ class FaultsMetric(PrebuiltMetric):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the prompts need to know of the metric."""
+        """Settings of the metric that prompts need."""
         return {}
 
     def graph(self) -> Graph:

@@ -67,7 +67,7 @@ def _any_odds(judgements: Sequence[Judgement]) -> bool:
 
 
 def _chances(judgement: Judgement, good: Collection[Verdict]) -> tuple[float, float]:
-    """How likely a verdict is a good one, and how likely another, as far as that is known."""
+    """Probabilities of a good verdict and of another one, as far as they are known."""
     if judgement.odds is None:
         hit = float(judgement.verdict in good)
         return hit, 1 - hit

@@ -195,7 +195,7 @@ def _handed_out(questions: Questions) -> Generator[Questions, Answers, Answers]:
 
 
 async def _in_step(works: Sequence[Coroutine[Any, Any, NodeValue]], ask: Ask) -> list[NodeValue]:
-    """What each work gives; all that they want to know next is asked together, again and again."""
+    """Run all works; their next questions are asked together, again and again."""
     values: dict[int, NodeValue] = {}
     answers: dict[int, Answers | None] = dict.fromkeys(range(len(works)))
     try:

@@ -47,7 +47,7 @@ class BenchmarkJob:
 
     @property
     def runs(self) -> int:
-        """How often each case is run."""
+        """Number of runs of each case."""
         from dagengine.reliability.repetition import conditions_of
 
         return len(conditions_of(**self.ways, judges=self.judges))
@@ -203,7 +203,7 @@ def _number(calls: int | None) -> str:
 def ways_of(
     times: int, orders: str, temperatures: str | None, seeds: str | None, wordings: Path | None
 ) -> dict[str, Any]:
-    """How questions are repeated, as `repeat` takes it.
+    """Arguments of the repetition, as `repeat` takes it.
 
     Raises InputError for what is no number, and for a file of `wordings` that cannot be read.
     """
@@ -245,7 +245,7 @@ def _numbers(
 
 
 def symmetry_of(swap: str | None) -> Symmetry:
-    """What the order `swapped` exchanges; raises InputError for anything but two fields."""
+    """Fields that the order `swapped` exchanges; raises InputError for anything but two fields."""
     from dagengine.reliability.perturbations import Symmetry
 
     if swap is None:

@@ -7,7 +7,7 @@ OFFLINE = ("lexical", "gguf:")
 
 
 def judge_names(incomplete: str) -> list[str]:
-    """What `--judge` takes and begins so: providers, and behind one of them its models.
+    """Complete a value of `--judge`: providers, and behind one of them its models.
 
     Models are those of the public price list. Where nothing fits, the shell offers files.
     """

@@ -74,7 +74,7 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
 
 
 def lines(checkup: Checkup) -> Iterator[Line]:
-    """What was found: the part, its state, and the words for it."""
+    """Lines of the report: part, state and words."""
     connection = checkup.connection
     if connection.problem is not None:
         yield "answers", "fails", connection.problem
@@ -132,7 +132,7 @@ def recommended(checkup: Checkup) -> list[str]:
 
 
 def conclusion(checkup: Checkup) -> list[str]:
-    """Whether the judge can be used, and else why not."""
+    """Return whether the judge can be used, and else why not."""
     if checkup.usable:
         doubt = isinstance(checkup.easy, NotMeasured)
         return [

@@ -72,7 +72,7 @@ def judge_costs(
 
 
 def sampling_note(estimate: Estimate) -> str:
-    """That only some of the cases were looked at, and how far that carries."""
+    """Say that the estimate rests on a sample, and how far it carries."""
     return (
         f"Estimated from a random sample of {estimate.looked_at:,} of {estimate.cases:,} cases: "
         "least, likely and most are scaled up, so they are approximate. The 95 % margin of the "
@@ -82,7 +82,7 @@ def sampling_note(estimate: Estimate) -> str:
 
 
 def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
-    """What an estimate rests on, in words."""
+    """Say the assumptions of an estimate."""
     verdicts = "as frequent as in the earlier run" if budget.learnt else "equally likely"
     stored = []
     if budget.answered is not None:
@@ -239,7 +239,7 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
 
 
 def _notes(estimate: Estimate) -> Iterator[str]:
-    """What the reader of the numbers should know."""
+    """Notes for the reader of the numbers."""
     if estimate.sampled:
         yield sampling_note(estimate)
     nodes = [node for metric in estimate.metrics for node in metric.nodes]

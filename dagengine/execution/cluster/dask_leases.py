@@ -45,7 +45,7 @@ class LeasesPlugin(SchedulerPlugin):
         return send
 
     def hear(self, worker: str, run: str, news: list[Any]) -> None:
-        """What a worker says; nothing when the run is over, or the worker is given up."""
+        """Take a message of a worker, unless the run is over or the worker given up."""
         if run not in self._runs or worker not in self._scheduler.workers:
             return
         self._workers[run].add(worker)
@@ -92,7 +92,7 @@ def saying(run: str) -> Callable[..., None]:
 
 
 async def _heard(run: str, news: list[Any]) -> None:
-    """What the scheduler says: of a lease, or, with no news, that the run is over."""
+    """Take a message of the scheduler: of a lease, or, with no news, that the run is over."""
     if news:
         await tell_leased(run, *news)
     else:

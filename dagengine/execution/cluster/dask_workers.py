@@ -74,7 +74,7 @@ class DaskWorkers:
     async def submit(
         self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
     ) -> Any:
-        """What a coroutine function gives on some worker; raises WorkersDiedError.
+        """Run a coroutine function on some worker; raises WorkersDiedError.
 
         Workers of Dask say nothing before the result.
         """
@@ -85,7 +85,7 @@ class DaskWorkers:
             raise WorkersDiedError from None
 
     async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
-        """What every worker gives; those that die are left out."""
+        """Run on every worker; those that die are left out."""
         results: dict[str, Any] = await self._client.run(function, *arguments, on_error="ignore")
         return results
 

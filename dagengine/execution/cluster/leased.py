@@ -43,7 +43,7 @@ class _Amount:
         self._refused = False
 
     async def more(self, need: float) -> bool:
-        """Whether it is worth to look again for so much more than there was."""
+        """Return whether it is worth to look again for so much more than there was."""
         if self._answered is not None:
             await self._answered.wait()
             return True
@@ -82,7 +82,7 @@ class LeasedAccount(Account):
             self.amounts[MONEY] = _Amount(MONEY, say, lambda: self.spent + self.reserved)
 
     def missing(self, limits: Limits, amount: float) -> str | None:
-        """What this worker has too little of for one more call that may cost so much."""
+        """The limit that this worker would exceed by another call of that cost."""
         needs = {CALLS: self.calls + 1, MONEY: self.spent + self.reserved + amount}
         for name, lease in self.amounts.items():
             if needs[name] > lease.lent + 1e-9:
@@ -165,7 +165,7 @@ class Leased:
         self._questions: dict[bytes, tuple[anyio.Event, list[bytes]]] = {}
 
     def hear(self, kind: str, name: Any, value: Any) -> None:
-        """What whoever has the `Leases` says."""
+        """Take a message from the owner of the `Leases`."""
         if kind == SHARE:
             self._shares[name].hear(value)
         elif kind == AMOUNT:

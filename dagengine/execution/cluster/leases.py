@@ -60,7 +60,7 @@ class SharedQuantity:
         self._wants.pop(worker, None)
 
     def moves(self) -> list[tuple[str, float]]:
-        """What has to be said to whom: so much more, or, below zero, so much is asked back."""
+        """Messages to workers: so much more or, below zero, so much is asked back."""
         # While somebody has too little to do anything, nobody else gets more. What comes back adds
         # up for the first of them. Otherwise two packs of eight calls might have four places each,
         # and wait for ever.
@@ -131,7 +131,7 @@ class SpentAmount:
         self._wants.pop(worker, None)
 
     def moves(self) -> list[tuple[str, float]]:
-        """What has to be said to whom: so much more (0: there is no more), or give back (-1)."""
+        """Messages to workers: so much more (0: there is no more), or give back (-1)."""
         moves: list[tuple[str, float]] = []
         while self._wants:
             worker, (need, wish) = next(iter(self._wants.items()))
@@ -218,7 +218,7 @@ class Leases:
         self._questions = CommonQuestions(kept)
 
     def hear(self, send: Send, worker: str, kind: str, name: Any, *values: Any) -> None:
-        """What a worker says: a share wanted (two values) or given back (one), and so on."""
+        """Take a worker's message: a share wanted (two values) or given back (one), and so on."""
         if kind == QUESTION:
             self._hear_question(send, worker, name, *values)
             return

@@ -99,7 +99,7 @@ class AdaptiveConcurrency:
 
     @property
     def _is_trying(self) -> bool:
-        """Whether more calls are in progress than the judge was ever seen to take."""
+        """Return whether more calls are in progress than the judge was ever seen to take."""
         return 0 < self._proven < self.limit
 
     def _retreat(self, too_much: int) -> None:

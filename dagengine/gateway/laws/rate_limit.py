@@ -36,5 +36,5 @@ class RateLimit:
         self.taken += amount
 
     def correct(self, difference: float) -> None:
-        """What was taken turned out to be that much more (or less)."""
+        """Correct what was taken by an amount, which may be negative."""
         self._paid += difference * self._seconds

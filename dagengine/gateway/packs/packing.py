@@ -235,7 +235,7 @@ class Pack:
         self._freed = False
 
     def takes(self, *questions: Question[Any]) -> bool:
-        """Whether there is room for some more, all about the same."""
+        """Return whether there is room for some more, all about the same."""
         count = len(self.entries) + len(self.riders) + len(questions)
         size = self.size + sum(map(_size, questions))
         same = len({_lot(self.sender.judge, question) for question in questions}) < 2
@@ -322,7 +322,7 @@ class Pack:
 
 
 def _lot(judge: Judge, question: Question[Any]) -> _Lot:
-    """What has to be equal for two questions to travel together.
+    """Key that is equal for questions that may travel together.
 
     Repetitions do not: they are to be answered independently of one another.
     """

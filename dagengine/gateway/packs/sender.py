@@ -25,7 +25,7 @@ class PackingJudge(Judge, Protocol):
     async def answer_all(
         self, questions: Sequence[Question[Any]], *, on_request: Callable[[], None], ahead: int
     ) -> list[Outcome]:
-        """What became of each question; raises JudgeError if all failed alike.
+        """Send questions and return their outcomes; raises JudgeError if all failed alike.
 
         `on_request` is called for every request that is made. Nobody wants the last `ahead`
         questions yet: where they would cost requests of their own they are UnsupportedErrors.
@@ -67,7 +67,7 @@ class PackSender:
     in_time: Callable[[Judge, Callable[[], Awaitable[list[Outcome]]]], Awaitable[list[Outcome]]]
 
     def key(self, question: Question[Any]) -> tuple[str, str]:
-        """What tells a question of this judge apart."""
+        """Key of a question of this judge."""
         return self.judge_limiter.name, question.key
 
     async def enter(
@@ -81,7 +81,7 @@ class PackSender:
         self.limiter.leave(self.judge_limiter, call, UNSAID)
 
     async def send(self, questions: Sequence[Question[Any]], ahead: int) -> list[Outcome]:
-        """What became of each question; nobody wants the last `ahead` of them yet."""
+        """Send questions and return their outcomes; nobody wants the last `ahead` of them yet."""
         asked = len(questions) - ahead
         outcomes = await self._request(questions, ahead)
         if all(map(_is_too_much, outcomes)) and len(questions) > 1:
@@ -107,7 +107,7 @@ class PackSender:
             return [error] * len(questions)
 
     async def _halves(self, questions: Sequence[Question[Any]]) -> list[Outcome]:
-        """What became of questions that are too much for one request, each half by itself."""
+        """Send questions that are too much for one request by halves."""
         half = len(questions) // 2
         joined: list[Outcome] = []
         for part in (questions[:half], questions[half:]):

@@ -62,11 +62,11 @@ class PromptCounts:
     _scripts: dict[str, _Script] = field(default_factory=dict)
 
     def is_cut(self, size: Size, read: int) -> bool:
-        """Whether a count is the one that the server has for everything that is too long."""
+        """Return whether a count is the one that the server has for everything that is too long."""
         return read == self.limit and size.tokens >= _SMALL
 
     def is_suspicious(self, size: Size, read: int) -> bool:
-        """Whether `read` tokens of a prompt may be a part of it."""
+        """Return whether `read` tokens of a prompt may be a part of it."""
         if self.mute or not read or size.tokens < _SMALL or self.limit is not None:
             return False
         if self.window is not None:
@@ -85,7 +85,7 @@ class PromptCounts:
         return new or self.is_few(size, read) or self._is_most(size, read)
 
     def is_few(self, size: Size, read: int) -> bool:
-        """Whether it is fewer than for other texts of the script."""
+        """Return whether it is fewer than for other texts of the script."""
         script, ratio, density = self._scripts.get(size.script), *_ratios(size, read)
         if script is None:
             return read < _FIRST * size.tokens

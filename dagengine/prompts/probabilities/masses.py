@@ -71,7 +71,7 @@ def sure_of(option: Any, odds: Odds) -> float | None:
 
 
 def unknown_of(odds: Odds) -> float:
-    """How much of the probability odds leave open (0 to 1)."""
+    """Probability that odds leave open (0 to 1)."""
     rest = 1 - math.fsum(chance for _, chance in odds)
     return rest if rest > 1e-9 else 0.0  # rounding leaves less
 
@@ -91,7 +91,7 @@ class MassCount:
 
     @property
     def warning(self) -> str | None:
-        """What to say if most answers are below half of the mass."""
+        """Warning if most answers are below half of the mass."""
         if 2 * self.below <= self.answers:
             return None
         mean = mass_words(self._sum / self.answers)

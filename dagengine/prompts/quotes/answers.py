@@ -37,7 +37,7 @@ class Quote:
 
     @property
     def is_supported(self) -> bool:
-        """Whether the words stand in the piece."""
+        """Return whether the words stand in the piece."""
         return bool(self.places)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Quote:
 
 
 def has_support(quotes: Iterable[Quote], mode: QuoteMode) -> bool:
-    """Whether a verdict with these quotes has support: one that is true, or a named absence.
+    """Return whether a verdict with these quotes has support: one that is true, or a named absence.
 
     With `if_any`, one that quotes nothing has it, too.
     """
@@ -140,7 +140,7 @@ _LINES: Final[Mapping[QuoteMode, str]] = {
 
 
 def quoting_words(mode: QuoteMode, sources: str, *, each: bool, as_lines: bool) -> str:
-    """What a step says of quotes of its verdict, or of `each`; `sources` may be quoted.
+    """Words of a step about quotes of its verdict, or of `each`; `sources` may be quoted.
 
     `as_lines` is for answers in prose, which a parser reads.
     """
@@ -179,7 +179,7 @@ class QuotingParser:
         return {"quotes": quotes[:MOST], **missing, **self.parser(_blanked(text))}
 
     def span(self, text: str, /) -> Span | None:
-        """Where the other parser found the value; None if it does not say."""
+        """Span in which the other parser found the value; None if it does not say."""
         inner = self.parser
         return inner.span(_blanked(text)) if isinstance(inner, LocatingParser) else None
 

@@ -26,11 +26,11 @@ class QuoteCheck:
     pieces: tuple[tuple[Evidence, ...], ...]
 
     def __call__(self, answer: BaseModel) -> str | None:
-        """What is wrong with the first faulty quotes of an answer; None if they are all true."""
+        """Message about the first faulty quotes of an answer; None if all are true."""
         return next(filter(None, map(self._problem, judged_in(answer))), None)
 
     def _problem(self, verdict: Any) -> str | None:
-        """What is wrong with the quotes of one verdict; of several, with its number."""
+        """Message about the quotes of one verdict; of several, with its number."""
         pieces = pieces_for(verdict, self.pieces)
         problems = (quote_problem(quote, pieces) for quote in verdict.quotes)
         problem = next(filter(None, problems), None)
@@ -91,7 +91,7 @@ def judged_in(answer: BaseModel) -> list[Any]:
 
 
 def pieces_for(verdict: Any, pieces: Sequence[Sequence[Evidence]]) -> Sequence[Evidence]:
-    """What a verdict may quote: that of a list, the pieces at its number."""
+    """Pieces that a verdict may quote: that of a list, the pieces at its number."""
     return pieces[getattr(verdict, "number", 1) - 1]
 
 
@@ -120,7 +120,7 @@ def _placed(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
 
 
 def hint(answer: BaseModel, pieces: Sequence[Sequence[Evidence]]) -> str:
-    """What the first quote that is not true is nearest to, for people; empty if nothing is near."""
+    """Text nearest to the first untrue quote, for people; empty if nothing is near."""
     for verdict in judged_in(answer):
         own = pieces_for(verdict, pieces)
         for quote in verdict.quotes:

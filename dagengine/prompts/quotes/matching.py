@@ -101,7 +101,7 @@ def _pieces(text: str) -> Iterator[tuple[int, int, str | None]]:
 
 @lru_cache(maxsize=4096)
 def _combines(character: str) -> bool:
-    """Whether a character belongs to the one before it."""
+    """Return whether a character belongs to the one before it."""
     if character < "\u0300":
         return False
     return unicodedata.combining(unicodedata.normalize("NFKD", character)[0]) > 0
@@ -137,7 +137,7 @@ def quote_parts(quote: str) -> tuple[str, ...]:
 
 
 def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:
-    """Where each part of a quote is in the text that was folded; empty if it does not stand there.
+    """Spans of the parts of a quote in the folded text; empty if it is not there.
 
     These are the first places that fit.
     """
@@ -153,7 +153,7 @@ def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:
 
 
 def _occurrences(part: str, text: Folded, position: int) -> Iterator[int]:
-    """Where a part stands by itself: not cut out of a character, nor a short one out of a word."""
+    """Offsets of a part that is not cut out of a character, nor a short one out of a word."""
     plain, starts, size = text.plain, text.starts, len(part)
     place = plain.find(part, position)
     for _ in range(_TRIES):
@@ -174,7 +174,7 @@ def _occurrences(part: str, text: Folded, position: int) -> Iterator[int]:
 
 
 def _joined(first: str, second: str) -> bool:
-    """Whether two characters next to each other are of one word."""
+    """Return whether two characters next to each other are of one word."""
     if not (first.isalnum() and second.isalnum()):
         return False
     return not (_UNSPACED.match(first) or _UNSPACED.match(second))

@@ -25,7 +25,7 @@ class Alignment:
 
     @property
     def idle(self) -> bool:
-        """Whether no case waits for its partner."""
+        """Return whether no case waits for its partner."""
         return not (self._waiting[0] or self._waiting[1])
 
     def offer(self, side: Side, place: Place, key: Hashable) -> tuple[Place, Place] | None:

@@ -33,7 +33,7 @@ def compare_runs(
     metric: str | None = None,
     advance: Callable[[], None] | None = None,
 ) -> RunComparison:
-    """What changed from one run to another; makes no judge calls.
+    """Compare two runs; makes no judge calls.
 
     Cases are paired by content. The rest is paired by content except for the name, then by name,
     then by input, if these are unique in both runs. `metric` is the only one to look at; `advance`
@@ -80,7 +80,7 @@ class _Side:
         self._latest: tuple[Place, CaseResult] | None = None
 
     def cases(self) -> Iterator[tuple[Hashable, tuple[str, ...]]]:
-        """What every case is known by, and its courses by metric (none without columns)."""
+        """Key of every case, and its courses by metric (none without columns)."""
         if self.files.columns is None:
             for place in range(len(self.files)):
                 row = self.row(place)
@@ -226,7 +226,7 @@ def _name(side: RunFiles, place: Place) -> Hashable | None:
 
 
 def _input(side: RunFiles, place: Place) -> Hashable | None:
-    """What went into the application: an input, the contestants' input, or the first turn."""
+    """Input of the application: an input, the contestants' input, or the first turn."""
     fields = side.fields(place) or {}
     contestants = [*(fields.get("contestants") or {}).values()]
     turns = fields.get("turns") or ()

@@ -69,7 +69,7 @@ class MetricComparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether every answer on every common case is the same."""
+        """Return whether every answer on every common case is the same."""
         return not self.kinds
 
     @property
@@ -109,7 +109,7 @@ class MetricComparison:
                 for cause in CAUSES}  # fmt: skip
 
     def tree_changes(self) -> list[TreeChange]:
-        """What is not the same in the definitions."""
+        """Differences of the definitions."""
         return list(self.trees.changes())
 
     def add_same(self, result: MetricResult, cases: int) -> None:
@@ -185,7 +185,7 @@ class RunComparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether both runs say the same of the same cases, by the same trees."""
+        """Return whether both runs say the same of the same cases, by the same trees."""
         return (
             all(metric.agrees and not metric.tree_changes() for metric in self.metrics)
             and not (self.added or self.removed)

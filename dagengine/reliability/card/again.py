@@ -40,7 +40,7 @@ Outcome = Callable[[Run], Hashable]
 
 
 def outcome(threshold: float | None) -> Outcome:
-    """What is compared of two runs: pass or fail, or the score if there is no threshold."""
+    """Value that is compared between runs: pass or fail, or the score if there is no threshold."""
     return (lambda run: run.score) if threshold is None else (lambda run: run.passed(threshold))
 
 
@@ -177,7 +177,7 @@ class Unlike:
 
 
 def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
-    """Whether and how the runs of a case are not repeats of each other.
+    """Return whether and how the runs of a case are not repeats of each other.
 
     Honest repeats agree with the run before by chance, too; a copy also has its text. So where
     texts differ although results are equal, only texts tell copies.
@@ -236,7 +236,7 @@ _LEAST_ALIKE, _ALL_BUT_FEW = 5, 0.9
 
 
 def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
-    """How far the runs of one case agree in scores, texts and paths."""
+    """Agreement of the runs of one case in scores, texts and paths."""
     groups, why = runs.rows, why_not_twice(runs)
 
     def over(name: str, of: Callable[..., Sums], read: Outcome) -> Figure:
@@ -270,7 +270,7 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
-    """How the rule for runs without a score changes the flip rate, if there are any."""
+    """Effect of the rule for runs without a score on the flip rate, if there are any."""
     table = runs.table(outcome(threshold))
     without, among = flip_rate(table), flip_rate(table, missing="own category")
     if missing_rate(table) and without is not None and among is not None:

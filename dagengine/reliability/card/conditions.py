@@ -57,7 +57,7 @@ class FailIf(Condition):
         return best is not None and self.holds(best)
 
     def fails(self, contrast: Contrast, level: float = 0.05) -> bool:
-        """Whether a difference of two cards meets the condition, and is not chance.
+        """Return whether a difference of two cards meets the condition, and is not chance.
 
         Its p, corrected for all differences compared together, must be below `level`.
         """

@@ -35,12 +35,12 @@ class PairedTest:
 
     @property
     def chance(self) -> bool:
-        """Whether so large a difference comes about by chance in more than 5 of 100 runs."""
+        """Return whether so large a difference comes about by chance in more than 5 of 100 runs."""
         return self.p > _CHANCE
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the test shows, as every screen says it."""
+        """Result of the test in the words of every screen."""
         chance = "could be chance" if self.chance else "more than chance"
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.2g}"
         test = f"{chance} (paired, {self.test}, {p})"
@@ -72,7 +72,7 @@ class Noise:
     stale: str = ""
 
     def words(self, flips: int, test: PairedTest | None) -> str:
-        """Whether asking again alone would give so many flips, as every screen says it.
+        """Return whether asking again alone would give so many flips, as every screen says it.
 
         Asking again flips cases in both directions alike. So flips that go in one direction by more
         than chance are not explained by it, however few they are.
@@ -114,7 +114,7 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
 
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:
-    """What a card foretells for a metric; raises InputError if it says nothing of it."""
+    """Noise that a card foretells for a metric; raises InputError without it."""
     metric = next((measured for measured in card.metrics if measured.metric == found.name), None)
     if metric is None:
         names = ", ".join(measured.metric for measured in card.metrics)

@@ -140,7 +140,7 @@ def _headline(found: MetricComparison) -> str:
 
 
 def _moved_scores(found: MetricComparison) -> str:
-    """How many cases lost their score, mostly by what, and how many won one; empty if none did."""
+    """Count lost scores, with the main cause, and won ones; empty if there are none."""
     lost = Counter(f"{change.first.new_answer} at {change.first.node or 'the settings'}"
                    for change in found.changes if change.kind == "lost")  # fmt: skip
     ((why, count),) = lost.most_common(1) or [("", 0)]

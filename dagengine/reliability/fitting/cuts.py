@@ -49,7 +49,7 @@ class FittedThreshold:
 
     @property
     def is_better(self) -> bool:
-        """Whether the labels show that this threshold is better than the present one.
+        """Return whether the labels show that this threshold is better than the present one.
 
         They rule the present one out, and the gain on held-out cases is above 0 with its interval.
         """

@@ -45,7 +45,7 @@ def position_consistency(pairs: Orders) -> Sums:
 
 @measure
 def position_preference(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
-    """Which position wins when the orders disagree: 1 the first, 0 the second, 0.5 neither.
+    """Position that wins when the orders disagree: 1 the first, 0 the second, 0.5 neither.
 
     The share of inconsistent pairs in which what was shown first won, in one order or in both
     (Shi et al. 2024, https://arxiv.org/abs/2406.07791). `first` names the answer that the

@@ -63,7 +63,7 @@ class Corrected:
 
     @property
     def telling(self) -> bool:
-        """Whether the judge is worth a tenth more labels than there are."""
+        """Return whether the judge is worth a tenth more labels than there are."""
         return self.worth >= _TELLING * self.labelled
 
 
@@ -159,7 +159,7 @@ def corrected_difference(
     groups: Sequence[Hashable] | None = None,
     level: float = 0.95,
 ) -> Corrected | Unknown:
-    """How much better the second of two systems is by the human standard, from -1 to 1.
+    """Advantage of the second of two systems by the human standard, from -1 to 1.
 
     Each system has the judge's scores (or 0 and 1) and human labels of its answers, case by
     case; cases are those of both. The difference of every case is corrected as a mean is. There are
@@ -270,7 +270,7 @@ def _grouped_squares(parts: Sequence[float], groups: Sequence[Hashable]) -> floa
 
 
 def _shares_of(verdicts: Sequence[Vote | None]) -> dict[str, list[float]]:
-    """Which cases got each verdict; of two verdicts one says it all."""
+    """Cases of each verdict; of two verdicts one says it all."""
     kinds = [*dict.fromkeys(verdicts)]
     if len(kinds) == 2:
         return {"results": [float(verdict == kinds[1]) for verdict in verdicts]}
@@ -319,7 +319,7 @@ class _Strata:
         groups: Sequence[Hashable],
         level: float,
     ) -> float:
-        """How many times less cases count as they depend on each other, from what each adds."""
+        """Design effect: factor by which dependent cases count less, from what each adds."""
         added, asked, rate = [], set(), self.rate
         for verdict, label, group in zip(verdicts, labels, groups, strict=True):
             own = self.rate_of(verdict)

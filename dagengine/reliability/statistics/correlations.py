@@ -98,7 +98,7 @@ def _is_constant(values: Sequence[float]) -> bool:
 
 
 def _deviations(values: Sequence[float]) -> Any:
-    """What each value is off the mean, in units in which squares neither vanish nor overflow."""
+    """Deviations from the mean, in units in which squares neither vanish nor overflow."""
     numpy = needs("numpy")
     _, exponent = math.frexp(max(map(abs, values)))
     scaled = numpy.ldexp(numpy.asarray(values, dtype=float), -exponent)

@@ -58,7 +58,7 @@ class Departure:
 def departures(
     table: Table, *, groups: Sequence[Hashable] | None = None, level: float = FALSE_ALARMS
 ) -> list[Departure]:
-    """How the runs of a table are not repeats, the clearest first; empty if nothing shows it.
+    """Departures of a table's runs from repeats, the clearest first; empty if nothing shows it.
 
     One row per case, a column per run in the order of asking. Rows that never vary, and rows that
     lack an answer, tell nothing. False in at most `level` of benchmarks. The numerator of
@@ -160,12 +160,12 @@ def _statistics(coded: Any, numbers: Any) -> dict[Way, Any]:
 
 
 def _off(numbers: Any) -> Any:
-    """How far each result is from the mean of its case."""
+    """Deviation of each result from the mean of its case."""
     return numbers - numbers.mean(-1, keepdims=True)
 
 
 def _steps(moved: Any) -> Any:
-    """How far later runs are above earlier ones at each place, in standard errors of a shuffle."""
+    """Rise from earlier to later runs at each index, in standard errors of a shuffle."""
     numpy = needs("numpy")
     runs = moved.shape[-1]
     before = numpy.arange(1, runs)
@@ -173,7 +173,7 @@ def _steps(moved: Any) -> Any:
 
 
 def _apart(coded: Any, off: Any) -> tuple[Any, Any]:
-    """How far the run that differs most is from the others: by its results, by its agreement."""
+    """Distance of the most different run from the others: by results, by agreement."""
     numpy = needs("numpy")
     level = numpy.abs(off.sum(-2)).max(-1)
     spread = numpy.sqrt((off**2).sum((-1, -2)) / off.shape[-1])

@@ -49,7 +49,7 @@ class Mixture:
         return float(self._fitted[0] @ self._differing(votes))
 
     def allows(self, votes: int, side: Side, rate: float) -> bool:
-        """Whether this flip rate, or one beyond it, explains the runs nearly as well."""
+        """Return whether this flip rate, or one beyond it, explains the runs nearly as well."""
         sign = 1.0 if side == "at least" else -1.0
         if sign * (self.flips(votes) - rate) >= 0:
             return True

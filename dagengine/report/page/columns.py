@@ -220,7 +220,7 @@ class Columns:
         return self.days[self._numbers["group"][place]] if place >= 0 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """What tells of the numbers in the columns, JSON-ready."""
+        """Meaning of the numbers in the columns, JSON-ready."""
         return {
             "placed": self.placed,
             "groups": list(self._groups),

@@ -217,7 +217,7 @@ class _Drawing:
         return {inner for stub in self._untaken if set(stub.by) & own for inner in stub.nodes}
 
     def fits(self, room: tuple[int, int]) -> bool:
-        """Whether the drawing has room in a box of so many pixels."""
+        """Return whether the drawing has room in a box of so many pixels."""
         return self._width + 6 <= room[0] and self._height + 6 <= room[1]
 
     def _place(self, name: str, width: float, height: float, part: graphviz.Digraph) -> None:
@@ -324,7 +324,7 @@ class _Drawing:
         return f"M{first}C{' '.join(rest)}"
 
     def _words(self, edge: dict[str, Any], number: int) -> tuple[float, float] | None:
-        """Where the first line of a label begins."""
+        """Start of the first line of a label."""
         if "lp" not in edge:
             return None
         x, y = map(float, edge["lp"].split(","))

@@ -39,5 +39,5 @@ class People:
         return cls(LabelFile(run.folder / LABELS).labels())
 
     def of(self, case: str | None) -> list[dict[str, Any]]:
-        """What was said about the case whose content has this hash, in the order of saying."""
+        """Labels of the case whose content has this hash, in their order."""
         return self._by_case.get(case or "", [])

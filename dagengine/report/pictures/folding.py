@@ -71,7 +71,7 @@ class Folds:
 
     @classmethod
     def reached(cls, graph: MetricGraph, size: Size, reached: Collection[int]) -> Folds:
-        """What a case came by; all of a small graph, if it is not too wide."""
+        """Parts that a case came by; all of a small graph, if it is not too wide."""
         whole = cls.none(graph)
         if nodes_of(graph) <= LARGE and whole.fits(size, math.inf):
             return whole
@@ -83,7 +83,7 @@ class Folds:
         return folds
 
     def shows(self, number: int) -> bool:
-        """Whether a node is drawn: itself, or in the frame of its metric."""
+        """Return whether a node is drawn: itself, or in the frame of its metric."""
         owner = self.graph.nodes[number].inside
         return number in self.drawn if owner is None else owner in self.opened and self.shows(owner)
 
@@ -207,7 +207,7 @@ def nodes_of(graph: MetricGraph, number: int | None = None) -> int:
 
 
 def _relations(graph: MetricGraph) -> tuple[nx.DiGraph[Any], nx.DiGraph[Any]]:
-    """What comes next after what, and that with everything that is read; in one metric each.
+    """Graph of successors, and that graph with everything that is read; in one metric each.
 
     A node that answers lead to comes next after these, not after all that it reads.
     """

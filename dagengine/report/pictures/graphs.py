@@ -31,7 +31,7 @@ class Node:
     scale: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """What the page gets; of the panel the number of votes."""
+        """Data for the page; of the panel the number of votes."""
         shown = asdict(self)
         for only_drawn in ("asks", "grades", "scale", *([] if self.examples else ["examples"])):
             del shown[only_drawn]
@@ -103,7 +103,7 @@ class MetricGraph:
         return {node.inside for node in self.nodes if node.inside is not None}
 
     def scores(self, node: int) -> int:
-        """How many answers of a node are scores."""
+        """Number of answers of a node that are scores."""
         return sum(answer.node == node and answer.score is not None for answer in self.answers)
 
     def asked_by(self, node: int) -> int:
@@ -157,7 +157,7 @@ class MetricGraph:
             answer.score = edge.score if edge.score is not None else answer.score
 
     def as_dict(self) -> dict[str, Any]:
-        """What the page gets, without the drawings."""
+        """Data for the page, without the drawings."""
         return {
             "name": self.metric.name,
             "threshold": self.metric.threshold,

@@ -92,7 +92,7 @@ def _line(arrow: Arrow) -> str:
 
 
 def _legend(model: Model) -> Iterator[str]:
-    """What lines mean, where there are several kinds."""
+    """Legend of lines, if there are several kinds."""
     if model.kind == "path":
         yield "thick arrow: the path of this case, dotted arrow: not taken"
         if model.has_odds:

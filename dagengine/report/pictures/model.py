@@ -72,7 +72,7 @@ class Part:
         return max(_LEAST[0], max(widths, default=0.0) + _ROOM), self.height()
 
     def height(self) -> float:
-        """How high its content is, in pixels."""
+        """Height of its content, in pixels."""
         lines = len(self.lines) + len(self.note)
         content = _NAME_LINE * len(self.name) + _LINE * lines + _BAR * (self.bar is not None)
         return max(_LEAST[1], content + 14)
@@ -131,7 +131,7 @@ class Model:
         return (inner for inner in self.frames if inner.outer == frame)
 
     def hands_on_data(self) -> bool:
-        """Whether some arrow does not make its target run, and some other does."""
+        """Return whether some arrow does not make its target run, and some other does."""
         kinds = {arrow.data for arrow in self.arrows}
         return len(kinds) > 1
 
@@ -407,7 +407,7 @@ class _Maker:
             )
 
     def _feeds(self) -> Iterator[Feed]:
-        """What hands on to what, past the steps that are left out."""
+        """Feeds between the parts shown, past the steps that are left out."""
         after: dict[int, list[Feed]] = {}
         for feed in self._graph.feeds:
             after.setdefault(feed.source, []).append(feed)

@@ -318,7 +318,7 @@ def _shape(shape: Shape, box: Box, look: str, cut: float = _CUT) -> str:
 
 
 def _legend(model: Model) -> tuple[list[str], float]:
-    """What shapes, ends and lines mean, in two lines, and how wide they are."""
+    """Legend of shapes, ends and lines, in two lines, and its width."""
     wide, tall = _SAMPLE
     pieces, x = [_text(0, 26, [("shapes", "soft")], SMALL, anchor="start")], 56.0
     for shape, words in SHAPES.items():

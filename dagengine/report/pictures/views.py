@@ -66,16 +66,16 @@ class View:
     has_odds: bool = False
 
     def node(self, number: int) -> Mark:
-        """What is said of a node."""
+        """Mark of a node."""
         return self.nodes.get(number, NOTHING)
 
     def answer(self, number: int) -> Mark:
-        """What is said of an answer."""
+        """Mark of an answer."""
         return self.answers.get(number, NOTHING)
 
 
 def threshold_words(threshold: float | None) -> str:
-    """What passes, in the words of every picture."""
+    """The threshold in the words of every picture."""
     return "no threshold" if threshold is None else f"passes at {threshold:g}"
 
 
@@ -162,7 +162,7 @@ def _answered(step: Step) -> tuple[Words, ...]:
 
 
 def counts(graph: MetricGraph, tally: MetricTally) -> View:
-    """How many cases of a data set came by each part, and how many of them failed in the end."""
+    """Count the cases that came by each part, and those that failed in the end."""
     whole = _traffic(tally.states)
     # The cases of a run, and how many of them failed
     pieces: list[tuple[str, Tone]] = [(counted(whole.cases, "case"), "")]
@@ -210,7 +210,7 @@ def cases_words(traffic: Traffic) -> Words:
 
 
 def _items(items: Counter[str]) -> Words:
-    """What was said of the items of lists, the most frequent first."""
+    """Verdicts on the items of lists, the most frequent first."""
     signs: dict[str, tuple[str, Tone]] = {"no": ("✕ ", "fail"), "False": ("✕ ", "fail")}
     pieces: list[tuple[str, Tone]] = [(f"{items.total():,} items:", "soft")]
     for verdict, count in items.most_common(4):

@@ -17,7 +17,7 @@ FOLDER = "recordings"
 
 
 def recording_of(test_file: Path) -> Path:
-    """Where the answers of a test file are recorded: in a folder beside it."""
+    """Path of the recording of a test file: in a folder beside it."""
     return test_file.parent / FOLDER / f"{test_file.stem}.jsonl"
 
 
@@ -43,7 +43,7 @@ class TestFiles:
     def asking(
         self, gateway: Gateway, item: pytest.Item | None, attempt: int = 0
     ) -> tuple[Asks, Recorder | None]:
-        """What a test asks through, and the recorder in it; attempts after the first ask again."""
+        """The layer that a test asks through, and its recorder; later attempts ask again."""
         path = None if item is None else recording_of(item.path)
         key = (gateway, path, attempt)
         if key not in self._asks:
@@ -62,7 +62,7 @@ class TestFiles:
         return self._asks[key]
 
     def data(self) -> list[dict[str, Any]]:
-        """What this process recorded, as plain data to be sent to another one."""
+        """Recorded answers as plain data, to be sent to another process."""
         return [recording.data() for recording in self._recordings.values()]
 
     def add(self, data: Sequence[Mapping[str, Any]]) -> None:

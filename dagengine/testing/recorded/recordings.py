@@ -162,7 +162,7 @@ class Recording:
         return True
 
     def data(self) -> dict[str, Any]:
-        """What is new, as plain data to be sent to another process."""
+        """New answers as plain data, to be sent to another process."""
         new = [[answer.as_dict(), answer.judge] for answer in self.new.values()]
         return {"path": str(self.path), "new": new, "used": sorted(self.used)}
 
@@ -202,7 +202,7 @@ class Recording:
 
 
 def _short(judge: str) -> str:
-    """What lines call a judge: the same whatever other judges there are."""
+    """Name of a judge in lines: the same whatever other judges there are."""
     return _digest(judge)[:6]
 
 
@@ -237,7 +237,7 @@ def _parts(question: Question[Any]) -> dict[str, Any]:
 
 
 def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
-    """How alike two questions are: parts that are equal, and the share of equal evidence."""
+    """Similarity of two questions: parts that are equal, and the share of equal evidence."""
     equal: int = sum(first[name] == second[name] for name in _NAMES)
     pieces = set(first["evidence"].items()), set(second["evidence"].items())
     # Less than 1: evidence only decides between questions with as many equal parts.
@@ -245,7 +245,7 @@ def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
 
 
 def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """What changed in one part, in a few words; empty if nothing did."""
+    """Describe the change of one part in a few words; empty without one."""
     if old[name] == new[name]:
         return ""
     if name == "options":

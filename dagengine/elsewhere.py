@@ -301,23 +301,23 @@ EVALUATORS: Mapping[str, str] = {
 """Types of evaluators of LangChain that `load_evaluator` does not make."""
 
 
-def _loaded(kind: str) -> str:
+def _load_words(kind: str) -> str:
     return f"load_evaluator({kind!r}, …) makes it"
 
 
 _LANGCHAIN = {
-    "JsonEditDistanceEvaluator": _loaded("json_edit_distance"),
-    "JsonEqualityEvaluator": _loaded("json_equality"),
+    "JsonEditDistanceEvaluator": _load_words("json_edit_distance"),
+    "JsonEqualityEvaluator": _load_words("json_equality"),
     "JsonSchemaEvaluator": EVALUATORS["json_schema_validation"],
-    "JsonValidityEvaluator": _loaded("json_validity"),
-    "ExactMatchStringEvaluator": _loaded("exact_match"),
-    "LabeledPairwiseStringEvalChain": _loaded("labeled_pairwise_string"),
-    "PairwiseStringDistanceEvalChain": _loaded("pairwise_string_distance"),
-    "PairwiseStringEvalChain": _loaded("pairwise_string"),
-    "PairwiseStringEvaluator": _loaded("pairwise_string"),
-    "RegexMatchStringEvaluator": _loaded("regex_match"),
+    "JsonValidityEvaluator": _load_words("json_validity"),
+    "ExactMatchStringEvaluator": _load_words("exact_match"),
+    "LabeledPairwiseStringEvalChain": _load_words("labeled_pairwise_string"),
+    "PairwiseStringDistanceEvalChain": _load_words("pairwise_string_distance"),
+    "PairwiseStringEvalChain": _load_words("pairwise_string"),
+    "PairwiseStringEvaluator": _load_words("pairwise_string"),
+    "RegexMatchStringEvaluator": _load_words("regex_match"),
     "StringDistance": "a name: load_evaluator('string_distance', distance='levenshtein')",
-    "StringDistanceEvalChain": _loaded("string_distance"),
+    "StringDistanceEvalChain": _load_words("string_distance"),
     "AgentTrajectoryEvaluator": _TRAJECTORY,
     "ContextQAEvalChain": EVALUATORS["context_qa"],
     "CotQAEvalChain": EVALUATORS["cot_qa"],
@@ -653,7 +653,7 @@ def refuse_module(name: str) -> None:
         return
     theirs = f"{_theirs(ours)}.{last}"
     why, home = why_no_module(theirs), home_of(theirs)
-    modules = last.islower() and [place for place in HOMES if "." in place]
+    modules = last.islower() and [module for module in HOMES if "." in module]
     if why is None and modules and any(f"{theirs}.".startswith(f"{m}.") for m in modules):
         why = f"what is public in {theirs} is in {home}; `dagengine migrate FILE` rewrites imports"
     hint = f": {why}" if why else _what_is_there(ours, last)

@@ -70,20 +70,20 @@ def one_writer(target: Path, *, folder: bool = False, wait: bool = False) -> Ite
     InputError, which names the process. The lock is on a small file of its own, `.writing`. Raises
     OSError if that cannot be made. On a file system without locks nothing is held.
     """
-    place = target / ".writing" if folder else target.with_name(f".{target.name}.writing")
-    made = not place.parent.exists()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    file = _lock(place, target, wait)
+    lock_path = target / ".writing" if folder else target.with_name(f".{target.name}.writing")
+    made = not lock_path.parent.exists()
+    lock_path.parent.mkdir(parents=True, exist_ok=True)
+    file = _lock(lock_path, target, wait)
     _held.add(file)
     try:
         yield
     finally:
         if file in _held:  # not so in a fork of this process
             _held.discard(file)
-            _let_go(place, file)
+            _let_go(lock_path, file)
         if made:
             with suppress(OSError):  # it is not empty any more
-                place.parent.rmdir()
+                lock_path.parent.rmdir()
 
 
 def _lock(place: Path, target: Path, wait: bool) -> int:

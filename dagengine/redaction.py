@@ -213,8 +213,8 @@ def _public_match(address: re.Match[str]) -> str:
 
 def secrets_of_address(url: str) -> list[str]:
     """The user, the password and the values of the query, as they stand and as they are meant."""
-    place, _, query = url.partition("://")[2].partition("?")
-    user = place.rpartition("@")[0]
+    authority, _, query = url.partition("://")[2].partition("?")
+    user = authority.rpartition("@")[0]
     values = [value for name, value in parse_qsl(query) if name not in _OPEN]
     raw = [user, *user.split(":", 1), *values]
     return [*filter(None, raw), *(unquote(text) for text in raw if text)]

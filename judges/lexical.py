@@ -141,13 +141,13 @@ class LexicalJudge:
         step, evidence = _parts(question)
         name, shape = next(iter(properties.items()), ("", Fields()))
         if len(properties) == 1 and name in EXTRACTED and shape.get("type") == "array":
-            return {name: _extracted(name, shape, schema, evidence)}
+            return {name: _extract(name, shape, schema, evidence)}
         if properties.keys() == {"verdicts"}:
             item = _item_of(shape, schema)
             if {"verdict", "reason"} <= item.keys():
                 return {name: self._verdicts(question, shape, item, step, evidence)}
         asked = f"{answer_type.__name__}({', '.join(properties)})"
-        raise _unsupported(question, f"it asks for {asked}")
+        raise _unsupported_error(question, f"it asks for {asked}")
 
     def _verdicts(
         self,
@@ -159,18 +159,18 @@ class LexicalJudge:
     ) -> list[Fields]:
         allowed = tuple(item["verdict"].get("enum", ()))
         if not {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}:
-            raise _unsupported(question, f"its verdicts are {allowed!r}")
+            raise _unsupported_error(question, f"its verdicts are {allowed!r}")
         if item.keys() == {"statement", "reason", "verdict"}:
             first, *around = evidence  # its statements are the items
             label, items = _PLACE.sub("", first.label), list(dict.fromkeys(sentences(first.text)))
             names: list[Fields] = [{"statement": text} for text in items]
         elif item.keys() == {"reason", "verdict"}:
-            label, items, around = _numbered(question, shape, step, evidence)
-            names = [{"number": place} for place in range(1, len(items) + 1)]
+            label, items, around = _numbered_items(question, shape, step, evidence)
+            names = [{"number": index} for index in range(1, len(items) + 1)]
         else:
-            raise _unsupported(question, f"its items have {', '.join(item)}")
+            raise _unsupported_error(question, f"its items have {', '.join(item)}")
         if not around:
-            raise _unsupported(question, "there is nothing to compare its items with")
+            raise _unsupported_error(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, step)
         # `input` is what was asked, no evidence: unless nothing else is there, or whether items are
         # about it is just what is asked.
@@ -202,7 +202,9 @@ class LexicalJudge:
         for meaning, pattern in _MEANINGS.items():
             if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
                 return meaning
-        raise _unsupported(question, f"the meaning of `yes` for {label!r} is not known: {stated!r}")
+        raise _unsupported_error(
+            question, f"the meaning of `yes` for {label!r} is not known: {stated!r}"
+        )
 
 
 # Most questions about one case show the same evidence, and come one after the other.
@@ -222,7 +224,7 @@ def _share_of(name: str, value: float) -> float:
     return value
 
 
-def _unsupported(question: Question[Any], why: str) -> UnsupportedError:
+def _unsupported_error(question: Question[Any], why: str) -> UnsupportedError:
     name = f"{question.name}: " if question.name else ""
     return UnsupportedError(f"{name}{why}; {_CANNOT}")
 
@@ -230,13 +232,13 @@ def _unsupported(question: Question[Any], why: str) -> UnsupportedError:
 def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:
     """The step and the evidence of a prompt that the engine worded."""
     if question.parser is not None:
-        raise _unsupported(question, "its answer is free text for a parser")
+        raise _unsupported_error(question, "its answer is free text for a parser")
     try:
         step, evidence = without_examples(*parts_of(question.messages))
     except ValueError as error:
-        raise _unsupported(question, f"its prompt is worded by a template: {error}") from None
+        raise _unsupported_error(question, f"its prompt is worded by a template: {error}") from None
     if not evidence:
-        raise _unsupported(question, "there is no evidence")
+        raise _unsupported_error(question, "there is no evidence")
     return step, evidence
 
 
@@ -248,7 +250,7 @@ def _item_of(shape: Fields, schema: Fields) -> Fields:
     return fields
 
 
-def _numbered(
+def _numbered_items(
     question: Question[Any], shape: Fields, step: str, evidence: Sequence[Evidence]
 ) -> tuple[str, list[str], list[Evidence]]:
     """Name of the items, the items, and the evidence around them."""
@@ -256,19 +258,19 @@ def _numbered(
     field = _OF_FIELD.match(step)
     if field is not None:
         path, label = field.groups()
-        expected = [numbered_name(path, place, count) for place in range(1, count + 1)]
+        expected = [numbered_name(path, index, count) for index in range(1, count + 1)]
     else:  # the items come last
         label = evidence[-count].label.removesuffix(" 1") if count <= len(evidence) else ""
-        expected = [f"{label} {place}" for place in range(1, count + 1)]
+        expected = [f"{label} {index}" for index in range(1, count + 1)]
     numbered = set(expected)
     items = [piece for piece in evidence if piece.label in numbered]
     if [item.label for item in items] != expected:
-        raise _unsupported(question, "its items are not numbered in the evidence")
+        raise _unsupported_error(question, "its items are not numbered in the evidence")
     around = [piece for piece in evidence if piece.label not in numbered]
     return label, [item.text for item in items], around
 
 
-def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
+def _extract(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
     """The different sentences of all evidence, the first ones if there is a limit."""
     texts = [sentence for piece in evidence for sentence in sentences(piece.text)]
     kept = list(dict.fromkeys(texts))[: shape.get("maxItems")]

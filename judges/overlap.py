@@ -50,15 +50,15 @@ def _tokens(text: str) -> Iterable[str]:
     for inside, run in groupby(plain, _in_word):
         if not inside:
             continue
-        word, place = "".join(run), 0
+        word, offset = "".join(run), 0
         for joined in _JOINED.finditer(word):
-            if joined.start() > place:
-                yield word[place : joined.start()]
+            if joined.start() > offset:
+                yield word[offset : joined.start()]
             pairs = joined.group()
             yield from (pairs[start : start + 2] for start in range(max(1, len(pairs) - 1)))
-            place = joined.end()
-        if place < len(word):
-            yield word[place:]
+            offset = joined.end()
+        if offset < len(word):
+            yield word[offset:]
 
 
 def _weight(words: Iterable[str]) -> int:
@@ -88,10 +88,10 @@ def supported(
     missing = [word for key, word in item.items() if key not in together]
     numbers = [word for word in missing if any(character.isdigit() for character in word)]
     if numbers:
-        return Overlap(0.0, f"the evidence has no {_quoted(numbers)}")
+        return Overlap(0.0, f"the evidence has no {_few_words(numbers)}")
     best = max((_part(item, sentence) for sentence in each), default=0.0)
     share = (_part(item, together) + best) / 2
-    lacking = f", it has no {_quoted(missing)}" if missing else ""
+    lacking = f", it has no {_few_words(missing)}" if missing else ""
     return Overlap(share, f"{share:.0%} of the words are in the evidence{lacking}")
 
 
@@ -99,7 +99,7 @@ def relevant(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
     """Overlap of an item and a text in words, in terms of the shorter one."""
     share = max(_part(item, together), _part(together, item))
     common = [word for key, word in item.items() if key in together]
-    shared = f": {_quoted(common)}" if common else ""
+    shared = f": {_few_words(common)}" if common else ""
     return Overlap(share, f"{share:.0%} of the words are in common{shared}")
 
 
@@ -109,7 +109,7 @@ def useful(item: Mapping[str, str], each: Sequence[Mapping[str, str]]) -> Overla
     return Overlap(share, f"{share:.0%} of the words of one sentence are in it")
 
 
-def _quoted(words: Sequence[str]) -> str:
+def _few_words(words: Sequence[str]) -> str:
     """A few words, the longest first: those that say most."""
     chosen = sorted(words, key=len, reverse=True)[:_SHOWN]
     return ", ".join(map(repr, chosen))

@@ -179,12 +179,12 @@ class SimulatedJudge:
         """The answer in three tokens, the middle one with the chances of all options."""
         shapes = schema_of(question.answer_type).get("properties", {})
         main = next((name for name in ("verdict", "score") if name in shapes), None)
-        place = value_span(raw, main) if main and question.options.top_logprobs else None
-        if main is None or place is None or not self.capabilities.logprobs:
+        span = value_span(raw, main) if main and question.options.top_logprobs else None
+        if main is None or span is None or not self.capabilities.logprobs:
             return None
         truth, noise = self._true(question), self.noise_of(question.name)
         chances = noise.chances(truth, _options(shapes[main], truth), question.options.repetition)
-        start, end = place
+        start, end = span
         # Options as tokens with their log-probabilities among readable answers
         readable = {option: chance for option, chance in chances.items() if option is not None}
         total = math.fsum(readable.values())
@@ -207,17 +207,17 @@ class SimulatedJudge:
             shape = schema["$defs"]["Item"]["properties"]["verdict"]
             verdicts = [
                 {
-                    "number": place,
-                    "verdict": self._drawn(question, verdict, shape, place),
+                    "number": number,
+                    "verdict": self._draw(question, verdict, shape, number),
                     **_REASON,
                 }
-                for place, verdict in enumerate(truth, 1)
+                for number, verdict in enumerate(truth, 1)
             ]
             return {"verdicts": verdicts}
         main = next((name for name in ("verdict", "score", "output") if name in shapes), None)
         if main is None:
             return dict(truth)
-        answer = {main: self._drawn(question, truth, shapes[main])}
+        answer = {main: self._draw(question, truth, shapes[main])}
         return {**_REASON, **answer} if "reason" in shapes else answer
 
     def _true(self, question: Question[Any]) -> Any:
@@ -228,7 +228,7 @@ class SimulatedJudge:
             raise RecordingMissError(f"no truth is known for {question.name!r}, only for {names}")
         return self._truth[question.name]
 
-    def _drawn(
+    def _draw(
         self, question: Question[T], truth: Any, shape: Mapping[str, Any], place: int = 0
     ) -> Any:
         """An answer by a number from 0 to 1: the question's own, or one in common."""

@@ -74,7 +74,7 @@ def mean_precision(verdicts: list[Judgement]) -> NodeValue:
         reason = f"None of {len(verdicts)} contexts is relevant.\n{why}"
         return NodeValue(0.0, score=0.0, reason=reason, odds=odds)
     score = precision_at(ranks)
-    terms = " + ".join(f"{place}/{rank}" for place, rank in enumerate(ranks, 1))
+    terms = " + ".join(f"{number}/{rank}" for number, rank in enumerate(ranks, 1))
     names = ", ".join(map(str, ranks))
     count = f"{len(ranks)} of {len(verdicts)} contexts are relevant, at rank {names}"
     parts = [f"{count}: ({terms}) / {len(ranks)} = {score:.4g}."]
@@ -84,7 +84,7 @@ def mean_precision(verdicts: list[Judgement]) -> NodeValue:
 
 def precision_at(ranks: Sequence[int]) -> float:
     """The mean precision at the ranks (from 1) of relevant contexts; 0 without any."""
-    total = math.fsum(place / rank for place, rank in enumerate(ranks, 1))
+    total = math.fsum(number / rank for number, rank in enumerate(ranks, 1))
     return total / len(ranks) if ranks else 0.0
 
 

@@ -130,10 +130,10 @@ class EachContextNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         (_, contexts), *rest = given.fields
         if ask.decides and not self.prompted:
-            return await self._decided(contexts, Given(tuple(rest), (), given.case), ask)
+            return await self._decide(contexts, Given(tuple(rest), (), given.case), ask)
         each = [
-            _OneContext(text, numbered_name("retrieval_context", place, len(contexts)))
-            for place, text in enumerate(contexts, 1)
+            _OneContext(text, numbered_name("retrieval_context", number, len(contexts)))
+            for number, text in enumerate(contexts, 1)
             if not is_blank(text)
         ]
         lists = await self._lists(each, Given(tuple(rest), (), given.case), ask)
@@ -157,18 +157,18 @@ class EachContextNode(AskingNode):
             questions.append(question)
         answers = await ask.each(questions)
         again = {}
-        for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
-            once_more = asked_again(question, answer, each[place].text, "the context")
+        for index, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+            once_more = asked_again(question, answer, each[index].text, "the context")
             if once_more is not None:
-                again[place] = once_more
-        for place, answer in zip(again, await ask.each(again.values()), strict=True):
-            answers[place] = answer
+                again[index] = once_more
+        for index, answer in zip(again, await ask.each(again.values()), strict=True):
+            answers[index] = answer
         lists = [distinct(answer.value.verdicts, _identity) for answer in answers]
         if again and not any(lists):
             raise nothing_found("statements", "`retrieval_context`")
         return lists
 
-    async def _decided(self, contexts: Sequence[str], rest: Given, ask: Ask) -> NodeValue:
+    async def _decide(self, contexts: Sequence[str], rest: Given, ask: Ask) -> NodeValue:
         """The same list, of the sentences of the contexts."""
         pieces = [piece for text in contexts for piece in sentences(text)]
         instructions = judgement_instructions(RELEVANT_SENTENCE, VERDICTS)

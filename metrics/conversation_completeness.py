@@ -134,7 +134,7 @@ class _IntentionsTask(ConversationTask):
         return QuestionCount.exactly(int(any(turn.role == "user" for turn in known["turns"])))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        text = _said_by_user(given)
+        text = _words_of_user(given)
         # Who never speaks wants nothing, which costs no call.
         if is_blank(text):
             return NodeValue(Intentions(intentions=[]))
@@ -148,10 +148,10 @@ class _IntentionsTask(ConversationTask):
         return NodeValue(answer.value)
 
     def check(self, given: Given, messages: tuple[Message, ...]) -> Check:
-        return item_check(self.instructions, messages, _said_by_user(given))
+        return item_check(self.instructions, messages, _words_of_user(given))
 
 
-def _said_by_user(given: Given) -> str:
+def _words_of_user(given: Given) -> str:
     """The user's words in a conversation."""
     turns: list[Turn] = dict(given.fields)["turns"]
     return "\n".join(turn.content for turn in turns if turn.role == "user")

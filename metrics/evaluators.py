@@ -113,7 +113,7 @@ class PairwiseEvaluator:
         Raises InputError for a text that is missing, MetricFailedError without a valid answer.
         """
         case = self._case(prediction, prediction_b, input, reference)
-        return sync(lambda: self._compared(case))
+        return sync(lambda: self._compare(case))
 
     async def aevaluate_string_pairs(
         self,
@@ -124,9 +124,9 @@ class PairwiseEvaluator:
         reference: str | None = None,
     ) -> Found:
         """`evaluate_string_pairs` for callers with an event loop."""
-        return await self._compared(self._case(prediction, prediction_b, input, reference))
+        return await self._compare(self._case(prediction, prediction_b, input, reference))
 
-    async def _compared(self, case: ArenaTestCase) -> Found:
+    async def _compare(self, case: ArenaTestCase) -> Found:
         metric = self.metric()
         await metric.a_measure(case)
         score = {"A": 1, "B": 0}.get(metric.winner or "", 0.5)

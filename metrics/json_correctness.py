@@ -63,8 +63,8 @@ def _complaint(name: str, error: ValidationError) -> str:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     parts = [f"The output is not a valid {name}: {len(errors)} of its checks failed."]
     for problem in errors[:_TOLD]:
-        place = ".".join(map(str, problem["loc"])) or "the whole"
-        parts.append(f"Not: {place} ({problem['msg']})")
+        where = ".".join(map(str, problem["loc"])) or "the whole"
+        parts.append(f"Not: {where} ({problem['msg']})")
     if len(errors) > _TOLD:
         parts.append(f"… and {len(errors) - _TOLD} more.")
     return "\n".join(parts)

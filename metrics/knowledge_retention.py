@@ -151,8 +151,8 @@ class RetentionNode(AskingNode):
         """One per user turn up to the last reply, then one per reply if any fact is known."""
         turns: list[Turn] = known["turns"]
         judged = replies(turns)
-        read = [place for place in range(max(judged, default=-1) + 1) if place not in judged]
-        after = sum(place > min(read) for place in judged) if read else 0
+        read = [index for index in range(max(judged, default=-1) + 1) if index not in judged]
+        after = sum(index > min(read) for index in judged) if read else 0
         in_a_row = len(read) + (after > 0)
         return QuestionCount(len(read), len(read) + after, len(read) + after, in_a_row)
 
@@ -161,13 +161,13 @@ class RetentionNode(AskingNode):
         judged: list[Reply] = []
         waiting: list[_Waiting] = []
         facts: list[str] = []
-        for place in range(max(replies(turns), default=-1) + 1):
-            if turns[place].role == "assistant":
-                waiting += [_Waiting(place, facts)] if facts else []
-            elif not is_blank(turns[place].content):
-                reads, evidence = _seen(turns, place, facts)
+        for index in range(max(replies(turns), default=-1) + 1):
+            if turns[index].role == "assistant":
+                waiting += [_Waiting(index, facts)] if facts else []
+            elif not is_blank(turns[index].content):
+                reads, evidence = _turn_evidence(turns, index, facts)
                 messages = self._facts.messages(reads, task_instructions(FACTS), evidence)
-                check = item_check(FACTS, messages, turns[place].content)
+                check = item_check(FACTS, messages, turns[index].content)
                 new = self._facts.put(messages, facts_type(len(facts)), check=check)
                 # Replies before this turn are judged together with it: they need no fact of it.
                 questions = [replace(new, options=self.options), *self._questions(given, waiting)]
@@ -186,17 +186,17 @@ class RetentionNode(AskingNode):
         system = judgement_instructions(RETAINED, VERDICTS)
         questions: list[Question[Any]] = []
         for reply in waiting:
-            place, facts = reply.place, reply.facts
-            reads, evidence = _seen(turns, place, facts)
+            turn, facts = reply.place, reply.facts
+            reads, evidence = _turn_evidence(turns, turn, facts)
             messages = self._verdict.messages(reads, system, evidence)
             about = Given((("turns", turns),), (("known facts", facts),), case)
-            words = f"{RETAINED}\n\nThe last turn of the material is {turn_names(turns)[place]}."
+            words = f"{RETAINED}\n\nThe last turn of the material is {turn_names(turns)[turn]}."
             decision = verdict_of(about, words, VERDICTS)
             questions.append(self._verdict.put(messages, judgement_type(VERDICTS), decision))
         return questions
 
 
-def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:
+def _turn_evidence(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:
     """Evidence of a question about one turn: the turn before, the turn, numbered facts."""
     part = slice(max(0, place - 1), place + 1)
     reads = Given((), (("known", known), ("stretch", turns[part])))

@@ -83,7 +83,7 @@ class RoleAdherenceMetric(PrebuiltMetric):
 def names_of_replies(turns: list[Turn]) -> list[str]:
     """Names of the assistant's turns."""
     names = turn_names(turns)
-    return [names[place] for place in replies(turns)]
+    return [names[index] for index in replies(turns)]
 
 
 def in_role_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:

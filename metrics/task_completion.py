@@ -37,7 +37,7 @@ COMPLETED = (
 SCALE = (0, 10)
 
 
-def _stated(text: str) -> str:
+def _given_task(text: str) -> str:
     # A rating of nothing would be a score all the same.
     if is_blank(text):
         raise ValueError("the text is empty; say it in words, also that nothing was done")
@@ -48,11 +48,11 @@ class TaskAndOutcome(BaseModel):
     """What was wanted, and what was done."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    task: Annotated[str, AfterValidator(_stated), Usually(2000)]
-    outcome: Annotated[str, AfterValidator(_stated), Usually(2000)]
+    task: Annotated[str, AfterValidator(_given_task), Usually(2000)]
+    outcome: Annotated[str, AfterValidator(_given_task), Usually(2000)]
 
 
-_Outcome = Annotated[Text, AfterValidator(_stated)]
+_Outcome = Annotated[Text, AfterValidator(_given_task)]
 
 
 class TaskCompletionTemplate:
@@ -109,7 +109,7 @@ class TaskCompletionMetric(PrebuiltMetric):
         self.task = task
 
     def graph(self) -> Graph:
-        task, outcome = self._extracted() if self.task is None else self._task_as_set(self.task)
+        task, outcome = self._extraction() if self.task is None else self._task_as_set(self.task)
         rating = RatingNode(
             COMPLETED,
             inputs=[task, outcome],
@@ -121,8 +121,8 @@ class TaskCompletionMetric(PrebuiltMetric):
         )
         return Graph(rating)
 
-    def _extracted(self) -> tuple[BaseNode, BaseNode]:
-        extraction = self._asked(TASK_AND_OUTCOME, "task and outcome", TaskAndOutcome)
+    def _extraction(self) -> tuple[BaseNode, BaseNode]:
+        extraction = self._task_node(TASK_AND_OUTCOME, "task and outcome", TaskAndOutcome)
 
         def the_task(both: TaskAndOutcome) -> str:
             return both.task
@@ -139,9 +139,11 @@ class TaskCompletionMetric(PrebuiltMetric):
         def as_given() -> str:
             return task
 
-        return CodeNode(as_given, output_label="task"), self._asked(OUTCOME, "outcome", _Outcome)
+        return CodeNode(as_given, output_label="task"), self._task_node(
+            OUTCOME, "outcome", _Outcome
+        )
 
-    def _asked(self, instructions: str, label: str, answer: Any) -> TaskNode:
+    def _task_node(self, instructions: str, label: str, answer: Any) -> TaskNode:
         method = "extract_outcome" if answer is _Outcome else "extract_task_and_outcome"
         read = ("input", "actual_output", "tools_called")
         return TaskNode(

@@ -137,10 +137,10 @@ def best_assignment(credits: Credits) -> list[Pair]:
     """Every call at most once, for the largest sum of credits, whatever the order."""
     scale = math.lcm(*(worth.denominator for row in credits for worth in row))
     graph: nx.Graph[int] = nx.Graph()
-    for place, row in enumerate(credits):
+    for index, row in enumerate(credits):
         for place_called, worth in enumerate(row, len(credits)):
             if worth:  # whole numbers as weights keep the matching exact
-                graph.add_edge(place, place_called, weight=int(worth * scale))
+                graph.add_edge(index, place_called, weight=int(worth * scale))
     matched = sorted(sorted(edge) for edge in nx.max_weight_matching(graph))
     places = [
         (place_expected, place_called - len(credits)) for place_expected, place_called in matched
@@ -199,12 +199,16 @@ class Matching:
             for pair in self.pairs
             if pair.credit < 1
         ]
-        place = " in this place" if self.in_order else ""
+        suffix = " in this place" if self.in_order else ""
         return [
-            *_named(f"Expected, but no call matches{place}", [call.name for call in missing]),
-            *_named("Of another type", mistyped),
-            *_named("Right in part", partly),
-            *_named(f"Called, but matches nothing expected{place}", [call.name for call in extra]),
+            *_named_calls(
+                f"Expected, but no call matches{suffix}", [call.name for call in missing]
+            ),
+            *_named_calls("Of another type", mistyped),
+            *_named_calls("Right in part", partly),
+            *_named_calls(
+                f"Called, but matches nothing expected{suffix}", [call.name for call in extra]
+            ),
         ]
 
 
@@ -238,13 +242,13 @@ def _exact_score(
             if wanted.name == call.name and differ_in_type(wanted, call):
                 text += f" (expected {wanted.type}, called {call.type})"
         at.append(text)
-    return NodeValue(score, score=score, reason="\n".join([lead, *_named("Wrong", at)]))
+    return NodeValue(score, score=score, reason="\n".join([lead, *_named_calls("Wrong", at)]))
 
 
 def _name(calls: Sequence[ToolCall], place: int) -> str:
     return calls[place].name if place < len(calls) else "no call"
 
 
-def _named(what: str, names: Sequence[str]) -> list[str]:
+def _named_calls(what: str, names: Sequence[str]) -> list[str]:
     """A line that names some calls, or none when there are none."""
     return [f"{what}: {few(names)}."] if names else []

@@ -107,7 +107,7 @@ class _Marks:
     def _wrap(self, work: Work) -> Work:
         async def marked(given: Given, ask: Ask) -> NodeValue:
             fields = tuple(
-                (path, _marked(value) if path in self._fields else value)
+                (path, _mark(value) if path in self._fields else value)
                 for path, value in given.fields
             )
             return await work(Given(fields, given.inputs, given.case), ask)
@@ -115,12 +115,12 @@ class _Marks:
         return marked
 
 
-def _marked(value: Any) -> Any:
+def _mark(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace(" ", _MARK)
     if isinstance(value, list):
-        return [_marked(item) for item in value]
+        return [_mark(item) for item in value]
     for name in ("content", "output"):
         if isinstance(getattr(value, name, None), str):
-            return value.model_copy(update={name: _marked(getattr(value, name))})
+            return value.model_copy(update={name: _mark(getattr(value, name))})
     return value

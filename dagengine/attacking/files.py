@@ -51,12 +51,12 @@ def card_page(card: AttackCard) -> str:
         "per_cent": words.per_cent,
         "where": words.where,
         "counted": counted,
-        "coded": _coded,
+        "coded": _code_markup,
     }
     return environment.get_template("attack.html").render(card=card, words=words)
 
 
-def _coded(text: str) -> Markup:
+def _code_markup(text: str) -> Markup:
     """A text as HTML, with what is between backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(plain(text)))))
 

@@ -47,14 +47,14 @@ def placed(
     if not value:
         return None
     if isinstance(value, str):
-        new: Any = _joined(value, position, words, whole)
+        new: Any = _join(value, position, words, whole)
     else:
         places = [n for n, item in enumerate(value) if getattr(item, "role", "") != "user"]
         if not places:
             return None
-        place = places[{"start": 0, "end": -1}.get(position, len(places) // 2)]
+        offset = places[{"start": 0, "end": -1}.get(position, len(places) // 2)]
         new = [
-            _item(item, position, words, whole) if n == place else item
+            _item(item, position, words, whole) if n == offset else item
             for n, item in enumerate(value)
         ]
     return case.model_copy(update={field: new})
@@ -62,14 +62,14 @@ def placed(
 
 def _item(item: Any, position: str, words: str, whole: bool) -> Any:
     if isinstance(item, str):
-        return _joined(item, position, words, whole)
+        return _join(item, position, words, whole)
     name = "content" if hasattr(item, "content") else "output"
     text = getattr(item, name)
     text = "" if text is None else as_text(text)
-    return item.model_copy(update={name: _joined(text, position, words, whole)})
+    return item.model_copy(update={name: _join(text, position, words, whole)})
 
 
-def _joined(text: str, position: str, words: str, whole: bool) -> str:
+def _join(text: str, position: str, words: str, whole: bool) -> str:
     if whole:
         return words
     if position == "end":

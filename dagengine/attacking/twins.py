@@ -52,16 +52,16 @@ def twin_of(text: str) -> str:
     """The twin: equal texts have equal ones, of the same number of characters."""
     # Hidden tags are replaced like the letters that they stand for, and stay hidden: a twin that
     # showed them would be another kind of text.
-    seen = "".join(_shown(character) for character in text)
-    letters = [place for place, character in enumerate(seen) if _is_visible(character)]
-    harmless = _harmless("".join(seen[place] for place in letters))
+    seen = "".join(_plain_character(character) for character in text)
+    letters = [index for index, character in enumerate(seen) if _is_visible(character)]
+    harmless = _harmless("".join(seen[index] for index in letters))
     twin = list(text)
-    for place, character in zip(letters, harmless, strict=True):
-        twin[place] = chr(TAGS + ord(character)) if seen[place] != text[place] else character
+    for index, character in zip(letters, harmless, strict=True):
+        twin[index] = chr(TAGS + ord(character)) if seen[index] != text[index] else character
     return "".join(twin)
 
 
-def _shown(character: str) -> str:
+def _plain_character(character: str) -> str:
     """The character that a tag stands for; any other is itself."""
     code = ord(character) - TAGS
     return chr(code) if 0x20 <= code < 0x7F else character

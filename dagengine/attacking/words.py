@@ -142,9 +142,9 @@ def _lines(card: AttackCard) -> Iterator[str]:
     yield ""
     yield f"{SIGNS[card.sign]} {one_line(headline(card), _WIDTH - 2)}"
     yield ""
-    for line in _wrapped(worst(card)):
+    for line in _wrap(worst(card)):
         yield f"  {line}"
-    for number, line in enumerate(_wrapped(next_step(card), _WIDTH - 8)):
+    for number, line in enumerate(_wrap(next_step(card), _WIDTH - 8)):
         yield f"  {'next' if not number else '    '}  {line}"
     places = tables(card)
     most = max(_ROWS // max(len(places), 1), 1)
@@ -152,13 +152,13 @@ def _lines(card: AttackCard) -> Iterator[str]:
         yield ""
         yield from _table(card, metric, place, cells, most)
     if places:
-        yield from _wrapped(NOT_SHOWN)
+        yield from _wrap(NOT_SHOWN)
     for fall in card.falls[:1]:
         yield ""
         yield from fall_lines(fall)
     yield from _defences(card)
     yield ""
-    yield from _wrapped(_rest(card))
+    yield from _wrap(_rest(card))
 
 
 def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
@@ -279,7 +279,7 @@ def _defences(card: AttackCard) -> Iterator[str]:
         ).rstrip()
 
 
-def _wrapped(text: str, width: int = _WIDTH) -> Iterable[str]:
+def _wrap(text: str, width: int = _WIDTH) -> Iterable[str]:
     import textwrap
 
     return textwrap.wrap(plain(text), width)

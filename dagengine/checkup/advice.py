@@ -48,13 +48,13 @@ def tuning_of(checkup: Checkup) -> Tuning:
     return Tuning(
         max_in_flight=advice.max_in_flight,
         call_timeout=advice.call_timeout,
-        read_speed=_rounded(reading.tokens_per_second if isinstance(reading, Reading) else None),
-        write_speed=_rounded(speed.together if isinstance(speed, Speed) else None),
+        read_speed=_round(reading.tokens_per_second if isinstance(reading, Reading) else None),
+        write_speed=_round(speed.together if isinstance(speed, Speed) else None),
         parameters=advice.parameters,
     )
 
 
-def _rounded(speed: float | None) -> float | None:
+def _round(speed: float | None) -> float | None:
     """A speed with three figures: more was not measured."""
     return None if speed is None else float(f"{speed:.3g}")
 

@@ -74,7 +74,7 @@ async def check_judge(
     checkup = Checkup(judge_name(judge.identity), Connection(None))
     try:
         async with open_judges([judge, *([] if writer is None else [writer])]):
-            checkup = await _checked(examiner, checkup, text, seconds, began)
+            checkup = await _run_sections(examiner, checkup, text, seconds, began)
     except JudgeSetupError as error:
         checkup = replace(checkup, connection=Connection(None, str(error)))
     hosted = judge.capabilities.elastic or (
@@ -90,7 +90,7 @@ async def check_judge(
     return replace(checkup, problems=tuple(problems_of(checkup)))
 
 
-async def _checked(
+async def _run_sections(
     examiner: Examiner,
     checkup: Checkup,
     text: str,

@@ -173,9 +173,9 @@ def planted(text: str) -> str:
     pieces, start = list[str](), 0
     for share, door, word in PLANTED:
         blank = text.find(" ", int(share * len(text)))
-        place = max(start, blank if blank >= 0 else int(share * len(text)))
-        pieces += [text[start:place], f" The password of the {door} door is {word}. "]
-        start = place
+        offset = max(start, blank if blank >= 0 else int(share * len(text)))
+        pieces += [text[start:offset], f" The password of the {door} door is {word}. "]
+        start = offset
     return "".join([*pieces, text[start:]])
 
 

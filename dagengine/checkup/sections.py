@@ -111,8 +111,8 @@ def _before_schema(forced: Timed[Any] | None) -> bool | None:
     """
     if forced is None or not forced.answer.tokens or forced.answer.mode == "json":
         return None
-    place = value_span(forced.answer.raw, "verdict")
-    choice = token_over(place[0], forced.answer.raw, forced.answer.tokens) if place else None
+    span = value_span(forced.answer.raw, "verdict")
+    choice = token_over(span[0], forced.answer.raw, forced.answer.tokens) if span else None
     if choice is None or not choice.alternatives:
         return None
     return _mass(choice, ("purple", "orange")) < LEAST_MASS
@@ -124,11 +124,11 @@ async def _tokens_of_ten(examiner: Examiner) -> int | None:
         answer = (await examiner.ask(questions.ten())).answer
     except UnparseableError:
         return None
-    place = value_span(answer.raw, "score") if answer.tokens else None
-    if place is None or answer.tokens is None:
+    span = value_span(answer.raw, "score") if answer.tokens else None
+    if span is None or answer.tokens is None:
         return None
-    first = tokens_from(place[0], answer.raw, answer.tokens)
-    last = tokens_from(place[1] - 1, answer.raw, answer.tokens)
+    first = tokens_from(span[0], answer.raw, answer.tokens)
+    last = tokens_from(span[1] - 1, answer.raw, answer.tokens)
     return len(first) - len(last) + 1 if last else None
 
 

@@ -46,7 +46,7 @@ async def connection_of(judge: Judge) -> Connection:
         return Connection(None, f"{error}{start}", judge.model)
     if patience.cancelled_caught:
         return Connection(None, f"{judge.base_url} did not connect within 10 s", judge.model)
-    return Connection(None, None, judge.model, await _listed(judge))
+    return Connection(None, None, judge.model, await _models_of(judge))
 
 
 def not_answered(connection: Connection, error: JudgeError) -> Connection:
@@ -68,7 +68,7 @@ def named(models: tuple[str, ...], most: int = 8) -> str:
     return f"The server has {few(models, most)}"
 
 
-async def _listed(judge: EndpointJudge) -> tuple[str, ...] | None:
+async def _models_of(judge: EndpointJudge) -> tuple[str, ...] | None:
     """The models that the server of a judge names; None if it names none."""
     import httpx2
     import openai

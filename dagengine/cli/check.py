@@ -49,7 +49,7 @@ def check(
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics, name_problems
     from dagengine.data.cases import strict as valid
-    from dagengine.estimate.example_cases import shown_as_examples
+    from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import missing_fields
     from dagengine.execution.engine import check_cases
     from dagengine.loading import load_metrics
@@ -70,7 +70,7 @@ def check(
         check_cases(compiled, cases.check())
         missing = missing_fields(compiled, valid(cases))
         problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]
-        solved = shown_as_examples(compiled, enumerate(valid(cases)))
+        solved = example_lines(compiled, enumerate(valid(cases)))
         problems += [Problem("example-in-data", cases.name, line, "", "warning") for line in solved]
         failing = strict and bool(problems)
     if format is not Format.TABLE and not failing:

@@ -46,9 +46,9 @@ def explain(
             hint = did_you_mean(word, explanations) or "`dagengine explain` lists all"
             raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
         wanted[name] = None
-    for place, name in enumerate(wanted):
-        say("\n" * bool(place) + name + "\n")
-        say("\n".join(f"  {line}".rstrip() for line in _wrapped(explanations[name])))
+    for index, name in enumerate(wanted):
+        say("\n" * bool(index) + name + "\n")
+        say("\n".join(f"  {line}".rstrip() for line in _wrap(explanations[name])))
 
 
 def sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -68,11 +68,11 @@ def _list(title: str, names: dict[str, str]) -> None:
     say("\n".join(f"  {line}" for line in lines))
 
 
-def _wrapped(text: str) -> Iterator[str]:
+def _wrap(text: str) -> Iterator[str]:
     """The lines of a text in Markdown for a terminal; links are their words."""
     plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
-    for place, block in enumerate(re.split(r"\n\s*\n", plain)):
-        if place:
+    for index, block in enumerate(re.split(r"\n\s*\n", plain)):
+        if index:
             yield ""
         if block.startswith("```"):
             yield from block.splitlines()[1:-1]

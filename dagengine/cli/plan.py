@@ -94,7 +94,7 @@ def plan(
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.data.cases import read_cases, strict
     from dagengine.estimate.counting import estimate, verdicts_of
-    from dagengine.estimate.example_cases import shown_as_examples
+    from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import fields_before
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.record.run import rows_at
@@ -141,7 +141,7 @@ def plan(
 
             more = [could_be_seen(forecast.cases, 1, more=_TIMES)]
         print_estimate(forecast, budget, more=more)
-        for warning in (*lacking, *long, *shown_as_examples(compiled, enumerate(readable))):
+        for warning in (*lacking, *long, *example_lines(compiled, enumerate(readable))):
             say(f"warning: {warning}", err=True)
 
 

@@ -172,7 +172,7 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
     Of data from a pipe nothing. Raises InputError if all cases lack a field that is always read.
     """
     from dagengine.cli.plan import too_long
-    from dagengine.estimate.example_cases import shown_as_examples
+    from dagengine.estimate.example_cases import example_lines
     from dagengine.estimate.packs import with_writers
     from dagengine.evaluation import fields_before
 
@@ -186,7 +186,7 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
     for long in too_long(executor.plan, numbered(), with_writers(executor.judges)):
         say(f"warning: {long}", err=True)
     lacking = fields_before(executor.plan, (case for _, case in numbered()))
-    for line in (*lacking, *shown_as_examples(executor.plan, numbered())):
+    for line in (*lacking, *example_lines(executor.plan, numbered())):
         say(f"warning: {shown(line)}", err=True)
 
 

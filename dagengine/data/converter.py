@@ -104,15 +104,15 @@ class Converter:
                 )
 
     def __call__(self, record: Record) -> Item:
-        place, value = record
+        position, value = record
         if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
             return value  # type: ignore[return-value]
         if not isinstance(value, Mapping):
-            return InvalidCase(place, record.problem or no_case(value))
+            return InvalidCase(position, record.problem or no_case(value))
         try:
             fields = self._fields(value)
         except InputError as error:
-            return InvalidCase(place, str(error))
+            return InvalidCase(position, str(error))
         kind: type[BaseModel]
         if self.goldens:
             kind = ConversationalGolden if "scenario" in fields else Golden
@@ -124,7 +124,7 @@ class Converter:
             return kind.model_validate(fields)
         except ValidationError as error:
             empty = {self.columns.get(key, key) for key, cell in value.items() if cell is None}
-            return InvalidCase(place, _explain(error, empty))
+            return InvalidCase(position, _explain(error, empty))
 
     def _fields(self, row: Mapping[Any, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -175,7 +175,7 @@ class Converter:
         if field in _WORDLESS and isinstance(value, str) and not value.strip():
             return {}
         if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
-            value = self._parsed(column, field, value)
+            value = self._parse(column, field, value)
         if field in _TEXTS:
             value = text_of(value)
         elif field == "name" and type(value) in (int, float):
@@ -209,7 +209,7 @@ class Converter:
                 flat[column] = finite(value) if isinstance(value, float | list | dict) else value
         return flat
 
-    def _parsed(self, column: str, field: str, cell: str) -> Any:
+    def _parse(self, column: str, field: str, cell: str) -> Any:
         if not cell.strip():
             return None if field in _OBJECTS else []
         # Where lists are lists, a text is one item.

@@ -44,10 +44,10 @@ class EarlyRows:
         """The line of a row that waits no longer; None when it never did."""
         if index not in self._places:
             return None
-        place, length = self._places.pop(index)
+        offset, length = self._places.pop(index)
         # The file is read and written through one handle. It has to stand at its end again, also
         # when reading fails, or the next row that is kept would be written over another one.
-        self._file.seek(place)
+        self._file.seek(offset)
         try:
             return self._file.read(length)
         finally:

@@ -33,7 +33,7 @@ def require_unlike(where: str, columns: Sequence[str]) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_file(path: Path) -> Iterator[Any]:
     """The file while it is read; what the library finds wrong with it is an InputError."""
     parquet, errors = _library("pyarrow.parquet"), _library("pyarrow").ArrowException
     try:
@@ -49,7 +49,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any] | FlawError]:
     """The rows of a file as dicts, lazily; one that cannot be read is a FlawError."""
-    with _opened(path) as file:
+    with _open_file(path) as file:
         for batch in file.iter_batches(BATCH):
             yield from _rows(batch)
 
@@ -71,7 +71,7 @@ def _rows(batch: Any) -> list[Any]:
 
 def count_parquet_rows(path: Path) -> int:
     """The number of rows, from the file's footer."""
-    with _opened(path) as file:
+    with _open_file(path) as file:
         return int(file.metadata.num_rows)
 
 

@@ -74,15 +74,15 @@ def table_of(source: Any, word: str = "case") -> Table:
             for batch in source.with_format("arrow").iter(batch_size=BATCH):
                 yield from batch.to_pylist()
 
-        return Table(lambda: _numbered(dataset_rows()), CHECKED, lambda: _length(source))
+        return Table(lambda: _number_rows(dataset_rows()), CHECKED, lambda: _length(source))
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         names = [name_of(column) for column in source.columns]
         require_unlike("the data frame", names)
         rows = partial(_frame_rows, source, names)
-        return Table(lambda: _numbered(rows()), CHECKED, lambda: len(source), typed=False)
+        return Table(lambda: _number_rows(rows()), CHECKED, lambda: len(source), typed=False)
     if isinstance(source, Iterable) and not isinstance(source, Mapping):
         checked = None if isinstance(source, Sequence) else 0
-        return Table(lambda: _numbered(source, word), checked, lambda: _length(source))
+        return Table(lambda: _number_rows(source, word), checked, lambda: _length(source))
     raise InputError(
         f"cannot read cases from {source!r:.80}: give a file, a list or an (async) iterable of "
         "test cases or dicts, a data frame, or one split of a Hugging Face data set"
@@ -93,7 +93,7 @@ def _length(source: Any) -> int | None:
     return len(source) if hasattr(type(source), "__len__") else None
 
 
-def _numbered(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
+def _number_rows(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
     return (Record(f"{word} {number}", row) for number, row in enumerate(rows))
 
 
@@ -108,7 +108,7 @@ def _file(path: Path) -> Table:
         ".csv": partial(_cells, path, ","),
         ".tsv": partial(_cells, path, "\t"),
         ".json": partial(_array, path),
-        ".parquet": lambda: _numbered(parquet_rows(path), f"{path} row"),
+        ".parquet": lambda: _number_rows(parquet_rows(path), f"{path} row"),
     }
 
     def count() -> int:
@@ -138,7 +138,7 @@ def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _lines(path: Path) -> Iterator[Record]:
-    for place, line in filled_lines(path):
+    for position, line in filled_lines(path):
         try:
             value = read_json(line.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
@@ -146,7 +146,7 @@ def _lines(path: Path) -> Iterator[Record]:
         except FlawError as error:
             # A line that is not JSON is often a part of a longer text.
             value = FlawError(f"{error}; {_HINT}") if str(error).startswith("not JSON") else error
-        yield Record(place, value)
+        yield Record(position, value)
 
 
 def _array(path: Path) -> Iterator[Record]:
@@ -156,7 +156,7 @@ def _array(path: Path) -> Iterator[Record]:
             items = read_array(file.read().decode("utf-8-sig"))
     except (FlawError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not one JSON array: {error}") from None
-    return _numbered(items, f"{path} row")
+    return _number_rows(items, f"{path} row")
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
@@ -184,7 +184,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
         damaged = False
         while True:
             lines.clear()
-            place = f"{path} line {reader.line_num + 1}"
+            source = f"{path} line {reader.line_num + 1}"
             try:
                 row = next(reader, None)
             except csv.Error as error:
@@ -201,7 +201,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
             if not any(row) and len(row) != 1:
                 continue
             if header is None:
-                header = _header(path, place, row)
+                header = _header(path, source, row)
                 continue
             row = row if any(row[len(header) :]) else row[: len(header)]
             text = "".join(lines)
@@ -214,7 +214,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 value = FlawError(f"not UTF-8; {_UTF_8}")
             else:
                 damaged = False
-            yield Record(place, value)
+            yield Record(source, value)
 
 
 def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:

@@ -49,7 +49,7 @@ class CaseClasses:
             self.units_of.append(tuple(units) if asks else ())
         self._known: dict[object, CaseClass] = {}
         self._find_paths = lru_cache(_CLASSES)(self._paths)
-        self._wanted_by = lru_cache(_CLASSES)(self._wanted)
+        self._wanted_by = lru_cache(_CLASSES)(self._wanted_metrics)
 
     def look(self, case: TestCase) -> tuple[CaseClass, Mapping[int, UnitEstimate]]:
         """The class of a case, and the estimates of its units."""
@@ -68,7 +68,7 @@ class CaseClasses:
             case_class = self._known[key] = self._case_class(metrics, estimates)
         return case_class, estimates
 
-    def _wanted(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
+    def _wanted_metrics(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
 
     def _paths(self, metric: int, forecasts: tuple[UnitForecast, ...]) -> Paths:

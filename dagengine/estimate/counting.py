@@ -149,7 +149,7 @@ class _Counting:
 
     def estimate(self, cases: int) -> Estimate:
         constant = [unit.index for unit in self.plan.units if unit.constant]
-        asked = sum((self.nodes[unit].bounds for unit in constant), self._scaled(self.whole))
+        asked = sum((self.nodes[unit].bounds for unit in constant), self._scale(self.whole))
         return Estimate(
             cases=cases,
             asked=asked,
@@ -162,7 +162,7 @@ class _Counting:
             travel=self.travel.times(self.factor),
         )
 
-    def _scaled(self, bounds: Bounds) -> Bounds:
+    def _scale(self, bounds: Bounds) -> Bounds:
         return bounds if self.factor == 1.0 else bounds.times(self.factor)
 
     def _metric_estimate(self, metric: int) -> MetricEstimate:
@@ -180,7 +180,7 @@ class _Counting:
             nodes.append(
                 NodeEstimate(
                     part.name, part.node.kind, part.judges[0],
-                    asked.bounds if part.constant else self._scaled(asked.bounds),
+                    asked.bounds if part.constant else self._scale(asked.bounds),
                     asked.equal * factor, asked.input_tokens * factor,
                     asked.output_tokens * factor, names, part.constant, panel,
                 )
@@ -190,7 +190,7 @@ class _Counting:
         return MetricEstimate(
             metric=self.plan.metrics[metric].spec.name,
             cases=round(sums.cases * self.factor),
-            asked=sum(once, self._scaled(sums.bounds)),
+            asked=sum(once, self._scale(sums.bounds)),
             case=Bounds(sums.least, likely, sums.most),
             nodes=(*nodes, *self._reason_estimate(metric)),
             worst=self._worst(metric),
@@ -198,7 +198,7 @@ class _Counting:
         )
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
-        part, bounds = self.plan.metrics[metric], self._scaled(self.sums[metric].reason)
+        part, bounds = self.plan.metrics[metric], self._scale(self.sums[metric].reason)
         if bounds.most:
             tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
             judge = self.plan.judge_of(self.plan.scopes[part.scope].spec.model)

@@ -32,7 +32,7 @@ class _Solved:
         return all(as_text(read_field(case, path)) == text for path, text in self.texts)
 
 
-def shown_as_examples(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]:
+def example_lines(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]:
     """One line per node that is shown the right answers of some cases: how many, and the first.
 
     `cases` come with their numbers; what is no test case yet is passed over.

@@ -152,7 +152,7 @@ class Lookahead:
         tells = self._telling[unit.index] and (asked.most == 0 or unit.node.asks)
         first = _first_step(unit, reads) if complete and tells else None
         if first is None:
-            return self._guessed(unit, reads, asked), None
+            return self._guessed_unit(unit, reads, asked), None
         if isinstance(first, NodeValue):
             branches = self._plan.slots[unit.slots[0]].branches
             if not branches:
@@ -163,15 +163,15 @@ class Lookahead:
             return UnitEstimate(UnitForecast(verdict=first.verdict)), first
         if isinstance(first, Exception):
             return _FAILS, None
-        return self._worded(unit, asked, first), None
+        return self._worded_unit(unit, asked, first), None
 
-    def _worded(
+    def _worded_unit(
         self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]
     ) -> UnitEstimate:
         """A unit whose first questions are known word for word."""
         judge, asked_one = self._judges[unit.judges[0]], self._asked[unit.index]
         if asked_one is not None:
-            questions = [_addressed(asked_one, question) for question in questions]
+            questions = [_address(asked_one, question) for question in questions]
         sizes = [question_tokens(question, self._items) for question in questions]
         share = asked.likely / len(sizes)
         whole = asked.least == asked.most == len(sizes)
@@ -194,7 +194,7 @@ class Lookahead:
             ),
         )
 
-    def _guessed(self, unit: Unit, reads: Given, asked: QuestionCount) -> UnitEstimate:
+    def _guessed_unit(self, unit: Unit, reads: Given, asked: QuestionCount) -> UnitEstimate:
         """A unit whose questions depend on what a judge will say."""
         if asked.most == 0:
             return _IDLE
@@ -220,7 +220,7 @@ class Lookahead:
             judge = self._asked[unit.index]
             if isinstance(first, list):
                 if judge is not None:
-                    first = [_addressed(judge, question) for question in first]
+                    first = [_address(judge, question) for question in first]
                 sizes = [question_tokens(question, self._items) for question in first]
                 read = sum(text_tokens(str(value)) for _, value in reads.fields)
                 around, answer = (sum(part) / len(first) for part in zip(*sizes, strict=True))
@@ -229,7 +229,7 @@ class Lookahead:
         return self._sizes[unit.index]
 
 
-def _addressed(judge: Judge, question: Question[Any]) -> Question[Any]:
+def _address(judge: Judge, question: Question[Any]) -> Question[Any]:
     """A question as it is sent; its own words if there is nobody to send it to."""
     try:
         return addressed(judge, question)[1]

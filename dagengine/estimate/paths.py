@@ -160,11 +160,11 @@ def turnings(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
     #     told ()      takes 0 0 0, leaves (1), (0 1), (0 0 1)
     #     told (0 1)   takes 0 1 0, leaves (0 1 1) only: (1) is left already
     turns = [turn for turn, _ in taken]
-    fresh = max((place for place, turn in enumerate(turns, 1) if turn), default=0)
+    fresh = max((position for position, turn in enumerate(turns, 1) if turn), default=0)
     return [
-        (*turns[:place], next_turn)
-        for place, (_, count) in enumerate(taken)
-        if place >= fresh
+        (*turns[:position], next_turn)
+        for position, (_, count) in enumerate(taken)
+        if position >= fresh
         for next_turn in range(1, count)
     ]
 

@@ -38,8 +38,8 @@ def draw(things: Iterable[T], most: int = MOST_CASES) -> Sample[T]:
     for total, thing in enumerate(things, 1):
         if total <= most:
             drawn.append(thing)
-        elif (place := int(dice.random() * total)) < most:
-            drawn[place] = thing
+        elif (index := int(dice.random() * total)) < most:
+            drawn[index] = thing
     return Sample(drawn, total)
 
 

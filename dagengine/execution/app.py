@@ -71,7 +71,7 @@ class App:
             output = await in_daemon_thread(partial(self.function, argument))
             if isinstance(output, Awaitable):  # a plain function that hands on a coroutine
                 output = await output
-        return _completed(golden, output)
+        return _test_case(golden, output)
 
 
 def _wants_golden(function: Callable[[Any], Any], name: str) -> bool:
@@ -91,7 +91,7 @@ def as_app(app: App | Callable[[Any], Any] | None) -> App | None:
     return app if app is None or isinstance(app, App) else App(app)
 
 
-def _completed(golden: Golden | ConversationalGolden, output: Any) -> TestCase:
+def _test_case(golden: Golden | ConversationalGolden, output: Any) -> TestCase:
     """The test case that a golden and the app's output make."""
     if isinstance(output, CASE_TYPES):
         return output  # type: ignore[return-value]

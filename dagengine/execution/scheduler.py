@@ -152,7 +152,7 @@ class CaseState:
         # Between the order to stop it and its end another metric may have come to want it.
         if self._units[unit] == _RUNNING:
             self._units[unit] = _NEW
-            if self._wanted(unit):
+            if self._is_wanted(unit):
                 self._start(unit)
 
     def _spread(self) -> None:
@@ -259,14 +259,14 @@ class CaseState:
         slot = self.plan.slots[number]
         if slot.metric in self._results:
             return
-        chosen = _chosen(slot, value)
+        chosen = _targets(slot, value)
         if chosen is None:
             wanted = ", ".join(repr(verdict) for verdict in slot.branches)
             message = f"the verdict is {value.verdict!r}, but the declared verdicts are {wanted}"
             self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
             return
         if slot.grades:
-            value = _scored(value)
+            value = _with_score(value)
             if value.score is None:
                 message = f"the score is {value.value!r}, but it must be a number from 0 to 1"
                 self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
@@ -352,9 +352,9 @@ class CaseState:
         """Cancel what no metric wants any longer."""
         # Several metrics may want one unit, so the ruling of one alone stops nothing. And a unit
         # that was to be stopped may be wanted again by a later ruling: it simply goes on.
-        self.cancel = [unit for unit in self.cancel if not self._wanted(unit)]
+        self.cancel = [unit for unit in self.cancel if not self._is_wanted(unit)]
         for unit in range(len(self._units)):
-            if self._units[unit] != _RUNNING or self._wanted(unit):
+            if self._units[unit] != _RUNNING or self._is_wanted(unit):
                 continue
             if unit in self.ready:
                 self.ready.remove(unit)
@@ -362,14 +362,14 @@ class CaseState:
             elif unit not in self.cancel:
                 self.cancel.append(unit)
 
-    def _wanted(self, unit: int) -> bool:
+    def _is_wanted(self, unit: int) -> bool:
         return any(
             self._live[number] == _LIVE and not self._sources[number] and self._counts(number)
             for number in self.plan.units[unit].slots
         )
 
 
-def _scored(value: NodeValue) -> NodeValue:
+def _with_score(value: NodeValue) -> NodeValue:
     """The value with its score from 0 to 1; without any when what should be it is not."""
     if type(value.score) is float and 0 <= value.score <= 1:
         return value
@@ -378,7 +378,7 @@ def _scored(value: NodeValue) -> NodeValue:
     return value.scored(float(number) if fits else None)
 
 
-def _chosen(slot: PlanSlot, value: NodeValue) -> tuple[int, ...] | None:
+def _targets(slot: PlanSlot, value: NodeValue) -> tuple[int, ...] | None:
     """The targets of a decision's verdict; None when it is not a declared one.
 
     Verdicts are compared with their type: 1 is not True.

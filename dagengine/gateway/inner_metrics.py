@@ -116,7 +116,7 @@ class Host:
     def require_open(self) -> None:
         """Raise InputError when the node has ended: there is no run to join any more."""
         if self._over:
-            raise _ended()
+            raise _ended_error()
 
     def __enter__(self) -> Host:
         self._outer: Token[Host | None] = node_at_work.set(self)
@@ -146,7 +146,7 @@ class Host:
                 "this would block the run of this code: await a_measure() or a_evaluate(), or use "
                 "a function that is not async"
             )
-        call = LoopCall(self.loop, make, _ended)
+        call = LoopCall(self.loop, make, _ended_error)
         self._send(call)
         return call.outcome.result()
 
@@ -176,7 +176,7 @@ class _Nobody(Host):
         raise AssertionError("unreachable")
 
 
-def _ended() -> InputError:
+def _ended_error() -> InputError:
     return InputError("this code belongs to a node that has ended, so it cannot ask questions")
 
 

@@ -72,11 +72,11 @@ def find_price(model: str | None, own: Mapping[str, Any]) -> Price | None:
     for name in (model or "", bare, _RELEASE.sub("", bare), ANY):
         if name in own:
             return as_price(name, own[name])
-    return _listed(model) if model else None
+    return _public_price(model) if model else None
 
 
 @cache
-def _listed(model: str) -> Price | None:
+def _public_price(model: str) -> Price | None:
     """The price in the public list: of the provider in front of the name, or of the maker."""
     provider, _, rest = model.partition("/")
     for maker, name in ((provider, rest), (None, model), (None, model.rpartition("/")[2])):

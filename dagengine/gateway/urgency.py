@@ -21,7 +21,7 @@ class Urgency:
     A question keeps its turn when it is asked again, so a retry goes before whatever came
     later. Who waits for the answer to another one's question lends it their own place.
 
-    `place` counts from 0, the most urgent; `turn` is given out when it first waits.
+    `rank` counts from 0, the most urgent; `turn` is given out when it first waits.
     """
 
     place: int = 0
@@ -67,9 +67,9 @@ class Queue(Generic[T]):
     def first(self) -> tuple[tuple[int, int], T] | None:
         """The most urgent thing behind its place and turn; None when nothing waits."""
         while self._heap:
-            place, turn, _, thing = self._heap[0]
+            rank, turn, _, thing = self._heap[0]
             if thing in self.things:
-                return (place, turn), thing
+                return (rank, turn), thing
             heapq.heappop(self._heap)
         return None
 

@@ -57,10 +57,10 @@ def examples_given(given: Any) -> tuple[Example, ...]:
     if isinstance(given, Example | str | Mapping | LLMTestCase) or not isinstance(given, Iterable):
         raise InputError(f"examples= takes a list: [Example(…, True), …]; got {given!r:.80}")
     examples = tuple(given)
-    for place, example in enumerate(examples, 1):
+    for number, example in enumerate(examples, 1):
         if not isinstance(example, Example):
             raise InputError(
-                f"examples= takes Example(what the node reads, answer); number {place} is "
+                f"examples= takes Example(what the node reads, answer); number {number} is "
                 f"{example!r:.80}"
             )
     return examples
@@ -81,8 +81,8 @@ class SolvedExamples:
     def evidence(self) -> list[Evidence]:
         """The examples as pieces of a prompt, in the order in which they were given."""
         pieces: list[Evidence] = []
-        for place, example in enumerate(self.examples, 1):
-            name = solved_name(place, len(self.examples))
+        for number, example in enumerate(self.examples, 1):
+            name = solved_name(number, len(self.examples))
             shown = example.values(self.fields, self.only)
             parts = [piece for label, value in shown for piece in evidence_of(label, value)]
             if example.reason:
@@ -94,14 +94,14 @@ class SolvedExamples:
     def material(self) -> tuple[tuple[str, Any], ...]:
         """The examples as material of a decision."""
         count, material = len(self.examples), list[tuple[str, Any]]()
-        for place, example in enumerate(self.examples, 1):
+        for number, example in enumerate(self.examples, 1):
             values = example.values(self.fields, self.only)
             data = {name: as_data(value) for name, value in values}
             # The reason before the answer, in the order in which a judge gives them
             if example.reason:
                 data["its reason"] = example.reason
             data[f"its {self.answer}"] = example.answer
-            material.append((solved_name(place, count), data))
+            material.append((solved_name(number, count), data))
         return tuple(material)
 
 

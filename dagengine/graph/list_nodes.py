@@ -32,7 +32,7 @@ from dagengine.prompts.instructions import (
     task_instructions,
 )
 from dagengine.prompts.quotes.answers import Quote, quoted_type
-from dagengine.prompts.quotes.checking import QuoteCheck, judged_in
+from dagengine.prompts.quotes.checking import QuoteCheck, judgements_in
 from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 
@@ -167,7 +167,7 @@ class _OverNode(AskingNode):
             every: Iterable[tuple[Quote, ...]] = repeat(())
             if quoting is not None:
                 every = quoting.in_answer(quoted[index], pieces[index])
-            for verdict, quotes in zip(judged_in(answer.value), every, strict=False):
+            for verdict, quotes in zip(judgements_in(answer.value), every, strict=False):
                 number: int = getattr(verdict, "number", 1)
                 place = group[number - 1]
                 # A quote of an item has the item's name in this question; in the case it may be

@@ -320,14 +320,14 @@ class RatingNode(AskingNode):
         #     alternatives of the rating's token           their expectation: "weighted"
         #     neither, or too little is known              what is stated: "raw (why)"
         if answer.chances is not None:
-            return replace(self._rated_by_odds(answer, answer.chances, stated), quotes=quotes)
+            return replace(self._rating_by_odds(answer, answer.chances, stated), quotes=quotes)
         # A parser of the caller's need not know where in an answer the rating is.
-        place = None
+        span = None
         if self.parser is None:
-            place = value_span(answer.raw, "score")
+            span = value_span(answer.raw, "score")
         elif isinstance(self.parser, LocatingParser):
-            place = self.parser.span(answer.raw)
-        reading = expected_score(answer, stated, self.points, place)
+            span = self.parser.span(answer.raw)
+        reading = expected_score(answer, stated, self.points, span)
         if reading.rating is None:
             labels = ", ".join(map(repr, self.scale))
             raise UnparseableError(
@@ -343,7 +343,9 @@ class RatingNode(AskingNode):
         low, high = self.points.ends
         return (float(answer) - low) / (high - low)
 
-    def _rated_by_odds(self, answer: Answer[Any], chances: Odds, stated: float | None) -> NodeValue:
+    def _rating_by_odds(
+        self, answer: Answer[Any], chances: Odds, stated: float | None
+    ) -> NodeValue:
         """The expectation over the odds; the likeliest rating where none is asked for or known."""
         (low, high), reason = self.points.ends, answer.value.reason
         ratings = [(self.points.number(label), chance) for label, chance in chances]

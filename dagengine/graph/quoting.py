@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from dagengine.errors import InputError, did_you_mean
 from dagengine.prompts.evidence import Evidence, field_of
 from dagengine.prompts.quotes.answers import Quote, QuoteMode, Quoting, QuotingOrAbsent
-from dagengine.prompts.quotes.checking import QuoteCheck, hint, judged_in, quotes_in
+from dagengine.prompts.quotes.checking import QuoteCheck, hint, judgements_in, quotes_in
 from dagengine.question import Answer, misquoting
 
 Unsupported = Literal["fail", "keep"]
@@ -86,7 +86,7 @@ def decided_step(criteria: str, verdict: Any) -> str:
 
 def verdict_in(answer: BaseModel) -> Any:
     """The one verdict, or the rating, of an answer, which may be a list of one."""
-    (judged,) = judged_in(answer)
+    (judged,) = judgements_in(answer)
     return judged.verdict if hasattr(judged, "verdict") else judged.score
 
 

@@ -30,8 +30,8 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
         return []
     numpy = needs("numpy")
     names = {
-        name: place
-        for place, name in enumerate(
+        name: index
+        for index, name in enumerate(
             dict.fromkeys(groups.get(n, n) for each in gains for n in sorted(each))
         )
     }

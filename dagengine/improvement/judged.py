@@ -72,8 +72,8 @@ class Asking:
             )
         runs = runs_of(seen, Counterfactual(metric)).cases
         by_case = {
-            number: [run for row in runs.get(place, {}).values() for run in row]
-            for place, number in enumerate(chosen)
+            number: [run for row in runs.get(index, {}).values() for run in row]
+            for index, number in enumerate(chosen)
         }
         first = {chosen[row.index]: row.metrics[0] for row in rows}
         return Judged(metric, by_case, first, seen.totals)

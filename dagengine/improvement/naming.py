@@ -50,13 +50,13 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     causes = numpy.array([[f.causes.get(node, 0.0) for node in nodes] for f in by_case.values()])
     reached = numpy.array([[f.reached.get(node, 0.0) for node in nodes] for f in by_case.values()])
     groups = [asking.groups.get(number, number) for number in by_case]
-    numbers = {name: place for place, name in enumerate(dict.fromkeys(groups))}
+    numbers = {name: index for index, name in enumerate(dict.fromkeys(groups))}
     places = [numbers[group] for group in groups]
     random, size = numpy.random.default_rng(0), len(numbers)
     drawn = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, places]
     shares = _shares(causes, reached, numpy.ones((1, len(places))))[0]
     samples = _shares(causes, reached, drawn)
-    order = sorted(range(len(nodes)), key=lambda place: -shares[place])
+    order = sorted(range(len(nodes)), key=lambda index: -shares[index])
     top, rest = order[0], order[1:]
     # If every mistake could be mended at either of two nodes, odds alone blame the one that is
     # asked less often, however sure. Nothing tells: with even shares none of them is first.
@@ -69,7 +69,7 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     listed = tuple(_share(nodes[p], float(shares[p]), seen[:, p], wrong) for p in order)
     if named:
         return Blame(listed, nodes[top], wrong, by)
-    return Blame(listed, None, wrong, by, _needed(lead, len(by_case), tried_share))
+    return Blame(listed, None, wrong, by, _further_labels(lead, len(by_case), tried_share))
 
 
 def wrong_at(
@@ -81,7 +81,7 @@ def wrong_at(
     return sorted((n for n in causes if causes[n] > 0), key=lambda n: (-causes[n], n))
 
 
-def _needed(lead: Any, cases: int, tried_share: float) -> int | None:
+def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:
     """Further labels that probably name the node: its lead at 95 %, with a chance of 80 %."""
     mean, error = float(lead.mean()), float(lead.std())
     if mean <= 0:

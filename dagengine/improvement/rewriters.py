@@ -76,11 +76,11 @@ class JudgeRewriter:
         own = {} if self.model is None else {"model": self.model}
         parts: list[str] = []
         # A bounded number of cases, and of characters of each: a prompt has to stay a prompt.
-        for place, wrong in enumerate(task.wrong[:_CASES], 1):
+        for number, wrong in enumerate(task.wrong[:_CASES], 1):
             read = (f"{name}: {as_text(value)[:_SHOWN]}" for name, value in wrong.reads.items())
             reason = f" ({wrong.reason})" if wrong.reason else ""
             ends = f"answered: {wrong.answered}{reason}", f"right: {wrong.wanted}"
-            parts.append("\n".join([f"Case {place}", *read, *ends]))
+            parts.append("\n".join([f"Case {number}", *read, *ends]))
         case = LLMTestCase(input=task.criterion, actual_output="\n\n".join(parts))
         done = await a_evaluate(
             [case], [SpecMetric(MetricSpec("rewriting", Graph(_step(task))))], show=False,
@@ -115,12 +115,12 @@ def _step(task: Task) -> TaskNode:
         f"most {MOST_WORDS}, and keep names in backticks.{complaint}",
         output_label="Two criteria" if task.split else "New criterion",
         evaluation_params=["input", "actual_output"],
-        children=[CodeNode(_kept, name="Kept")],
+        children=[CodeNode(_share_kept, name="Kept")],
         options=Options(max_characters=len(task.criterion) + _LONGER),
     )
 
 
-def _kept(words: str) -> float:
+def _share_kept(words: str) -> float:
     return float(bool(words))
 
 

@@ -233,7 +233,7 @@ def _references(
             yield from _references(choice, defs, seen)
     if not isinstance(part, dict):
         return
-    name = _referred(part)
+    name = _definition_name(part)
     if name in defs and name not in seen:
         yield name
         yield from _references(defs[name], defs, seen | {name})
@@ -250,7 +250,7 @@ def _is_numbered(part: Mapping[str, Any]) -> bool:
     return all(map(str.isdecimal, part["properties"]))
 
 
-def _referred(part: Mapping[str, Any]) -> str:
+def _definition_name(part: Mapping[str, Any]) -> str:
     """The name of the definition that a part of a schema stands for; empty for any other part."""
     return str(part.get("$ref", "")).rpartition("/")[2]
 
@@ -266,7 +266,7 @@ def _characters(part: Any, defs: Mapping[str, Any], bounds: Bounds, inside: tupl
     def longest(inner: Any) -> int:
         return _characters(inner, defs, bounds, inside)
 
-    name = _referred(part)
+    name = _definition_name(part)
     if name:
         open_ended = name in inside or name not in defs
         return bounds.text if open_ended else _characters(defs[name], defs, bounds, (*inside, name))

@@ -77,7 +77,7 @@ def writer_of(judge: Judge) -> Judge | None:
 
 def worded(question: Question[T], decision: Decision, shows: Shows) -> Question[T]:
     """A question in the form of decision models; of its options only the sample counts."""
-    shown, named, material = _shown(decision, shows)
+    shown, named, material = _split_evidence(decision, shows)
     # Stored answers are found by these words: their order is the order of all questions so far.
     holds = _HOLDS if decision.kind == "predicate" and decision.text is None else ""
     parts = [f"{holds}{decision.instructions}"]
@@ -120,7 +120,7 @@ def harmless_question(judge: Judge) -> Question[Any]:
     return replace(question, answer_type=output_type(str), parser=_ALL) if able.text else question
 
 
-def _shown(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, Any]]:
+def _split_evidence(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, Any]]:
     """The state, the fields of it that the question names, and everything else that it reads."""
     material = {label: as_data(value) for label, value in decision.material}
     if decision.text is not None:
@@ -226,6 +226,6 @@ def told(odds: Odds, most: int = 3) -> str:
     return f"{shown} (the judge gives probabilities and no reason)"
 
 
-def shown_of(question: Question[Any]) -> Any:
+def state_of(question: Question[Any]) -> Any:
     """The state of a question that was worded, as data."""
     return json.loads(state_text(question))

@@ -105,9 +105,9 @@ def evidence_of(label: str, value: Any, names: Sequence[str] | None = None) -> t
             return tuple(Evidence(name, turn.content) for name, turn in turns)
         return tuple(
             Evidence(
-                numbered_name(label, place, count), item if isinstance(item, str) else _json(item)
+                numbered_name(label, number, count), item if isinstance(item, str) else _json(item)
             )
-            for place, item in enumerate(value, 1)
+            for number, item in enumerate(value, 1)
         )
     return (Evidence(label, as_text(value)),)
 

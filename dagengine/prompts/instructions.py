@@ -148,7 +148,7 @@ def task_instructions(instructions: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _listed(verdicts: tuple[str | bool, ...]) -> str:
+def _verdict_list(verdicts: tuple[str | bool, ...]) -> str:
     """Verdicts as a prompt lists them."""
     return "\n".join(f"- {_JSON.encode(verdict)}" for verdict in verdicts)
 
@@ -158,7 +158,7 @@ def judgement_instructions(criteria: str, verdicts: Sequence[str | bool]) -> str
     return (
         "Judge one criterion of the evaluation, using only the material. First give your "
         f"reason, then your verdict.\n\nCriterion: {criteria}\n\n"
-        f"The verdict is one of:\n{_listed(tuple(verdicts))}"
+        f"The verdict is one of:\n{_verdict_list(tuple(verdicts))}"
     )
 
 
@@ -172,7 +172,7 @@ def list_instructions(
         f"Judge each of {pieces}, {called}, by one criterion of the evaluation, using only the "
         "material. Under the number of each piece, "
         f"from 1 to {count}, give your reason, then your verdict; leave none out and add none.\n\n"
-        f"Criterion: {criteria}\n\nEach verdict is one of:\n{_listed(tuple(verdicts))}"
+        f"Criterion: {criteria}\n\nEach verdict is one of:\n{_verdict_list(tuple(verdicts))}"
     )
 
 
@@ -190,5 +190,5 @@ def label_instructions(criteria: str, labels: Sequence[str]) -> str:
     return (
         "Rate one criterion of the evaluation, using only the material. First give your "
         f"reason, then your rating.\n\nCriterion: {criteria}\n\n"
-        f"The rating is one of:\n{_listed(tuple(labels))}"
+        f"The rating is one of:\n{_verdict_list(tuple(labels))}"
     )

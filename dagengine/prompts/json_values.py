@@ -100,7 +100,7 @@ def shallow_value(text: str | bytes, **hooks: Any) -> Any:
 def objects_in(text: str) -> list[dict[str, Any]]:
     """The different JSON objects in a text, with prose or fences around them."""
     starts = (match.start() for match in _OBJECT.finditer(text))
-    return _values(text, starts, dict) or _repaired(text, text.find("{"), dict, ("{", "}"))
+    return _values(text, starts, dict) or _repair(text, text.find("{"), dict, ("{", "}"))
 
 
 def lists_in(text: str) -> list[list[Any]]:
@@ -109,55 +109,55 @@ def lists_in(text: str) -> list[list[Any]]:
     Brackets inside a sentence are remarks and references.
     """
     starts = [match.end() for match in _BEFORE_LIST.finditer(text)]
-    return _values(text, starts, list) or _repaired(
+    return _values(text, starts, list) or _repair(
         text, starts[0] if starts else -1, list, ("[", "]")
     )
 
 
-def numbered_in(text: str) -> list[tuple[str, dict[str, Any]]]:
+def numbered_objects(text: str) -> list[tuple[str, dict[str, Any]]]:
     """The objects in a text behind a key with a number in it, with their keys; no nested ones.
 
     In an object that was cut off these are its whole members.
     """
     keys = {match.end(): match[1] for match in _MEMBER.finditer(text)}
-    return [(keys[start], value) for start, value in _placed(text, keys, dict)]
+    return [(keys[start], value) for start, value in _values_at(text, keys, dict)]
 
 
 def _values(text: str, starts: Iterable[int], kind: type[V]) -> list[V]:
     """The different JSON values that begin at such places, one after the other."""
     values = list[V]()
-    for _, value in _placed(text, starts, kind):
+    for _, value in _values_at(text, starts, kind):
         values += [value] if value not in values else []
         if len(values) == DIFFERENT:
             break
     return values
 
 
-def _placed(text: str, starts: Iterable[int], kind: type[V]) -> Iterator[tuple[int, V]]:
+def _values_at(text: str, starts: Iterable[int], kind: type[V]) -> Iterator[tuple[int, V]]:
     """The JSON values that begin at such places, with their places, one after the other.
 
     Raises DoubledKeyError, RecursionError for a value that is nested too deeply, and ValueError
     for a number with more digits than Python reads.
     """
-    place = far = 0
+    offset = far = 0
     for start in starts:
-        if start < place:
+        if start < offset:
             continue  # inside the value before
-        value, end = _decoded(text[start : start + WINDOW], whole=len(text) <= start + WINDOW)
+        value, end = _decode(text[start : start + WINDOW], whole=len(text) <= start + WINDOW)
         if end < 0:
             continue
         if end == 0:
-            value, end = _decoded(text[start:], whole=True)
+            value, end = _decode(text[start:], whole=True)
             far += end < 0
         if end > 0:
-            place = start + end
+            offset = start + end
             if isinstance(value, kind):
                 yield start, value
         if far == FAR:
             break
 
 
-def _decoded(text: str, *, whole: bool) -> tuple[Any, int]:
+def _decode(text: str, *, whole: bool) -> tuple[Any, int]:
     """The value at the start of a text and its end: 0 where it may only be cut off, -1 if none."""
     try:
         value, end = _DECODER.raw_decode(text)
@@ -168,7 +168,7 @@ def _decoded(text: str, *, whole: bool) -> tuple[Any, int]:
         return None, 0 if cut and not whole else -1
 
 
-def _repaired(text: str, start: int, kind: type[V], brackets: tuple[str, str]) -> list[V]:
+def _repair(text: str, start: int, kind: type[V], brackets: tuple[str, str]) -> list[V]:
     """The value from `start` to the last bracket, with small mistakes (quotes, commas) repaired.
 
     A value that was cut off is none: the last thing in it may have been cut, too.

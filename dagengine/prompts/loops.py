@@ -49,11 +49,11 @@ def _equal_starts(text: str) -> list[int]:
     """
     equal = [0] * len(text)
     left = right = 0
-    for place in range(1, len(text)):
-        same = min(right - place, equal[place - left]) if place < right else 0
-        while place + same < len(text) and text[same] == text[place + same]:
+    for offset in range(1, len(text)):
+        same = min(right - offset, equal[offset - left]) if offset < right else 0
+        while offset + same < len(text) and text[same] == text[offset + same]:
             same += 1
-        equal[place] = same
-        if place + same > right:
-            left, right = place, place + same
+        equal[offset] = same
+        if offset + same > right:
+            left, right = offset, offset + same
     return equal

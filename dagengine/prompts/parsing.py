@@ -18,7 +18,7 @@ from dagengine.prompts.bounds import without_bounds
 from dagengine.prompts.json_values import (
     DoubledKeyError,
     lists_in,
-    numbered_in,
+    numbered_objects,
     objects_in,
     require_single_keys,
     shallow_value,
@@ -200,7 +200,7 @@ def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
     verdicts = lists[0] if lists else None
     if isinstance(verdicts, list):
         return verdicts
-    return items_by_key(verdicts.items() if isinstance(verdicts, dict) else numbered_in(text))
+    return items_by_key(verdicts.items() if isinstance(verdicts, dict) else numbered_objects(text))
 
 
 def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:

@@ -32,11 +32,11 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
         nodes = [node for inner in _metrics(metric) for node in inner.nodes]
         names = {node.name for node in nodes}
         for node in nodes:
-            place = f"the node {node.name!r:.80} of {metric.name!r:.80}"
+            where = f"the node {node.name!r:.80} of {metric.name!r:.80}"
             for judge in sorted({*node.judges} - judges):
-                yield f"{place} asks the judge {judge}, and there are {len(judges)}"
+                yield f"{where} asks the judge {judge}, and there are {len(judges)}"
             for name in sorted({*node.inputs} - names):
-                yield f"{place} reads the node {name!r:.80}, which is not there"
+                yield f"{where} reads the node {name!r:.80}, which is not there"
         for edge in (edge for inner in _metrics(metric) for edge in inner.edges):
             for end in (edge.source, edge.target):
                 if end not in {*names, None}:

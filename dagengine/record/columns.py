@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from dagengine.compiler.definitions import digest
 from dagengine.data.early_rows import beside
 from dagengine.prompts.json_values import shallow_value
-from dagengine.record.costs import StepCosts, used_by
+from dagengine.record.costs import StepCosts, usage_of
 from dagengine.record.values import Manifest
 from dagengine.regular_files import file_sha256, is_there, open_to_write, require_regular
 from dagengine.results import CaseResult, MetricResult, Step
@@ -87,7 +87,7 @@ class BlockBuilder:
                 line += [None] * len(_METRIC)
             else:
                 reason = result.reason if result.failure is None else result.failure.message
-                used = used_by(result, self._costs)
+                used = usage_of(result, self._costs)
                 line += [course_of(result), result.score, reason, *used]
         return tuple(line)
 

@@ -28,7 +28,7 @@ class StepCosts:
     def __init__(self, manifest: Manifest) -> None:
         prices = [None if j.price is None else Price(*j.price) for j in manifest.judges]
         self._judges = {
-            (metric.name, node.name): [prices[place] for place in node.judges]
+            (metric.name, node.name): [prices[judge] for judge in node.judges]
             for metric in manifest.metrics
             for node in _nodes(metric)
         }
@@ -58,7 +58,7 @@ class Used(NamedTuple):
     seconds: float | None = None
 
 
-def used_by(result: MetricResult, costs: StepCosts) -> Used:
+def usage_of(result: MetricResult, costs: StepCosts) -> Used:
     """Usage of a result; shared and stored answers count in full, seconds as a record has them."""
     input_tokens, output_tokens, questions = 0, 0, 0
     money: float | None = 0.0

@@ -144,14 +144,14 @@ def _lines(path: Path) -> Iterator[Label | Retraction]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        place = f"{path} line {number}"
+        where = f"{path} line {number}"
         try:
             row = shallow_value(line)
         except ValueError as error:
             if not line.rstrip().endswith(b"}"):
                 continue  # cut off by a kill, and never said to be saved
-            raise InputError(f"{place}: no label (not JSON: {error})") from None
-        yield _read(row, place)
+            raise InputError(f"{where}: no label (not JSON: {error})") from None
+        yield _read(row, where)
 
 
 def _read(row: Any, place: str) -> Label | Retraction:

@@ -65,13 +65,13 @@ class Run:
         None when the run was to keep no texts. Lines for which `holding` is false are passed over
         unread. Raises InputError that names a damaged line.
         """
-        for place, line in self._lines(CASES):
+        for position, line in self._lines(CASES):
             if holding is None or holding(line):
                 try:
                     case = value_of(line)
                 except ValueError as error:
-                    raise InputError(f"{place}: no case of a run (not JSON: {error})") from None
-                yield case_of(case, place)
+                    raise InputError(f"{position}: no case of a run (not JSON: {error})") from None
+                yield case_of(case, position)
 
     def timed_rows(self, holding: Holds | None = None) -> Iterator[CaseResult]:
         """As `rows`, each with how long it took, where the run wrote that down."""
@@ -110,8 +110,8 @@ class Run:
         path, line = self.folder / name, b""
         if not is_there(path) and not is_there(beside(path)):
             return
-        for place, line in complete_lines(path, whole=self.finished) if is_there(path) else ():
-            yield place, line
+        for position, line in complete_lines(path, whole=self.finished) if is_there(path) else ():
+            yield position, line
         # What waited may have been written since, and its file not yet be emptied: not twice.
         last = index_of(line)
         yield from early_lines(path, -1 if last is None else last)
@@ -191,7 +191,7 @@ def _finite(text: str) -> float:
 
 
 def case_of(case: Any, place: str) -> dict[str, Any]:
-    """A line of cases that was read; raises InputError, with its `place`, for what is none."""
+    """A line of cases that was read; raises InputError, with its `position`, for what is none."""
     if not isinstance(case, dict) or not isinstance(case.get("index"), int):
         raise InputError(f"{place}: no case of a run (it has no whole number `index`)")
     tags = case.get("tags")

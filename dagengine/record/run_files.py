@@ -184,8 +184,8 @@ class Lines:
     def of_index(self, index: int) -> Any:
         """The JSON of the line with an `index`; None without one. Raises as `value` does."""
         count = len(self)
-        place = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
-        value = self.value(place) if place < count else None
+        position = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
+        value = self.value(position) if position < count else None
         return value if value is None or value["index"] == index else None
 
     def _line(self, number: int) -> bytes:
@@ -208,8 +208,8 @@ def make_columns(run: Run) -> bool:
         with sole_writer(run.folder), RunFiles(run) as files:
             writer = ColumnsWriter(run.folder, run.manifest)
             try:
-                for place, (row, case) in enumerate(run.with_cases()):
-                    writer.add(row, case or {}, files.start(place))
+                for index, (row, case) in enumerate(run.with_cases()):
+                    writer.add(row, case or {}, files.start(index))
                 return writer.close(files_of(run.folder, run.manifest))
             except BaseException:
                 writer.give_up()

@@ -34,11 +34,11 @@ def times_of(row: CaseResult) -> dict[str, Any]:
     """
     steps = {
         result.metric: {
-            step.node: _rounded(step.seconds) for step in result.steps if step.seconds is not None
+            step.node: _round(step.seconds) for step in result.steps if step.seconds is not None
         }
         for result in row.metrics
     }
-    line: dict[str, Any] = {"seconds": _rounded(row.seconds), "steps": steps}
+    line: dict[str, Any] = {"seconds": _round(row.seconds), "steps": steps}
     for result in row.metrics:
         for step in result.steps:
             if step.calls:
@@ -52,15 +52,15 @@ def times_of(row: CaseResult) -> dict[str, Any]:
 
 def call_record(call: JudgeCall) -> dict[str, Any]:
     """One call as JSON has it, without what is not there."""
-    record: dict[str, Any] = {"outcome": str(call.outcome), "seconds": _rounded(call.seconds)}
-    if waited := _rounded(call.waited):
+    record: dict[str, Any] = {"outcome": str(call.outcome), "seconds": _round(call.seconds)}
+    if waited := _round(call.waited):
         record["waited"] = waited
     if call.usage != NO_USAGE:
         record["usage"] = dataclasses.asdict(call.usage)
     return record if call.message is None else {**record, "message": call.message}
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, DIGITS)
 
 

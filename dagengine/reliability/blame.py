@@ -96,7 +96,7 @@ def blame(
     units = _units(noise, node, groups or {})
     reached = sum(unit.reached for unit in units)
     runs = max((case.repetitions for case in noise), default=0)
-    once = asked_once(noise)
+    once = single_answer_share(noise)
     peers = {peer for case in noise for peer in case.answers} - {node}
     unknown = _unknown(units, reached, once, bool(peers))
     share = low = high = needed = None
@@ -112,7 +112,7 @@ def blame(
     return Blame(node, share, low, high, unknown, varied, reached, len(units), runs, needed, once)
 
 
-def asked_once(noise: Iterable[CaseNoise]) -> float:
+def single_answer_share(noise: Iterable[CaseNoise]) -> float:
     """Of the cases that reached a node, the share with one answer of it: the largest of all."""
     reached: Counter[str] = Counter()
     once: Counter[str] = Counter()

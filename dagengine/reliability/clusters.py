@@ -72,7 +72,7 @@ def alike_but_for_blanks(cases: Sequence[TestCase], reads: Collection[str]) -> i
     return sum(count for count in counts.values() if count > 1)
 
 
-def shared_by_all(observations: Iterable[Observation]) -> tuple[str, ...]:
+def constant_questions(observations: Iterable[Observation]) -> tuple[str, ...]:
     """The nodes that asked one and the same question for all cases, if there are several.
 
     Such an answer (the steps of G-Eval) moves all scores of a run alike. That makes no two cases

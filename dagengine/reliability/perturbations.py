@@ -126,7 +126,7 @@ def _with(case: TestCase, path: str, value: Any) -> TestCase:
     if isinstance(whole, dict) and key in whole:
         value = {**whole, key: value}
     elif isinstance(whole, list) and key.isdecimal() and int(key) < len(whole):
-        value = [value if place == int(key) else item for place, item in enumerate(whole)]
+        value = [value if index == int(key) else item for index, item in enumerate(whole)]
     elif key or name not in type(case).model_fields:
         raise InputError(f"the case has no `{path}` to swap")
     return case.model_copy(update={name: value})

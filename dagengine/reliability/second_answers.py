@@ -85,7 +85,7 @@ def chosen_cases(lacks: Mapping[int, Lack], answers: int) -> list[int]:
     )
     digests = "".join(lacks[case].digest for case in order)
     start = int.from_bytes(hashlib.sha256(digests.encode()).digest()[:7]) / 2**56
-    return sorted(order[int((start + place) * many / count)] for place in range(count))
+    return sorted(order[int((start + index) * many / count)] for index in range(count))
 
 
 class SecondAnswers:

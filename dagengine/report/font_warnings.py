@@ -23,7 +23,7 @@ _NOISE = "Fontconfig "
 def without_font_warnings() -> Iterator[None]:
     """Hold back what is written to the standard error meanwhile; the rest follows at the end."""
     try:
-        place = os.dup(_STDERR)
+        descriptor = os.dup(_STDERR)
     except OSError:  # its reader has closed it
         yield
         return
@@ -32,8 +32,8 @@ def without_font_warnings() -> Iterator[None]:
         try:
             yield
         finally:
-            os.dup2(place, _STDERR)
-            os.close(place)
+            os.dup2(descriptor, _STDERR)
+            os.close(descriptor)
             buffer.seek(0)
             text = buffer.read().decode(errors="surrogateescape")
             lines = [line for line in text.splitlines() if not line.startswith(_NOISE)]

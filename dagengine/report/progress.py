@@ -110,7 +110,7 @@ def bar(progress: Progress, console: Any, every: float = _SHOWN) -> Iterator[Non
     from rich.live import Live
 
     with Live(
-        get_renderable=lambda: _drawn(progress),
+        get_renderable=lambda: _drawing(progress),
         console=console,
         refresh_per_second=1 / every,
         transient=True,
@@ -119,7 +119,7 @@ def bar(progress: Progress, console: Any, every: float = _SHOWN) -> Iterator[Non
         yield
 
 
-def _drawn(progress: Progress) -> Any:
+def _drawing(progress: Progress) -> Any:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table

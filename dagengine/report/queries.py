@@ -123,7 +123,10 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
             columns[name] = _plain(run.folder / COLUMNS, own / f"columns-{number}.parquet")
             tables += [
                 _COLUMNS.format(
-                    run=_quoted(name), metric=_quoted(metric.name), n=n, path=_quoted(columns[name])
+                    run=_quote_text(name),
+                    metric=_quote_text(metric.name),
+                    n=n,
+                    path=_quote_text(columns[name]),
                 )
                 for n, metric in enumerate(run.manifest.metrics)
             ]
@@ -132,12 +135,14 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
             texts[name] = _readable(run.folder / CASES, run, own / f"{number}.jsonl")
     db = duckdb.connect()
     try:
-        db.execute(f"SET temp_directory = {_quoted(own)}")
+        db.execute(f"SET temp_directory = {_quote_text(own)}")
         db.execute(_WORD)
         db.execute(_PATH)
         bare = {name: path for name, path in rows.items() if name not in columns}
         # With the kinds of all columns: DuckDB would else guess them from the first lines.
-        kinds = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in _ROW.items())
+        kinds = ", ".join(
+            f"{_quote_text(name)}: {_quote_text(kind)}" for name, kind in _ROW.items()
+        )
         for view, files in (("rows", rows), ("bare", bare)):
             read = _union(files, "read_json", f"columns = {{{kinds}}}, {_FORM}")
             db.execute(f"CREATE VIEW {view} AS {read}")
@@ -147,9 +152,9 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
         db.execute(f"CREATE VIEW runs AS {' UNION ALL '.join(tables)}")
         # In this order: once access is off, DuckDB takes no more paths, and once locked no more
         # settings.
-        paths = ", ".join(map(_quoted, chain(*(of.values() for of in (rows, texts, columns)))))
+        paths = ", ".join(map(_quote_text, chain(*(of.values() for of in (rows, texts, columns)))))
         db.execute(f"SET allowed_paths = [{paths}]")
-        db.execute(f"SET allowed_directories = [{_quoted(own)}]")
+        db.execute(f"SET allowed_directories = [{_quote_text(own)}]")
         db.execute("SET enable_external_access = false")
         db.execute("SET lock_configuration = true")
     except BaseException:
@@ -161,13 +166,13 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
 def _union(files: Mapping[str, Path], reader: str, options: str) -> str:
     """The lines of all files, each with its run; a line of nothing where there is no file."""
     parts = [
-        f"SELECT {_quoted(run)} AS run, * FROM {reader}({_quoted(path)}, {options})"
+        f"SELECT {_quote_text(run)} AS run, * FROM {reader}({_quote_text(path)}, {options})"
         for run, path in files.items()
     ]
     return " UNION ALL ".join(parts) or f"SELECT NULL AS run, {_NOTHING} LIMIT 0"
 
 
-def _quoted(text: object) -> str:
+def _quote_text(text: object) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 

@@ -97,23 +97,23 @@ class Selection:
             return False
         if self.no_score and not self.failed and b'"score": null' not in line:
             return False
-        if self.case is not None and _quoted(self.case) not in line:
+        if self.case is not None and _quote_text(self.case) not in line:
             return self.case == str(_index(line))
         if not all(_may_say(line, at) for at in self.at):
             return False
         if self.text is not None and _index(line) not in mentioned:
-            return _may_hold(line, _folded(self.text))
+            return _may_hold(line, _fold_case(self.text))
         return True
 
 
 def _may_say(line: bytes, at: str) -> bool:
     """Return whether a node, or its answer, may be in a line; names may hold `=` themselves."""
-    if _quoted(at) in line or _quoted(at)[:-1] + _INSIDE.encode() in line:
+    if _quote_text(at) in line or _quote_text(at)[:-1] + _INSIDE.encode() in line:
         return True
-    for place, letter in enumerate(at):
-        if letter == "=" and _quoted(at[:place]) in line:
-            answer = at[place + 1 :]
-            if _quoted(answer) in line or f'"verdict": {answer.lower()}'.encode() in line:
+    for index, letter in enumerate(at):
+        if letter == "=" and _quote_text(at[:index]) in line:
+            answer = at[index + 1 :]
+            if _quote_text(answer) in line or f'"verdict": {answer.lower()}'.encode() in line:
                 return True
     return False
 
@@ -146,7 +146,9 @@ class Selected:
         """The rows; raises InputError, before the first, for a case that the run does not have."""
         if self._columns is None:
             return self._of_case(self._by_lines())
-        return self._of_case(self._read(place for place, *_ in self._by_columns(self._columns)))
+        return self._of_case(
+            self._read(position for position, *_ in self._by_columns(self._columns))
+        )
 
     def first(self, count: int) -> tuple[list[CaseResult], int]:
         """The first rows, and the number of all; raises InputError as iterating does."""
@@ -154,7 +156,7 @@ class Selected:
             rows = iter(self)
             first = list(itertools.islice(rows, count))
             return first, len(first) + sum(1 for _ in rows)
-        places = (place for place, *_ in self._by_columns(self._columns))
+        places = (position for position, *_ in self._by_columns(self._columns))
         first_places = list(itertools.islice(places, count))
         rows = self._of_case(self._read(first_places))
         return list(rows), len(first_places) + sum(1 for _ in places)
@@ -167,12 +169,12 @@ class Selected:
                 worst.add(row)
             return worst.rows
         places = dict[int, int]()
-        for place, index, case, courses in self._by_columns(self._columns):
-            if worst.add(CaseResult(index, case, self._outlined(courses))):
-                places[index] = place
+        for position, index, case, courses in self._by_columns(self._columns):
+            if worst.add(CaseResult(index, case, self._outline_row(courses))):
+                places[index] = position
         order = [places[outline.index] for outline in worst.rows]
         rows = dict(zip(sorted(order), self._of_case(self._read(sorted(order))), strict=True))
-        return [rows[place] for place in order]
+        return [rows[position] for position in order]
 
     def _of_case(self, rows: Iterator[CaseResult]) -> Iterator[CaseResult]:
         if self._selection.case is None:
@@ -187,7 +189,7 @@ class Selected:
         selection, mentioned = self._selection, frozenset[int]()
         if selection.text is not None:
             # A line may hold the text in a field that is not the case's own: the fields decide.
-            written, folded = _folded(selection.text), selection.text.casefold()
+            written, folded = _fold_case(selection.text), selection.text.casefold()
             mentioned = frozenset(
                 case["index"]
                 for case in self._run.cases(lambda line: _may_hold(line, written))
@@ -205,25 +207,25 @@ class Selected:
         """The chosen rows: place, index and name of each, and its courses by metric."""
         case = self._selection.case
         fits = lru_cache(_COURSES)(
-            lambda courses: any(map(self._selection.fits, self._outlined(courses)))
+            lambda courses: any(map(self._selection.fits, self._outline_row(courses)))
         )
         names = [f"course.{number}" for number in self._metrics.values()]
-        place = 0
+        position = 0
         for block in columns.blocks(["index", "case", *names]):
             courses = zip(*map(block.__getitem__, names), strict=True)
             for index, name, own in zip(block["index"], block["case"], courses, strict=True):
                 if fits(own) and case in (None, name, str(index)):
-                    yield place, index, name, own
-                place += 1
+                    yield position, index, name, own
+                position += 1
 
-    def _outlined(self, courses: tuple[str, ...]) -> tuple[MetricResult, ...]:
+    def _outline_row(self, courses: tuple[str, ...]) -> tuple[MetricResult, ...]:
         """The results of a row without their texts."""
         return tuple(map(self._outline, self._metrics, courses))
 
     def _read(self, places: Iterable[int]) -> Iterator[CaseResult]:
         with RunFiles(self._run) as files:
-            for place in places:
-                yield self._selection.narrowed(files.timed_row(place))
+            for position in places:
+                yield self._selection.narrowed(files.timed_row(position))
 
 
 def _require_case(run: Run, case: str) -> None:
@@ -302,7 +304,7 @@ def _require_answer(at: str, manifest: Manifest) -> None:
         for edge in every_edge(metric):
             if edge.verdict is not None:
                 answers.setdefault(edge.source, {})[str(edge.verdict)] = None
-    splits = [(at[:place], at[place + 1 :]) for place, sign in enumerate(at) if sign == "="]
+    splits = [(at[:index], at[index + 1 :]) for index, sign in enumerate(at) if sign == "="]
     named = [(node, verdict) for node, verdict in splits if node in names]
     if at in names or any(
         node not in answers or verdict in answers[node] or verdict in set(OutcomeKind)
@@ -328,11 +330,11 @@ def _index(line: bytes) -> int:
     return int(match[1]) if match else -1
 
 
-def _quoted(text: str) -> bytes:
+def _quote_text(text: str) -> bytes:
     """A text as it is in a line."""
     return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace")
 
 
-def _folded(text: str) -> str:
+def _fold_case(text: str) -> str:
     """A part of a text as it is in a line, whatever the case of its letters."""
-    return _quoted(text)[1:-1].decode().casefold()
+    return _quote_text(text)[1:-1].decode().casefold()

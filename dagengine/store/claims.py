@@ -36,18 +36,18 @@ class Claims:
     @contextmanager
     def of(self, key: bytes) -> Iterator[bool]:
         """Try to claim a question; gives whether it may be asked here, now."""
-        place = int.from_bytes(key[:8], "big") % _PLACES
-        mine = self._lock(place)
+        offset = int.from_bytes(key[:8], "big") % _PLACES
+        mine = self._lock(offset)
         try:
             yield mine
         finally:
             if mine:
-                self._held[place] -= 1
-                if not self._held[place]:
-                    del self._held[place]
+                self._held[offset] -= 1
+                if not self._held[offset]:
+                    del self._held[offset]
                     if self._file is not None:
                         with suppress(OSError):
-                            unlock(self._file, place)
+                            unlock(self._file, offset)
 
     def _lock(self, place: int) -> bool:
         if self._held.get(place):  # locks of one process do not hold against itself

@@ -70,7 +70,7 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
     _require_regular(path)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _checked(sqlite3.connect(path, timeout=patience, **_PLAIN), path, patience)
+        return _require_store(sqlite3.connect(path, timeout=patience, **_PLAIN), path, patience)
 
 
 def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
@@ -92,7 +92,7 @@ def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
             # Where nothing can be written sqlite has no place for its own files, nor the need.
             address = f"{address}?mode=ro&immutable=1"
             db = sqlite3.connect(address, timeout=patience, uri=True, **_PLAIN)
-        return _checked(db, path, None)
+        return _require_store(db, path, None)
 
 
 def _require_regular(path: Path) -> None:
@@ -104,7 +104,9 @@ def _require_regular(path: Path) -> None:
         require_regular(path.with_name(f"{path.name}{suffix}"))
 
 
-def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqlite3.Connection:
+def _require_store(
+    db: sqlite3.Connection, path: Path, patience: float | None
+) -> sqlite3.Connection:
     """The connection to a file that is a store; a new one is set up unless only read."""
     try:
         if patience is not None:

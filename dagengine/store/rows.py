@@ -102,8 +102,8 @@ def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
     gone = [(entry.key,) for entry in entries if entry.over]
     with transaction(db):
         db.executemany("DELETE FROM answers WHERE key = ?", gone)
-        for table, place in (("judges", 1), ("nodes", 2)):
-            values = sorted({(row[place],) for row in rows})
+        for table, column in (("judges", 1), ("nodes", 2)):
+            values = sorted({(row[column],) for row in rows})
             db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", values)
         return db.executemany(_INSERT, rows).rowcount
 

@@ -63,13 +63,13 @@ class SharedAnswers:
         self._folder = folder
         self._names = DurableNames()
         self._process = os.getpid()
-        self._table_file = _opened(folder / "table")
+        self._table_file = _open_file(folder / "table")
         # Every process holds the byte of its number as long as it lives.
-        self._alive = _opened(folder / "alive")
+        self._alive = _open_file(folder / "alive")
         lock(self._alive, self._process)
         os.truncate(self._table_file, _BUCKETS * _BUCKET)
         self._table = mmap.mmap(self._table_file, 0)
-        self._own = _opened(self._answers_of(self._process))
+        self._own = _open_file(self._answers_of(self._process))
         self._end = os.fstat(self._own).st_size
 
     async def get(
@@ -88,7 +88,7 @@ class SharedAnswers:
             return await ask()
         key, waited = key_of(name, question), 0.0
         for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
-            place, mine = self._claimed(key)
+            place, mine = self._claim(key)
             if mine:
                 return await self._ask_for_all(place, name, key, question, ask)
             if place.length:
@@ -129,7 +129,7 @@ class SharedAnswers:
                 if now[:2] == (place.key, self._process):  # no other question took the place
                     self._table[place.at : place.at + _PLACE.size] = record
 
-    def _claimed(self, key: bytes) -> tuple[_Place, bool]:
+    def _claim(self, key: bytes) -> tuple[_Place, bool]:
         """The place of a question, and whether it is for this process to ask it."""
         # The key decides the bucket, and the lock is on that bucket alone, so that processes which
         # ask different questions do not wait for each other:
@@ -166,5 +166,5 @@ class SharedAnswers:
         return self._folder / f"{process}.answers"
 
 
-def _opened(path: Path) -> int:
+def _open_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -101,7 +101,7 @@ def _read(path: Path) -> Read:
     if suffix == ".pdf":
         return _pdf(path)
     if suffix in _CONVERTED:
-        return _converted(path)
+        return _convert(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -122,7 +122,7 @@ def _pdf(path: Path) -> Read:
         reader = pypdf.PdfReader(path)
         if reader.is_encrypted and not reader.decrypt(""):
             return Unreadable(name, "encrypted", "it is encrypted and needs a password")
-        pages = [(page.extract_text(), place) for place, page in enumerate(reader.pages, 1)]
+        pages = [(page.extract_text(), number) for number, page in enumerate(reader.pages, 1)]
     except DependencyError as error:
         return Unreadable(name, "encrypted", f"it is encrypted ({error})")
     except Exception as error:  # noqa: BLE001 - the parser meets any bytes
@@ -135,7 +135,7 @@ def _pdf(path: Path) -> Read:
     return _document(name, _in_a_row(pages), remark)
 
 
-def _converted(path: Path) -> Read:
+def _convert(path: Path) -> Read:
     try:
         import markitdown
         from markitdown import converters
@@ -145,7 +145,7 @@ def _converted(path: Path) -> Read:
     if suffix in _CONVERTERS:
         if not zipfile.is_zipfile(path):
             return Unreadable(str(path), "broken", f"it is no {suffix} file: no zip archive")
-        unpacked = _unpacked(path)
+        unpacked = _unpacked_size(path)
         if unpacked > _UNPACKED:
             sizes = f"{unpacked / 1e6:,.0f} MB, and at most {_UNPACKED / 1e6:,.0f} MB are read"
             return Unreadable(str(path), "broken", f"it unpacks to {sizes}; split it")
@@ -163,7 +163,7 @@ def _converted(path: Path) -> Read:
     return _document(str(path), _split(text))
 
 
-def _unpacked(path: Path) -> int:
+def _unpacked_size(path: Path) -> int:
     """The bytes that an archive says it unpacks to; no reader takes more out of it."""
     try:
         with zipfile.ZipFile(path) as archive:

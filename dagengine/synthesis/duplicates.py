@@ -59,17 +59,17 @@ class NearDuplicates:
     def shares(self, text: str) -> dict[int, float]:
         """By its place, the share of common word triples (0 to 1) of each text that is about so
         alike."""
-        triples, hashes = self._hashed(text)
+        triples, hashes = self._hashes(text)
         # The buckets also bring texts that are alike in half; counting tells them apart.
         mine, shares = set(triples), dict[int, float]()
-        for place in self._seen.query(hashes):
-            theirs = set(self._kept[place])
-            shares[place] = len(mine & theirs) / len(mine | theirs)
+        for index in self._seen.query(hashes):
+            theirs = set(self._kept[index])
+            shares[index] = len(mine & theirs) / len(mine | theirs)
         return shares
 
     def add(self, text: str) -> int:
         """Let a text count for later ones; returns its place, from 0 on."""
-        triples, hashes = self._hashed(text)
+        triples, hashes = self._hashes(text)
         self._seen.insert(len(self._kept), hashes)
         self._kept.append(triples)
         return len(self._kept) - 1
@@ -79,14 +79,14 @@ class NearDuplicates:
         self._seen.remove(place)
         self._kept[place] = array("L")
 
-    def _hashed(self, text: str) -> tuple[array[int], Any]:
+    def _hashes(self, text: str) -> tuple[array[int], Any]:
         """The numbers of a text's triples of words, and the smallest of their hashes."""
         # A text is compared first and added next: it is hashed once.
         if self._last is not None and text == self._last[0]:
             return self._last[1]
         words = words_in(text)
         count = max(1, len(words) - _WORDS + 1)
-        triples = sorted({" ".join(words[place : place + _WORDS]) for place in range(count)})
+        triples = sorted({" ".join(words[index : index + _WORDS]) for index in range(count)})
         pieces = [triple.encode(errors="surrogatepass") for triple in triples]
         hashes = self._empty.copy()
         hashes.update_batch(pieces)
@@ -175,10 +175,10 @@ class GoldenTexts:
 
     def add(self, text: str, vector: Sequence[float] | None = None) -> int:
         """The place of a text, which counts from now on."""
-        evened = _evened(text)
+        evened = _normalise(text)
         if evened not in self._places:
-            place = self._places[evened] = self._words.add(text)
-            self._directions.add(place, vector)
+            index = self._places[evened] = self._words.add(text)
+            self._directions.add(index, vector)
             self._texts.append(text)
         return self._places[evened]
 
@@ -188,7 +188,7 @@ class GoldenTexts:
 
     def remove(self, place: int) -> None:
         """Let a text count no longer."""
-        del self._places[_evened(self._texts[place])]
+        del self._places[_normalise(self._texts[place])]
         self._words.remove(place)
         self._directions.remove(place)
 
@@ -213,5 +213,5 @@ class GoldenTexts:
         return pairs
 
 
-def _evened(text: str) -> str:
+def _normalise(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split()).strip(_ENDS)

@@ -66,13 +66,13 @@ def from_contexts(
         words.drafts_from_context(drafts, style), "drafts", evaluation_params=["context"],
         output_type=list[str], options=_drafts(drafts), name="Draft",
     )  # fmt: skip
-    final = _evolved(_chosen(ask), evolutions, style, ["context"])
+    final = _evolution(_chosen_draft(ask), evolutions, style, ["context"])
     context = ["context"]
     if not expected:
-        leaf = CodeNode(golden, inputs=[final, *_embedded(final, embedder)], name=GOLDEN)
+        leaf = CodeNode(golden, inputs=[final, *_embedding_nodes(final, embedder)], name=GOLDEN)
         return _with_judges(_metric(_filters(final, context, leaf)), embedder=embedder)
     answer = TaskNode(
-        words.expected_from_context(style), "expected_output", evaluation_params=context,
+        words.context_answer_prompt(style), "expected_output", evaluation_params=context,
         inputs=[final], output_type=Supported, options=_LONG, name="Expected output",
     )  # fmt: skip
     tried: list[TaskNode] = []
@@ -85,7 +85,7 @@ def from_contexts(
             output_type=bool, name=f"{name} agrees",
         )  # fmt: skip
         tried.append(agreeing)
-    inputs = [final, answer, *tried, *_embedded(final, embedder)]
+    inputs = [final, answer, *tried, *_embedding_nodes(final, embedder)]
     leaf = CodeNode(answered_golden, inputs=inputs, name=GOLDEN)
     blind = TaskNode(
         words.BLIND, "other_answer", evaluation_params=context, inputs=[final], name="Blind answer"
@@ -115,16 +115,16 @@ def from_scratch(
         wording(drafts, style), "drafts", inputs=[field], output_type=list[str],
         options=_drafts(drafts), name="Draft",
     )  # fmt: skip
-    final = _evolved(_chosen(ask), evolutions, style, [])
+    final = _evolution(_chosen_draft(ask), evolutions, style, [])
     inputs: list[BaseNode] = [final]
     if expected:
         inputs.append(
             TaskNode(
-                words.expected_from_knowledge(style), "expected_output", inputs=[final],
+                words.knowledge_answer_prompt(style), "expected_output", inputs=[final],
                 options=_LONG, name="Expected output",
             )
         )  # fmt: skip
-    inputs += _embedded(final, embedder)
+    inputs += _embedding_nodes(final, embedder)
     leaf = CodeNode(plainly_answered if expected else golden, inputs=inputs, name=GOLDEN)
     contained = _keeps(words.SELF_CONTAINED, leaf, "Self-contained", [final])
     root = _keeps(words.ONE_QUESTION, contained, "One thing", [final])
@@ -140,7 +140,7 @@ def of_conversations(
         words.drafts_of_scenarios(drafts, style), "drafts", evaluation_params=read,
         output_type=list[str], options=_drafts(drafts), name="Draft",
     )  # fmt: skip
-    scenario = _chosen(ask, "scenario")
+    scenario = _chosen_draft(ask, "scenario")
     outcome = TaskNode(
         words.OUTCOME, "expected_outcome", evaluation_params=read, inputs=[scenario],
         options=_LONG, name="Expected outcome",
@@ -148,7 +148,7 @@ def of_conversations(
     person = TaskNode(
         words.PERSON, "user_description", inputs=[scenario], options=_LONG, name="User description"
     )
-    inputs = [scenario, outcome, person, *_embedded(scenario, embedder)]
+    inputs = [scenario, outcome, person, *_embedding_nodes(scenario, embedder)]
     leaf = CodeNode(conversation, inputs=inputs, name=GOLDEN)
     root = _keeps(words.PLAUSIBLE, leaf, "Plausible", [scenario])
     return _with_judges(_metric(root), embedder=embedder)
@@ -192,7 +192,7 @@ def _metric(root: BaseNode) -> Any:
     return DAGMetric("Goldens", Graph(root))
 
 
-def _embedded(text: BaseNode, embedder: Any) -> list[BaseNode]:
+def _embedding_nodes(text: BaseNode, embedder: Any) -> list[BaseNode]:
     """The node that asks for the vector of a text, if there is somebody to ask."""
     if embedder is None:
         return []
@@ -214,7 +214,7 @@ def _with_judges(
     return metric
 
 
-def _chosen(drafts: TaskNode, label: str = "draft") -> CodeNode:
+def _chosen_draft(drafts: TaskNode, label: str = "draft") -> CodeNode:
     """One draft of the list, so that one question gives the drafts of several goldens."""
     return CodeNode(
         choose_draft, evaluation_params=[f"{_PLACE}.draft"], inputs=[drafts], output_label=label,
@@ -222,7 +222,7 @@ def _chosen(drafts: TaskNode, label: str = "draft") -> CodeNode:
     )  # fmt: skip
 
 
-def _evolved(draft: BaseNode, times: int, style: StylingConfig, read: Sequence[str]) -> TaskNode:
+def _evolution(draft: BaseNode, times: int, style: StylingConfig, read: Sequence[str]) -> TaskNode:
     """The draft, evolved and put into its final words; readers know it as `input`."""
     for number in range(times):
         change = FieldNode(f"{_PLACE}.evolutions.{number}", output_label="change")

@@ -26,7 +26,7 @@ _ANSWERS = "It is answered from `context` alone"
 
 def drafts_from_context(count: int, style: StylingConfig) -> str:
     """Asks for a list of inputs about passages."""
-    return _joined(
+    return _join(
         f"Write {count} different inputs that somebody could send to an application which knows "
         "what `context` says. Each asks about one thing, can be understood without seeing "
         f"`context`, does not mention it, and does not repeat its sentences. {_GROUNDED} Give "
@@ -37,7 +37,7 @@ def drafts_from_context(count: int, style: StylingConfig) -> str:
 
 def drafts_from_scratch(count: int, style: StylingConfig) -> str:
     """Asks for a list of inputs about a topic."""
-    return _joined(
+    return _join(
         f"Write {count} different inputs that somebody could send to an application, all about "
         "the topic. They differ in what they want, not only in their words.",
         _style(style),
@@ -46,7 +46,7 @@ def drafts_from_scratch(count: int, style: StylingConfig) -> str:
 
 def drafts_like(count: int, style: StylingConfig) -> str:
     """Asks for a list of inputs that are like one that is there."""
-    return _joined(
+    return _join(
         f"Write {count} new inputs that the sender of `input` could also have sent: of the same "
         "kind, as hard, in the same tone, about another matter of the same field. Do not reword "
         "`input`.",
@@ -56,7 +56,7 @@ def drafts_like(count: int, style: StylingConfig) -> str:
 
 def drafts_of_scenarios(count: int, style: StylingConfig) -> str:
     """Asks for a list of situations from which conversations start."""
-    return _joined(
+    return _join(
         f"Write {count} different situations in which a person begins a conversation with an "
         "assistant that knows what the material says. Each names who the person is, what they "
         "want, and what stands in their way, in two or three sentences.",
@@ -75,7 +75,7 @@ def evolving(grounded: bool) -> str:
 
 def rewriting(style: StylingConfig) -> str:
     """Asks for the final words of an input."""
-    return _joined(
+    return _join(
         "Rewrite `draft` as the person would have written it: natural, no longer than needed, "
         "with the same meaning. It must be understood by somebody who sees nothing else: no "
         "'the text', 'the passage', 'the context', 'above'. Give the new text only.",
@@ -111,9 +111,9 @@ SAME_ANSWER = (
 )
 
 
-def expected_from_context(style: StylingConfig) -> str:
+def context_answer_prompt(style: StylingConfig) -> str:
     """Asks for an answer and the sentences of the passages that support it."""
-    return _joined(
+    return _join(
         f"Answer `input`. {_ANSWERS}: say nothing that does not follow from it. In "
         "`supporting_sentences` give the sentences of `context` that the answer rests on, copied "
         "letter by letter.",
@@ -121,9 +121,9 @@ def expected_from_context(style: StylingConfig) -> str:
     )
 
 
-def expected_from_knowledge(style: StylingConfig) -> str:
+def knowledge_answer_prompt(style: StylingConfig) -> str:
     """Asks for an answer without passages."""
-    return _joined("Write the answer that an expert would give to `input`.", _format(style))
+    return _join("Write the answer that an expert would give to `input`.", _format(style))
 
 
 OUTCOME = (
@@ -134,7 +134,7 @@ PERSON = "Describe the person in `scenario` in one sentence: who they are and ho
 
 
 def _style(style: StylingConfig) -> str:
-    return _joined(
+    return _join(
         f"Who asks, and why: {style.scenario}" if style.scenario else "",
         f"What the application does: {style.task}" if style.task else "",
         f"The form of the input: {style.input_format}" if style.input_format else "",
@@ -147,6 +147,6 @@ def _format(style: StylingConfig) -> str:
     return f"The form of the answer: {wanted}" if wanted else ""
 
 
-def _joined(*parts: str, between: str = "\n\n") -> str:
+def _join(*parts: str, between: str = "\n\n") -> str:
     kept: Iterable[str] = filter(None, parts)
     return between.join(kept)

@@ -91,7 +91,7 @@ class Neighbours:
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self._passages = passages
-        self._numbers = {passage: place for place, passage in enumerate(passages)}
+        self._numbers = {passage: index for index, passage in enumerate(passages)}
         vocabulary: dict[str, int] = {}  # numbers, in the order of the texts: sets have none
         self._words = [
             array(
@@ -100,14 +100,14 @@ class Neighbours:
             for words in (words_in(passage.text) for passage in passages)
         ]
         self._places = [array("L") for _ in vocabulary]
-        for place, words in enumerate(self._words):
+        for index, words in enumerate(self._words):
             for word in words:
-                self._places[word].append(place)
+                self._places[word].append(index)
 
     def of(self, passage: Passage) -> Passage | None:
         """The nearest other passage; None when no other shares a word."""
-        place = self._numbers[passage]
-        shared = [word for word in self._words[place] if len(self._places[word]) > 1]
+        index = self._numbers[passage]
+        shared = [word for word in self._words[index] if len(self._places[word]) > 1]
         telling = sorted(shared, key=lambda word: (len(self._places[word]), word))[:_TELLING]
         scores: dict[int, float] = {}
         for word in telling:
@@ -115,14 +115,14 @@ class Neighbours:
             # The inverse document frequency of BM25: a word of few passages says most.
             count = len(places)
             weight = math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
-            first = max(0, bisect_left(places, place) - _NEAREST // 2)
+            first = max(0, bisect_left(places, index) - _NEAREST // 2)
             for neighbour in places[first : first + _NEAREST + 1]:
                 scores[neighbour] = scores.get(neighbour, 0.0) + weight
-        scores.pop(place, None)
+        scores.pop(index, None)
         if not scores:
             return None
         best = min(
-            scores, key=lambda neighbour: (-scores[neighbour], abs(neighbour - place), neighbour)
+            scores, key=lambda neighbour: (-scores[neighbour], abs(neighbour - index), neighbour)
         )
         return self._passages[best]
 

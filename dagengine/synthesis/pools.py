@@ -86,11 +86,11 @@ class _Pool:
         self, kind: str | None, is_open: Callable[[Context], bool]
     ) -> tuple[Context, int] | None:
         """The next draft of a kind; what `is_open` once said no to is not looked at again."""
-        for place in range(self._looked_at.get(kind, 0), len(self._drafts)):
-            context, draft = self._drafts[place]
-            if not self._taken[place] and is_open(context):
-                self._taken[place] = True
-                self._looked_at[kind] = place + 1
+        for index in range(self._looked_at.get(kind, 0), len(self._drafts)):
+            context, draft = self._drafts[index]
+            if not self._taken[index] and is_open(context):
+                self._taken[index] = True
+                self._looked_at[kind] = index + 1
                 self.left -= 1
                 return context, draft
         self._looked_at[kind] = len(self._drafts)

@@ -59,10 +59,10 @@ class Filling:
         _check_room(quotas, contexts, kinds, min(drafts, per_context or drafts))
         self._pools = Pools(by_source, kinds, self._is_used_up, drafts=drafts, seed=seed)
         places: dict[str | None, list[int]] = {}
-        for place, quota in enumerate(quotas):
-            places.setdefault(quota.document, []).append(place)
+        for index, quota in enumerate(quotas):
+            places.setdefault(quota.document, []).append(index)
         self._wanting = {
-            name: [self.yields[place] for place in sorted({*places.get(name, ()), *anywhere})]
+            name: [self.yields[index] for index in sorted({*places.get(name, ()), *anywhere})]
             for anywhere in [places.get(None, [])]
             for name in by_source
         }

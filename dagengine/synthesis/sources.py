@@ -54,7 +54,7 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
             distinct.append(passage)
         else:
             report.poor[why] = report.poor.get(why, 0) + 1
-    kept = _limited(distinct, config)
+    kept = _limit(distinct, config)
     if not kept:
         raise NoTextError(report)
     near = Neighbours(kept)
@@ -67,7 +67,7 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
     return Sources(contexts, report)
 
 
-def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list[Passage]:
+def _limit(passages: list[Passage], config: ContextConstructionConfig) -> list[Passage]:
     """At most so many passages of each document, spread over it, always the same."""
     most = config.max_contexts_per_document
     if most is None:
@@ -80,7 +80,7 @@ def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list
         # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
         random = Random((name or "").encode(errors="backslashreplace").decode())
         places = random.sample(range(len(group)), min(most, len(group)))
-        kept += [group[place] for place in sorted(places)]
+        kept += [group[index] for index in sorted(places)]
     return kept
 
 
@@ -95,13 +95,13 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
     if len(names) != len(lists):
         raise InputError(f"{len(lists)} contexts need as many source_files, got {len(names)}")
     made: list[Context] = []
-    for place, (texts, name) in enumerate(zip(lists, names, strict=True), 1):
+    for number, (texts, name) in enumerate(zip(lists, names, strict=True), 1):
         if not (_is_listed(texts) and all(isinstance(text, str) for text in texts)):
-            raise InputError(f"context {place} must be a list of texts, got {texts!r:.60}")
+            raise InputError(f"context {number} must be a list of texts, got {texts!r:.60}")
         passages = tuple(Passage(text, name) for text in texts if text.strip())
         if not passages:
-            raise InputError(f"context {place} holds no text")
-        source = name or f"context {place}"
+            raise InputError(f"context {number} holds no text")
+        source = name or f"context {number}"
         made.append(Context(source, passages, passages if len(passages) > 1 else ()))
     return Sources(made, Report(passages=sum(len(context.passages) for context in made)))
 

@@ -43,7 +43,7 @@ from dagengine.synthesis.wanted import (
     list_of,
     lists_for,
     up_to,
-    wanted_of,
+    wanted_goldens,
 )
 
 _NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
@@ -342,7 +342,7 @@ class Synthesizer(Answering):
         of_kind("include_expected_output", expected, bool)
         if not expected:
             self._no_other_judges("include_expected_output=False")
-        wanted = wanted_of(sources, quotas_of(quotas), per_context)
+        wanted = wanted_goldens(sources, quotas_of(quotas), per_context)
         config = self.evolution_config
         metric = self.generator or from_contexts(
             wanted.drafts, config.num_evolutions, self.styling_config,
@@ -360,7 +360,7 @@ class Synthesizer(Answering):
 
     def _conversations(self, sources: Sources, per_context: int) -> Generation:
         self._no_other_judges("conversations")
-        wanted = wanted_of(sources, (), per_context)
+        wanted = wanted_goldens(sources, (), per_context)
         metric = self.generator or of_conversations(
             wanted.drafts, self.styling_config, grounded=True, embedder=self.embedder
         )

@@ -30,7 +30,7 @@ class Wanted:
     drafts: int
 
 
-def wanted_of(sources: Sources, quotas: Sequence[Quota], per_context: int) -> Wanted:
+def wanted_goldens(sources: Sources, quotas: Sequence[Quota], per_context: int) -> Wanted:
     """The quotas, or as many goldens as the contexts may give."""
     whole("max_goldens_per_context", per_context, 1, MOST)
     drafts = list_of(per_context)
@@ -66,7 +66,7 @@ def evenly(topics: Sequence[str], count: int, name: str) -> list[Quota]:
     if whole(name, count, 1) < len(topics):
         raise InputError(f"{name} is {count}, and each of {len(topics)} topics needs one at least")
     each, more = divmod(count, len(topics))
-    return [Quota(each + (place < more), document=topic) for place, topic in enumerate(topics)]
+    return [Quota(each + (index < more), document=topic) for index, topic in enumerate(topics)]
 
 
 def contexts_of_topics(topics: Sequence[str]) -> Sources:

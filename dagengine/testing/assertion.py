@@ -21,7 +21,7 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult
 from dagengine.test_case import TestCase
-from dagengine.testing.messages import EvaluationFailed, raised_by
+from dagengine.testing.messages import EvaluationFailed, verdict_error
 from dagengine.testing.values import Verdict
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def assert_test(
     except (DagengineError, EvaluationFailed, TypeError) as error:
         # The caller's line is what is wrong, not ours.
         raise error.with_traceback(None) from error.__cause__
-    if (failed := raised_by(verdict)) is not None:
+    if (failed := verdict_error(verdict)) is not None:
         raise failed
 
 
@@ -71,7 +71,7 @@ def judged_at_once(
     metrics, session = as_metrics(metrics), _session()
     judge = _verdict if session is None else session.verdict
     verdict = judge(test_case, metrics, settings, at_once=True)
-    if verdict.is_missing and (failed := raised_by(verdict)) is not None:
+    if verdict.is_missing and (failed := verdict_error(verdict)) is not None:
         raise failed
     return verdict.row
 

@@ -122,8 +122,8 @@ class Buffer:
             return
         plugin = item.config.pluginmanager.get_plugin("rerunfailures")
         count = getattr(plugin, "get_reruns_count", None)
-        place = getattr(self._worker, "item_index", None)
-        held = self.current = Held(item, place, reruns=bool(count and count(item)))
+        position = getattr(self._worker, "item_index", None)
+        held = self.current = Held(item, position, reruns=bool(count and count(item)))
         self._queue.append(held)
         try:
             self._run(held, nextitem)
@@ -257,12 +257,12 @@ class Buffer:
         One that is excused, as a gate decides about it, only if nothing else failed.
         """
         excused: tuple[Pending, BaseException] | None = None
-        for place, pending in enumerate(head.verdicts):
+        for index, pending in enumerate(head.verdicts):
             error = self._error(pending)
             if error is not None and not self._fails(pending):
                 excused = excused or (pending, error)
             elif error is not None:
-                for later in head.verdicts[place + 1 :]:
+                for later in head.verdicts[index + 1 :]:
                     later.future.cancel()
                 return pending, error
         return None if any(not isinstance(e, str) and e.failed for e in head.events) else excused

@@ -41,7 +41,7 @@ class AnswerMissingError(RecordingMissError):
         super().__init__(message(verdict))
 
 
-def raised_by(verdict: Verdict) -> EvaluationFailed | AnswerMissingError | None:
+def verdict_error(verdict: Verdict) -> EvaluationFailed | AnswerMissingError | None:
     """The error that a verdict raises in its test; None when it passed."""
     if verdict.passed:
         return None

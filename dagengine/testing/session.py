@@ -29,7 +29,7 @@ from dagengine.test_case import CASE_TYPES
 from dagengine.testing.buffer import Buffer
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
-from dagengine.testing.messages import EvaluationFailed, message, raised_by
+from dagengine.testing.messages import EvaluationFailed, message, verdict_error
 from dagengine.testing.recorded.asking import Recorder
 from dagengine.testing.recorded.modes import TestFiles
 from dagengine.testing.shared import SharedRun
@@ -167,7 +167,7 @@ class Evaluations:
         ignores = self._config.getoption("evals_ignore_errors")
         if ignores and verdict.is_unjudged and not verdict.is_missing:
             return pytest.skip.Exception(message(verdict), _use_item_location=True)
-        error = raised_by(verdict)
+        error = verdict_error(verdict)
         if isinstance(error, EvaluationFailed):
             error.excuse = self._excuse(verdict)
         return error

@@ -54,14 +54,14 @@ class Mark:
             if name not in names:
                 meant, listed = did_you_mean(name, names), ", ".join(names)
                 raise _wrong(item, f"has no argument {name!r}; {meant or 'it has'} ({listed})")
-        return cls(**_checked(item, dict(mark.kwargs)))
+        return cls(**_require_arguments(item, dict(mark.kwargs)))
 
 
 def _wrong(item: pytest.Item, problem: str) -> InputError:
     return InputError(f"{item.nodeid}: @pytest.mark.evals {problem}")
 
 
-def _checked(item: pytest.Item, arguments: dict[str, Any]) -> dict[str, Any]:
+def _require_arguments(item: pytest.Item, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a mark; raises InputError for values of the wrong kind."""
     votes, rule = arguments.get("votes", 1), arguments.get("pass_rule", "sprt")
     if isinstance(votes, bool) or not isinstance(votes, int) or votes < 1:
@@ -87,11 +87,11 @@ def may_change(plan: Plan, judges: Sequence[Judge], row: CaseResult) -> list[int
 
     Empty where one of them makes no judge calls, asks a judge that repeats itself, or has no score.
     """
-    failed = [place for place, result in enumerate(row.metrics) if result.success is False]
+    failed = [index for index, result in enumerate(row.metrics) if result.success is False]
     if any(result.failure is not None for result in row.metrics):
         return []
-    for place in failed:
-        units = {slot.unit for slot in plan.slots if slot.metric == place and slot.unit >= 0}
+    for index in failed:
+        units = {slot.unit for slot in plan.slots if slot.metric == index and slot.unit >= 0}
         asking = [plan.units[unit] for unit in units if plan.units[unit].node.asks]
         # A node of the kind `metric` is a caller's code: it may ask whom it likes.
         own = any(plan.units[unit].node.kind == "metric" for unit in units)

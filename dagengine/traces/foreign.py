@@ -121,7 +121,7 @@ def _spread(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         pairs = [(f"{name}.{key}", inner) for key, inner in value.items()]
     elif isinstance(value, list | tuple):
-        pairs = [(f"{name}.{place}", inner) for place, inner in enumerate(value)]
+        pairs = [(f"{name}.{index}", inner) for index, inner in enumerate(value)]
     else:
         return {} if value is None else {name: value}
     return {key: inner for pair in pairs for key, inner in _spread(*pair).items()}

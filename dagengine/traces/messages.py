@@ -106,7 +106,7 @@ def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
     _take_attributes(dialogue, span.attributes)
     for prefix, went_in in _FLAT:
         side = dialogue.inputs if went_in else dialogue.outputs
-        side += [_message(nested) for nested in _nested(span.attributes, prefix)]
+        side += [_message(nested) for nested in _nested_messages(span.attributes, prefix)]
     events = [*span.events, *((log.event, log.attributes) for log in logs)]
     events += [
         (str(body.get("event.name", "")), dict(body))
@@ -211,7 +211,7 @@ def _id(value: Mapping[str, Any], *names: str) -> str | None:
     return next((str(value[name]) for name in names if value.get(name)), None)
 
 
-def _nested(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def _nested_messages(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """The messages in flat attributes: `PREFIX0.message.tool_calls.0.tool_call.id`."""
     tree: dict[str, Any] = {}
     for name, value in attributes.items():
@@ -224,17 +224,17 @@ def _nested(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
             # A value where a branch should be: what is below it has no place.
             branch = inner if isinstance(inner, dict) else {}
         branch[last] = value
-    items = _listed(tree)
+    items = _as_lists(tree)
     return [as_json(item.get("message"), dict, item) for item in items if isinstance(item, dict)]
 
 
-def _listed(value: Any) -> Any:
+def _as_lists(value: Any) -> Any:
     """Mappings whose keys are numbers as lists, all the way down."""
     if not isinstance(value, dict):
         return value
     if value and all(key.isdecimal() for key in value):
-        return [_listed(value[key]) for key in sorted(value, key=int)]
-    return {key: _listed(inner) for key, inner in value.items()}
+        return [_as_lists(value[key]) for key in sorted(value, key=int)]
+    return {key: _as_lists(inner) for key, inner in value.items()}
 
 
 def parsed(value: Any) -> Any:

@@ -83,7 +83,7 @@ class Traces:
 
     def _records(self) -> Iterator[RawRecord]:
         for path in self._files:
-            for place, value in _values(path):
+            for position, value in _values(path):
                 flaws = [value] if isinstance(value, Exception) else list[Exception]()
                 count = 0
                 for record in () if flaws else records_of_any(value, flaws.append):
@@ -92,7 +92,7 @@ class Traces:
                 if flaws:
                     what = f"{len(flaws)} of its parts are left out ({flaws[0]})"
                     what = what if count else f"no traces ({flaws[0]}); {_EXPECTED}"
-                    self._flaws.append(InvalidCase(place, what))
+                    self._flaws.append(InvalidCase(position, what))
 
     def parts(self) -> Iterator[list[Parts]]:
         """Parts of each case: one element, or of a session the traces in their order.

@@ -39,8 +39,8 @@ class Score:
     @cached_property
     def id(self) -> str:
         """32 hex digits that tell what was asked about what; equal in every run."""
-        place = (self.trace_id, self.span_id, self.session_id, self.name, self.definition)
-        return _digest(place)[:32]
+        key = (self.trace_id, self.span_id, self.session_id, self.name, self.definition)
+        return _digest(key)[:32]
 
     @cached_property
     def key(self) -> str:
@@ -66,7 +66,7 @@ class Scores:
         trace, span, session = map(ids.get, ("trace_id", "span_id", "session_id"))
         if trace is None and session is None:
             return
-        place = {
+        fields = {
             "trace_id": trace,
             "span_id": None if span == trace else span,  # a trace itself is no span
             "session_id": session,
@@ -84,11 +84,11 @@ class Scores:
                     reason=result.why or None,
                     error=None if result.failure is None else str(result.failure.kind),
                     path=tuple(f"{node}={verdict}" for node, verdict in result.path),
-                    **place,
+                    **fields,
                 )
                 for step in result.steps:
                     if (node := nodes.get(step.node)) is not None:
-                        yield from _of_step(result, step, node, place)
+                        yield from _of_step(result, step, node, fields)
 
 
 def _nodes(metric: MetricRecord) -> dict[str, NodeRecord]:

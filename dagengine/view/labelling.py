@@ -74,8 +74,8 @@ class Labelling:
         if places is None:  # no index knows: every row has to be read
             wanted = is_failed if kind == "failed" else is_unsure
             places = [
-                place
-                for place, row in enumerate(self._run.rows())
+                position
+                for position, row in enumerate(self._run.rows())
                 if (result := _result(row, metric)) is not None and wanted(result)
             ]
         return sampled(places, count, seed)
@@ -83,7 +83,7 @@ class Labelling:
     def position(self, at: At) -> dict[str, Any]:
         """Position of the person on the case, and the page's data for it."""
         with self._lock:
-            return self._shown(at)
+            return self._page_position(at)
 
     def answer(self, at: At, node: str, choice: int, note: str | None = None) -> dict[str, Any]:
         """Save an answer, and say where that leads.
@@ -101,21 +101,21 @@ class Labelling:
                 raise InputError(f"{asked.node or 'the case'} has no answer {choice}")
             answer = None if choice == CANNOT_TELL else asked.choices[choice - 1].answer
             self._file.add(self._labels(at, asked, answer, note))
-            return self._shown(at)
+            return self._page_position(at)
 
     def undo(self, at: At, back_to: str | None = None) -> dict[str, Any]:
         """Take back the last answer on the case, or all from that of a node on."""
         with self._lock:
             mine = self._mine(at)
-            places = [place for place, label in enumerate(mine) if not label.ends]
-            named = [place for place in places if mine[place].node == back_to]
+            places = [position for position, label in enumerate(mine) if not label.ends]
+            named = [position for position in places if mine[position].node == back_to]
             # The end of a walk (`ends`) is no answer: it goes with the answer before it.
             start = named[0] if named else places[-1] if places else len(mine)
             when = self._when()
             gone = [Retraction(who=at.who, when=when, retracts=label.id) for label in mine[start:]]
             if gone:
                 self._file.add(gone)
-            return self._shown(at)
+            return self._page_position(at)
 
     # What is known.
 
@@ -191,7 +191,7 @@ class Labelling:
 
     # What is shown.
 
-    def _shown(self, at: At) -> dict[str, Any]:
+    def _page_position(self, at: At) -> dict[str, Any]:
         """The position as the page has it: the judge's answers only when the case is done."""
         answers = self._answers(at)
         position = self._position(at, answers)

@@ -108,9 +108,9 @@ class IndexedRun:
 
     def _day_of(self, case: int) -> str | None:
         with suppress(InputError):
-            place = self._run.place_of(case)
-            groups = array("I", self.chunk("group", place // self._chunk))
-            return self._days[groups[place % self._chunk]]
+            position = self._run.place_of(case)
+            groups = array("I", self.chunk("group", position // self._chunk))
+            return self._days[groups[position % self._chunk]]
         return None
 
     def chunk(self, column: str, number: int) -> bytes:
@@ -129,15 +129,15 @@ class IndexedRun:
         match = " ".join(f'"{word}"*' for word in words)
         sql = "SELECT rowid FROM texts WHERE texts MATCH ?"
         hits = self._db.execute(sql, (match,)) if match else zip(range(self.rows), strict=True)
-        return array("I", (place for (place,) in hits)).tobytes()
+        return array("I", (position for (position,) in hits)).tobytes()
 
     def texts(self, places: Sequence[int]) -> list[Any]:
         """The texts of some rows, each with what people said; raises InputError for no row."""
         self._require(places)
         people, texts = self._run.people(), list[Any]()
-        for place in places:
-            row = self._run.row(place)
-            line = packed_row(self._graphs, self._costs, row, self._run.fields(place))
+        for position in places:
+            row = self._run.row(position)
+            line = packed_row(self._graphs, self._costs, row, self._run.fields(position))
             texts.append([line, people.of(row.hash)])
         return texts
 
@@ -147,9 +147,9 @@ class IndexedRun:
         return list(map(self._run.fields, places))
 
     def _require(self, places: Sequence[int]) -> None:
-        for place in places:
-            if place >= len(self._run):
-                raise InputError(f"there is no row {place}: the run has {len(self._run)}")
+        for position in places:
+            if position >= len(self._run):
+                raise InputError(f"there is no row {position}: the run has {len(self._run)}")
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
         """The places of the cases that failed or have no score, or are unsure."""
@@ -163,7 +163,7 @@ class IndexedRun:
         sql = "SELECT bytes FROM chunks WHERE name = ? ORDER BY number"
         for (data,) in self._db.execute(sql, (f"kind.{number}",)):
             kinds.frombytes(data)
-        return array("q", (place for place, kind_of in enumerate(kinds) if wanted[kind_of]))
+        return array("q", (index for index, kind_of in enumerate(kinds) if wanted[kind_of]))
 
 
 def _size(run: Run) -> int:

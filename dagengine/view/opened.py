@@ -92,10 +92,10 @@ class OpenRun:
         # Mostly a case is at its own number. Where a run broke off, rows before it may be missing.
         if index < len(self) and self.row(index).index == index:
             return index
-        place = bisect.bisect_left(range(len(self)), index, key=lambda at: self.row(at).index)
-        if place >= len(self) or self.row(place).index != index:
+        position = bisect.bisect_left(range(len(self)), index, key=lambda at: self.row(at).index)
+        if position >= len(self) or self.row(position).index != index:
             raise InputError(f"{self.name} has no row of case {index}")
-        return place
+        return position
 
     def rows(self) -> Iterator[CaseResult]:
         """All rows, lazily."""

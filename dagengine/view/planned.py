@@ -121,23 +121,27 @@ def label_plan(
     people = _People(record, labels)
     order = sampled(range(len(results)), len(results), seed)
     agreed = {
-        place: people.outcome(row)
-        for place, (row, _) in enumerate(results)
+        position: people.outcome(row)
+        for position, (row, _) in enumerate(results)
         if row.hash in people.ends
     }
     hits = _hits(results, agreed)
     # The random sample is walked from its beginning: what is labelled there without a gap. Cases
     # behind the gap were chosen because they are doubtful, and would make the judge look worse.
-    tried = {place for place, (row, _) in enumerate(results) if row.hash in people.tried}
-    of_random = [hits[place] for place in takewhile(tried.__contains__, order) if place in hits]
+    tried = {position for position, (row, _) in enumerate(results) if row.hash in people.tried}
+    of_random = [
+        hits[position] for position in takewhile(tried.__contains__, order) if position in hits
+    ]
     counted = of_random if len(of_random) >= _ENOUGH else [*hits.values()]
     share = sum(counted) / len(counted) if len(counted) >= _ENOUGH else _GUESS
     pairs = [(True, hit) for hit in counted]
     several, contradictions = people.contradictions([row for row, _ in results])
-    free = [place for place in order if place not in tried]
+    free = [position for position in order if position not in tried]
     more = count // 2 if chosen is None else min(chosen, count)
     random = free[: count - more]
-    picked = _doubtful([(place, results[place][1]) for place in free[count - more :]], more)
+    picked = _doubtful(
+        [(position, results[position][1]) for position in free[count - more :]], more
+    )
     return LabelPlan(
         metric=record.name,
         cases=len(results),
@@ -157,8 +161,8 @@ def label_plan(
         nodes=tuple(_nodes(results, people)),
         threshold=_threshold(record, results, agreed),
         first=tuple(contradiction.index for contradiction in contradictions),
-        random=tuple(results[place][0].index for place in random),
-        chosen=tuple(results[place][0].index for place in picked),
+        random=tuple(results[position][0].index for position in random),
+        chosen=tuple(results[position][0].index for position in picked),
     )
 
 
@@ -167,9 +171,9 @@ def _hits(
 ) -> dict[int, bool]:
     """Return whether the judge says what people say, for cases that both pass or fail."""
     return {
-        place: outcome == ("pass" if results[place][1].success else "fail")
-        for place, outcome in agreed.items()
-        if outcome in ("pass", "fail") and results[place][1].success is not None
+        position: outcome == ("pass" if results[position][1].success else "fail")
+        for position, outcome in agreed.items()
+        if outcome in ("pass", "fail") and results[position][1].success is not None
     }
 
 
@@ -216,7 +220,7 @@ class _People:
 def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[int]:
     """So many cases: of every path the most doubtful, paths of few cases first."""
     paths: dict[Any, list[tuple[float, int]]] = defaultdict(list)
-    for place, result in results:
+    for position, result in results:
         # How little the result is worth, from 0 to 1. Without a score it is worth nothing; split
         # votes, a low probability and a score near its threshold make it doubtful.
         doubts = [1.0 if result.failure is not None or result.score is None else 0.0]
@@ -229,7 +233,7 @@ def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[i
         if result.score is not None and result.threshold is not None:
             doubts.append((0.5 - abs(result.score - result.threshold) / 2) / 2)
         key = (result.path, str(result.failure.kind) if result.failure else None)
-        paths[key].append((-max(doubts), place))
+        paths[key].append((-max(doubts), position))
     rows = [sorted(row) for row in sorted(paths.values(), key=lambda row: (len(row), row[0][1]))]
     longest = max(map(len, rows), default=0)
     # One case of every path in turn, or a path of many cases would take all places.
@@ -272,9 +276,10 @@ def _threshold(
     if record.threshold is None or len(scores) < 3:
         return None
     scored = [
-        (score, agreed[place] == "pass")
-        for place in agreed
-        if agreed[place] in ("pass", "fail") and (score := results[place][1].score) is not None
+        (score, agreed[position] == "pass")
+        for position in agreed
+        if agreed[position] in ("pass", "fail")
+        and (score := results[position][1].score) is not None
     ]
     if len(scored) < LEAST_LABELS:
         return Unknown("too few labels", len(scored), LEAST_LABELS)

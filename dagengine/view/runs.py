@@ -112,14 +112,14 @@ def walks(
     """
     shown = []
     for run, index in zip((old, new), indices, strict=True):
-        place = run.place_of(index)
-        row = run.row(place)
+        position = run.place_of(index)
+        row = run.row(position)
         result = next((candidate for candidate in row.metrics if candidate.metric == metric), None)
         if result is None:
             raise InputError(f"{run.name} has no result of {metric!r:.80} on case {index}")
         record = next(candidate for candidate in run.metrics if candidate.name == metric)
         questions = {node.name: node.question for node in record.nodes}
-        more = {"case": row.case, "fields": run.fields(place), "questions": questions}
+        more = {"case": row.case, "fields": run.fields(position), "questions": questions}
         shown.append({**result.as_dict(), **more})
     return shown
 

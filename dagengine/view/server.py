@@ -162,12 +162,12 @@ def application(served: Served, token: str, hosts: Sequence[str]) -> Access:
     ]
     app = Starlette(
         routes=[Mount(f"/{token}", routes=routes)],
-        exception_handlers=dict.fromkeys((DagengineError, MovedError, *_BROKEN), _refused),
+        exception_handlers=dict.fromkeys((DagengineError, MovedError, *_BROKEN), _refusal),
     )
     return Access(app, token, hosts)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refusal(request: Request, error: Exception) -> Response:
     if isinstance(error, MovedError):
         return _Json({"error": "this question was already answered in another tab"}, 409)
     if isinstance(error, DagengineError):
@@ -228,11 +228,11 @@ class _Pages:
         return Response(data, media_type="application/octet-stream")
 
     async def texts(self, request: Request) -> Response:
-        places = (await _sent(request, _Places)).places
+        places = (await _read_form(request, _Places)).places
         return _Json(await self._read(request, lambda large: large.texts(places)))
 
     async def fields(self, request: Request) -> Response:
-        places = (await _sent(request, _Places)).places
+        places = (await _read_form(request, _Places)).places
         return _Json(await self._read(request, lambda large: large.fields(places)))
 
     async def _read(self, request: Request, read: Callable[[IndexedRun], Any]) -> Any:
@@ -284,7 +284,7 @@ class _Pages:
         return _Json(await run_in_threadpool(labels.position, at))
 
     async def answer(self, request: Request) -> Response:
-        labels, sent = self._labelling(request), await _sent(request, _Answer)
+        labels, sent = self._labelling(request), await _read_form(request, _Answer)
         if sent.node is None or sent.choice is None:
             raise InputError("an answer needs `node` and `choice`")
         at = At(sent.who, sent.metric, sent.place)
@@ -292,7 +292,7 @@ class _Pages:
         return _Json(position)
 
     async def undo(self, request: Request) -> Response:
-        labels, sent = self._labelling(request), await _sent(request, _Answer)
+        labels, sent = self._labelling(request), await _read_form(request, _Answer)
         at = At(sent.who, sent.metric, sent.place)
         return _Json(await run_in_threadpool(labels.undo, at, sent.node))
 
@@ -321,7 +321,7 @@ def _whole(given: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-async def _sent(request: Request, form: type[_Form]) -> _Form:
+async def _read_form(request: Request, form: type[_Form]) -> _Form:
     """The body of a request; raises InputError for what is not one of ours."""
     body = b""
     async for part in request.stream():

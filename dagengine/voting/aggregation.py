@@ -107,11 +107,11 @@ def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:
     """The place of the first vote for the verdict with most votes."""
     sums: dict[tuple[type, Vote], float] = {}
     places: dict[tuple[type, Vote], int] = {}
-    for place, (vote, weight) in enumerate(zip(votes, weights, strict=False)):
+    for index, (vote, weight) in enumerate(zip(votes, weights, strict=False)):
         if vote is not None:
             key = type(vote), vote
             sums[key] = sums.get(key, 0.0) + weight
-            places.setdefault(key, place)
+            places.setdefault(key, index)
     return places[max(sums, key=lambda key: sums[key])]
 
 

@@ -207,7 +207,7 @@ def exemplified(target: T, examples: Mapping[str, Sequence[Example]]) -> T:
     """
     if not isinstance(examples, Mapping) or not examples:
         raise InputError("exemplified needs examples by node: {'Polite': [Example(…, True)]}")
-    return _made(target, partial(AssignExamples, examples))
+    return _apply(target, partial(AssignExamples, examples))
 
 
 def reworded(target: T, criteria: Mapping[str, str]) -> T:
@@ -218,7 +218,7 @@ def reworded(target: T, criteria: Mapping[str, str]) -> T:
     """
     if not isinstance(criteria, Mapping) or not criteria:
         raise InputError("reworded needs criteria by node: {'Polite': 'Is the answer polite?'}")
-    return _made(target, partial(AssignCriteria, criteria))
+    return _apply(target, partial(AssignCriteria, criteria))
 
 
 def _rewritten(
@@ -226,10 +226,10 @@ def _rewritten(
 ) -> T:
     if isinstance(nodes, str | BaseNode):
         raise InputError(f"nodes takes a list: [{nodes!r}]")
-    return _made(target, partial(rewriting, None if nodes is None else tuple(nodes)))
+    return _apply(target, partial(rewriting, None if nodes is None else tuple(nodes)))
 
 
-def _made(target: T, made: Callable[[], Assigning]) -> T:
+def _apply(target: T, made: Callable[[], Assigning]) -> T:
     if isinstance(target, Graph):
         return made().graph(target)
     if isinstance(target, BaseMetric):

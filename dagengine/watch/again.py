@@ -36,8 +36,8 @@ class OldCases:
         """The next cases that have a score, with their rows, all of them before a row."""
         count = 0
         while count < most and self.next < before and (lines := self._lines()) is not None:
-            line, place = lines[0], f"{self._rows} row {self.next - 1}"
-            row = row_of(value_of(line), place)
+            line, source = lines[0], f"{self._rows} row {self.next - 1}"
+            row = row_of(value_of(line), source)
             fields = value_of(lines[1])
             judged = Judged.of(row)
             if fields.get("type") == LLMTestCase.__name__ and judged is not None and judged.scores:

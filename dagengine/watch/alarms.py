@@ -198,9 +198,9 @@ class Alarms:
         ]
         self._alpha = alpha * _OF_JUDGE
         self._begun = Counter[str]()
-        self._changes = {name: self._unchanged(name) for name in metrics}
+        self._changes = {name: self._unchanged_series(name) for name in metrics}
 
-    def _unchanged(self, metric: str) -> Series:
+    def _unchanged_series(self, metric: str) -> Series:
         """Changes of the answers to old questions, from -1 to 1: their mean is 0 in any case."""
         share = self._alpha * of_baseline(self._begun[metric])
         self._begun[metric] += 1
@@ -219,5 +219,5 @@ class Alarms:
         shown = self._changes[metric].add((1 + change) / 2, row)
         if shown is None:
             return None
-        self._changes[metric] = self._unchanged(metric)
+        self._changes[metric] = self._unchanged_series(metric)
         return 2 * shown.since.mean - 1, shown.since.count

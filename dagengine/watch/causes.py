@@ -38,7 +38,7 @@ def explained(departure: Departure, pairs: Sequence[Pair]) -> Alert:
         heaviest = max(pair.weight for pair in pairs)
         squares = sum((pair.weight * (pair.change - mean)) ** 2 for pair in pairs) + heaviest**2
         judge = mean, math.sqrt(squares) / weights
-    traffic, inside = _divided(departure)
+    traffic, inside = _divide(departure)
     return Alert(
         departure.row,
         departure.metric,
@@ -62,9 +62,10 @@ def cause_of(judge: Part | None, traffic: Part | None, inside: Part) -> Cause:
     """
     (change, error) = inside
     misfits: dict[Cause, float] = {
-        "app": _squared(traffic) + _squared(judge),
-        "judge": _squared(traffic),
-        "traffic": _squared(judge) + (0.0 if traffic is None else _squared(inside)),
+        "app": _squared_distance(traffic) + _squared_distance(judge),
+        "judge": _squared_distance(traffic),
+        "traffic": _squared_distance(judge)
+        + (0.0 if traffic is None else _squared_distance(inside)),
     }
     if judge is not None:
         # The change may be diluted by cases from before it; the judge's is that of now.
@@ -76,12 +77,12 @@ def cause_of(judge: Part | None, traffic: Part | None, inside: Part) -> Cause:
     return first if fits else "not known"
 
 
-def _squared(part: Part | None) -> float:
+def _squared_distance(part: Part | None) -> float:
     """Squared distance of a part from nothing, in standard errors."""
     return 0.0 if part is None else (part[0] / part[1]) ** 2
 
 
-def _divided(departure: Departure) -> tuple[Part | None, Part]:
+def _divide(departure: Departure) -> tuple[Part | None, Part]:
     """Divide a change into the mix of kinds and the change within them, by bootstrap over cases."""
     change = departure.now - departure.before
     if not departure.first:  # a mean that is known says nothing of its traffic
@@ -93,11 +94,11 @@ def _divided(departure: Departure) -> tuple[Part | None, Part]:
     kinds = [lengths[len(lengths) * part // _LENGTHS] for part in range(1, _LENGTHS)]
     sides = [_table(cases, departure, kinds) for cases in (departure.first, departure.latest)]
     names = sorted({name for side in sides for name in side[0]})
-    place = {name: number for number, name in enumerate(names)}
+    numbers = {name: number for number, name in enumerate(names)}
     generator = numpy.random.default_rng(0)
     sums = []
     for labels, values, weights in sides:
-        cells = numpy.eye(len(names))[[place[label] for label in labels]]
+        cells = numpy.eye(len(names))[[numbers[label] for label in labels]]
         # The first draw takes every case once: the estimate itself.
         draws = generator.multinomial(len(labels), [1 / len(labels)] * len(labels), _DRAWS)
         draws = numpy.concatenate((numpy.ones((1, len(labels))), draws)) * weights

@@ -95,7 +95,7 @@ def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
                         raise _RefusedError(503, "other requests are in progress: send it again")
                     body += part
                     room -= len(part)
-            value = _value(kind, media, _unpacked(body, request))
+            value = _value(kind, media, _unpack(body, request))
             damaged: list[Exception] = []
             deque(records_of(value, damaged.append), maxlen=0)
             files.append(value)
@@ -120,7 +120,7 @@ def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
     return Starlette(routes=routes)
 
 
-def _unpacked(body: bytearray, request: Request) -> bytes | bytearray:
+def _unpack(body: bytearray, request: Request) -> bytes | bytearray:
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
         return body

@@ -65,7 +65,7 @@ class Bettor:
 
     def sides(self) -> Any:
         """The logarithms of the wealth of bets above, and below, every one of `means`."""
-        return _summed(self._made)
+        return _log_wealth(self._made)
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """The means that are left: they hold with 1 - alpha, at all times together.
@@ -107,13 +107,13 @@ class Since:
         It exceeds log(1 / alpha) with a probability of at most alpha, ever, if there is one.
         """
         numpy = needs("numpy")
-        above, below = _summed(self._bettor._made - self._before)
+        above, below = _log_wealth(self._bettor._made - self._before)
         # A mean between the two is below the one and above the other.
         both = numpy.logaddexp(baseline[0] + below, baseline[1] + above) - math.log(2)
         return float(both.min())
 
 
-def _summed(made: Any) -> Any:
+def _log_wealth(made: Any) -> Any:
     """The logarithms of the mean wealth of the bets of each side, for every mean."""
     numpy = needs("numpy")
     return numpy.logaddexp.reduce(made, axis=1) - math.log(len(_AIMS))

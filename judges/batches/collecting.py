@@ -188,7 +188,7 @@ class _Batch:
                         await self._full.wait()
                     if len(self._lines) == count:
                         self._full.set()
-            name = await self._sent()
+            name = await self._send()
             while (ended := await self._api.ended(name)) is None:
                 await anyio.sleep(self._limits.poll)
             lines: dict[str, str] = {}
@@ -208,7 +208,7 @@ class _Batch:
             self._changed.set()
             self._changed = anyio.Event()
 
-    async def _sent(self) -> str:
+    async def _send(self) -> str:
         """The id of the batch, which is sent unless that was done."""
         # From here on it is paid for: a cancellation waits until its id is known.
         with anyio.CancelScope(shield=True):

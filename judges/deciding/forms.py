@@ -105,7 +105,7 @@ class Decisions:
     characters = MOST_CHARACTERS
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = [self._question(place, question) for place, question in enumerate(asked)]
+        questions = [self._question(index, question) for index, question in enumerate(asked)]
         text = state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
         return {"model": model, "input": text, "questions": questions}
 
@@ -118,9 +118,9 @@ class Decisions:
             ]
         sent: Body = {"type": kind_of(question), "name": _name(place), "instructions": instructions}
         if sent["type"] == "choice":
-            sent["choices"] = [_described(option, "value") for option in question.options]
+            sent["choices"] = [_describe(option, "value") for option in question.options]
         elif sent["type"] == "score":
-            sent["levels"] = [_described(option, "label") for option in question.options]
+            sent["levels"] = [_describe(option, "label") for option in question.options]
         elif question.options:
             sent["instructions"] = _with_meanings(instructions, question)
         return sent
@@ -131,18 +131,18 @@ class Decisions:
         named = [each.get("name") if isinstance(each, dict) else None for each in answers]
         in_order = not any(named) and len(answers) == len(asked)
         outcomes: list[Said | JudgeError] = []
-        for place, question in enumerate(asked):
-            own = [answers[place]] if in_order else [
-                answer for name, answer in zip(named, answers, strict=True) if name == _name(place)
+        for index, question in enumerate(asked):
+            own = [answers[index]] if in_order else [
+                answer for name, answer in zip(named, answers, strict=True) if name == _name(index)
             ]  # fmt: skip
             outcomes.append(_outcome(own, question, _of_decisions))
         return Reply(envelope.model, _usage(envelope.usage), outcomes)
 
     def blamed(self, body: Any, count: int) -> dict[int, str]:
         error = body if isinstance(body, dict) else {}
-        place = _PLACE.search(str(error.get("param") or ""))
-        ours = place is not None and int(place[1]) < count
-        return {int(place[1]): str(error.get("message"))} if place and ours else {}
+        match = _PLACE.search(str(error.get("param") or ""))
+        ours = match is not None and int(match[1]) < count
+        return {int(match[1]): str(error.get("message"))} if match and ours else {}
 
 
 class SystemOne:
@@ -158,7 +158,7 @@ class SystemOne:
     characters = MOST_CHARACTERS
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = {_name(place): self._question(question) for place, question in enumerate(asked)}
+        questions = {_name(index): self._question(question) for index, question in enumerate(asked)}
         return {"model": model, "state": state, "questions": questions}
 
     def _question(self, question: Asked) -> Body:
@@ -183,8 +183,8 @@ class SystemOne:
         envelope = _envelope(content, dict)
         answers: dict[str, Any] = envelope.answers
         outcomes: list[Said | JudgeError] = []
-        for place, question in enumerate(asked):
-            name = _name(place)
+        for index, question in enumerate(asked):
+            name = _name(index)
             own = answers.get(name)
             doubled = isinstance(own, _Doubled)
             every = list(own) if doubled else [own] if name in answers else []  # type: ignore[arg-type]
@@ -214,7 +214,7 @@ def kind_of(one: Asked) -> str:
     return "choice" if many else one.type
 
 
-def _described(option: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _describe(option: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = option["value"] if key == "value" else str(option["value"])
     return {key: value, **{k: v for k, v in option.items() if k == "description"}}
 
@@ -294,7 +294,7 @@ def _outcome(answers: Sequence[Any], question: Asked, read: _Read) -> Said | Jud
 
 
 def _of_decisions(answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]:
-    kind = _typed(answer, kind_of(question))
+    kind = _as_text(answer, kind_of(question))
     if kind == "predicate":
         return _of_chance(answer, "probability")
     stated = answer.get("probabilities")
@@ -307,7 +307,7 @@ def _of_decisions(answer: dict[str, Any], question: Asked) -> tuple[str | bool, 
 
 def _of_systemone(answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]:
     kind = kind_of(question)
-    _typed(answer, "noul" if kind == "predicate" else kind)
+    _as_text(answer, "noul" if kind == "predicate" else kind)
     if kind == "predicate":
         return _of_chance(answer, "noul")
     stated = answer.get("probabilities")
@@ -325,7 +325,7 @@ def _of_systemone(answer: dict[str, Any], question: Asked) -> tuple[str | bool, 
     return _of_pairs(pairs, question, answer.get("choice") if kind == "choice" else None, kind)
 
 
-def _typed(answer: dict[str, Any], wanted: str) -> str:
+def _as_text(answer: dict[str, Any], wanted: str) -> str:
     kind = answer.get("type")
     if kind != wanted:
         raise _WrongError(f"it is of the type {kind!r:.80}, not {wanted!r}")
@@ -377,6 +377,6 @@ def shares(usage: Usage, count: int) -> list[Usage]:
     """Usage of each of so many questions in a request: equal parts, which add up to all of it."""
     wholes = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
     return [
-        Usage(*(whole * (place + 1) // count - whole * place // count for whole in wholes))
-        for place in range(count)
+        Usage(*(whole * (index + 1) // count - whole * index // count for whole in wholes))
+        for index in range(count)
     ]

@@ -22,7 +22,7 @@ from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
 from dagengine.judges.deciding.labels import by_label
 from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
-from dagengine.prompts.decisions import Shows, answer_fields, asked_of, shown_of, state_text
+from dagengine.prompts.decisions import Shows, answer_fields, asked_of, state_of, state_text
 from dagengine.prompts.parsing import validated
 from dagengine.question import Answer, Capabilities, Packs, Question, Usage
 
@@ -163,17 +163,17 @@ class DecisionJudge(EndpointJudge):
         outcomes: dict[int, Answer[T] | JudgeError] = {}
         left = list(range(len(questions)))
         while left:
-            asked = [questions[place] for place in left]
+            asked = [questions[index] for index in left]
             on_request()
             answered = await self._request(asked)
             if answered is None:
                 return await self._by_labels(questions, on_request, ahead)
             if isinstance(answered, dict):  # some of them are at fault
-                outcomes |= {left[place]: error for place, error in answered.items()}
+                outcomes |= {left[index]: error for index, error in answered.items()}
             else:
                 outcomes |= dict(zip(left, answered, strict=True))
-            left = [place for place in left if place not in outcomes]
-        return [outcomes[place] for place in range(len(questions))]
+            left = [index for index in left if index not in outcomes]
+        return [outcomes[index] for index in range(len(questions))]
 
     async def _request(
         self, questions: Sequence[Question[T]]
@@ -185,7 +185,7 @@ class DecisionJudge(EndpointJudge):
         import openai
 
         asked = [asked_of(question) for question in questions]
-        body = self.form.body(self.model, shown_of(questions[0]), asked)
+        body = self.form.body(self.model, state_of(questions[0]), asked)
         try:
             async with self.session() as connection:
                 send = connection.sender(self.form.path)
@@ -195,9 +195,9 @@ class DecisionJudge(EndpointJudge):
             blamed: dict[int, JudgeError] = {}  # the questions that a rejection finds fault with
             status, detail = getattr(error, "status_code", None), getattr(error, "body", None)
             if status in (400, 422):
-                for place, why in self.form.blamed(detail, len(questions)).items():
+                for index, why in self.form.blamed(detail, len(questions)).items():
                     fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
-                    blamed[place] = self._hidden(fault)
+                    blamed[index] = self._hidden(fault)
             failure = self._hidden(self.failure(error, questions[0]))
         else:
             if self.version is not None and reply.model != self.version:
@@ -233,16 +233,16 @@ class DecisionJudge(EndpointJudge):
         """Ask a chat all questions at the same time."""
         outcomes: dict[int, Answer[T] | JudgeError] = {}
 
-        async def ask(place: int, question: Question[T]) -> None:
+        async def ask(index: int, question: Question[T]) -> None:
             on_request()
             outcome = await by_label(self, connection, question)
-            outcomes[place] = self._hidden(outcome) if isinstance(outcome, JudgeError) else outcome
+            outcomes[index] = self._hidden(outcome) if isinstance(outcome, JudgeError) else outcome
 
         async with self.session() as connection, anyio.create_task_group() as group:
-            for place, question in enumerate(questions[: len(questions) - ahead]):
-                group.start_soon(ask, place, question)
+            for index, question in enumerate(questions[: len(questions) - ahead]):
+                group.start_soon(ask, index, question)
         left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
-        return [outcomes.get(place, left) for place in range(len(questions))]
+        return [outcomes.get(index, left) for index in range(len(questions))]
 
     def failure(self, error: Any, question: Question[Any]) -> JudgeError:
         if getattr(error, "status_code", None) == _NO_MODEL:

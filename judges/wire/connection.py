@@ -13,7 +13,7 @@ import anyio
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.completions import Completion, read_completion
 from dagengine.judges.wire.dialects.demands import MODES
-from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
+from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Question
@@ -109,17 +109,17 @@ def sender(api: AsyncOpenAI, path: str) -> Send:
     }
 
     async def sent(body: Body) -> bytes:
-        place = path
+        target = path
         for _ in range(REDIRECTS):
             try:
                 response = await api.post(
-                    place, cast_to=httpx2.Response, body=body, options=options
+                    target, cast_to=httpx2.Response, body=body, options=options
                 )
             except openai.APIStatusError as error:
-                moved = moved_to(error.response)
+                moved = redirect_target(error.response)
                 if moved is None:
                     raise
-                place = moved
+                target = moved
             else:
                 return response.content.removeprefix(BOM_UTF8)
         raise ProviderError(

@@ -15,7 +15,7 @@ import httpx2
 import openai
 
 from dagengine.errors import ProviderError
-from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
+from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
 from dagengine.judges.wire.requests import encoded
 from dagengine.judges.wire.transport import AiohttpTransport
 
@@ -47,7 +47,7 @@ class DirectSend:
         """Send a body, as JSON if it is not written yet, and return that of the answer."""
         content = body if isinstance(body, bytes) else encoded(body)
         if self._head is None:
-            self._head = await self._written(self._path)
+            self._head = await self._request_head(self._path)
         head = self._head
         for _ in range(REDIRECTS):
             try:
@@ -57,16 +57,16 @@ class DirectSend:
                 raise openai.APIConnectionError(request=request) from error
             if 200 <= received.status < 300:
                 return received.body.removeprefix(BOM_UTF8)
-            place = moved_to(received.response(head.url))
-            if place is None:
+            location = redirect_target(received.response(head.url))
+            if location is None:
                 raise self._api._make_status_error_from_response(received.response(head.url))
             # For this request only: the next one may be sent on elsewhere.
-            head = await self._written(place)
+            head = await self._request_head(location)
         raise ProviderError(
             f"the endpoint redirected the request {REDIRECTS} times", transient=False
         )
 
-    async def _written(self, path: str) -> Head:
+    async def _request_head(self, path: str) -> Head:
         """The head that the client would send to a path."""
         # The body does not matter: address and headers are the same for every one.
         async with _Pen() as pen:

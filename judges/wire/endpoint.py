@@ -56,7 +56,7 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
     return Endpoint(url, headers, query, secrets)
 
 
-def moved_to(response: Any) -> str | None:
+def redirect_target(response: Any) -> str | None:
     """Address to which a response redirects, or None; raises ProviderError for elsewhere.
 
     A request holds the judged texts and a key: they go to no origin but the caller's.

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import anyio
 from pydantic import BaseModel, Field, ValidationError
 
-from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
+from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import NO_FACTS, Message, ServerFacts
 
@@ -231,7 +231,7 @@ async def _get(api: AsyncOpenAI, url: str, body: dict[str, Any] | None = None) -
         try:
             return cast("bytes", (await request(url)).content)
         except openai.APIStatusError as error:
-            moved = moved_to(error.response)
+            moved = redirect_target(error.response)
             if moved is None:
                 if error.status_code == 503:
                     raise

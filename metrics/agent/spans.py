@@ -77,7 +77,7 @@ class SpansMetric(PrebuiltMetric):
         settled = cls.settled(tools)
         if not settled and not calls:
             return NodeValue(1.0, score=1.0, reason=f"Nothing to judge: {cls.nothing}.")
-        named = [f"{place}: {span.name}" for place, span in enumerate([*settled, *calls], 1)]
+        named = [f"{number}: {span.name}" for number, span in enumerate([*settled, *calls], 1)]
         certain = [Judgement(verdict="yes")] * len(settled)
         return share(
             named, [*certain, *verdicts], ("yes",), what="tool calls", passed=cls.passed, empty=1.0
@@ -177,20 +177,20 @@ class RecoveryMetric(SpansMetric):
         """The failed calls that did not work later either."""
         return [
             span
-            for place, span in enumerate(tools)
-            if span.error and not _repeated(span, tools[place:])
+            for index, span in enumerate(tools)
+            if span.error and not _is_repeated(span, tools[index:])
         ]
 
     @staticmethod
     def settled(tools: list[Span]) -> list[Span]:
         return [
             span
-            for place, span in enumerate(tools)
-            if span.error and _repeated(span, tools[place:])
+            for index, span in enumerate(tools)
+            if span.error and _is_repeated(span, tools[index:])
         ]
 
 
-def _repeated(failed: Span, later: list[Span]) -> bool:
+def _is_repeated(failed: Span, later: list[Span]) -> bool:
     """Return whether a later call does the same and does not fail."""
     return any(
         span.error is None and (span.name, span.input) == (failed.name, failed.input)

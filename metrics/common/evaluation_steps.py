@@ -27,13 +27,13 @@ STEPS_LABEL = "evaluation steps"
 _CALLER = 4
 
 
-def _stated(step: str) -> str:
+def _step_text(step: str) -> str:
     if not step.strip():
         raise ValueError("a step is empty")
     return step.strip()
 
 
-_Step = Annotated[str, AfterValidator(_stated), Usually(1000)]
+_Step = Annotated[str, AfterValidator(_step_text), Usually(1000)]
 
 
 class EvaluationSteps(BaseModel):

@@ -73,7 +73,7 @@ class Extracted(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-def _marked(value: Any) -> Any:
+def _mark_factual(value: Any) -> Any:
     """A bare sentence, which a caller's template may ask for, counts as a factual statement."""
     return {"text": value, "factual": True} if isinstance(value, str) else value
 
@@ -88,7 +88,7 @@ class Statement(Extracted):
 class Statements(Extracted):
     """The answer of an extraction of statements."""
 
-    statements: Annotated[list[Annotated[Statement, BeforeValidator(_marked)]], ONE_AT_LEAST]
+    statements: Annotated[list[Annotated[Statement, BeforeValidator(_mark_factual)]], ONE_AT_LEAST]
 
 
 class Claims(Extracted):
@@ -121,10 +121,10 @@ def item_check(instructions: str, messages: Sequence[Message], source: str) -> C
     These are copies of the marks around the material, and of the instructions.
     """
     around = around_material(task_instructions(instructions))
-    return partial(_copied, around, fence_check(messages), source)
+    return partial(_copied_item, around, fence_check(messages), source)
 
 
-def _copied(instructions: str, fences: Check, source: str, answer: BaseModel) -> str | None:
+def _copied_item(instructions: str, fences: Check, source: str, answer: BaseModel) -> str | None:
     return fences(answer) or echoed_instruction(instructions, texts_of(answer), source)
 
 

@@ -30,7 +30,7 @@ _ALL_OR_NOTHING = (
 
 def numbered(steps: Iterable[str]) -> str:
     """Evaluation steps as a prompt shows them."""
-    return "\n".join(f"{place}. {step}" for place, step in enumerate(steps, 1))
+    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
 
 
 def steps_instructions(work: str, parameters: str) -> str:

@@ -164,7 +164,7 @@ def texts(name: str, given: Any) -> list[str]:
     """A setting that has to be a list of texts, of one at least; raises TypeError, InputError."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list of texts, got {given!r:.80}")
-    checked = [a_text(f"{name}[{place}]", text) for place, text in enumerate(given)]
+    checked = [a_text(f"{name}[{index}]", text) for index, text in enumerate(given)]
     if not checked:
         raise InputError(f"{name} is an empty list: name at least one")
     return checked

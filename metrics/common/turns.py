@@ -104,8 +104,8 @@ class ConversationVerdicts(_ByRole, VerdictListNode):
 
 def replies(turns: Sequence[Turn]) -> list[int]:
     """The places of the assistant's turns; none when all of them are blank."""
-    places = [place for place, turn in enumerate(turns) if turn.role == "assistant"]
-    return [] if is_blank([turns[place] for place in places]) else places
+    places = [index for index, turn in enumerate(turns) if turn.role == "assistant"]
+    return [] if is_blank([turns[index] for index in places]) else places
 
 
 def given_replies(turns: Sequence[Turn]) -> list[int]:
@@ -124,7 +124,7 @@ def given_replies(turns: Sequence[Turn]) -> list[int]:
 def quoted(turns: Sequence[Turn], places: Iterable[int]) -> list[str]:
     """The turns at these places as reasons quote them."""
     names = turn_names(turns)
-    return [f"{names[place]}: {shorten(turns[place].content, 80)}" for place in places]
+    return [f"{names[index]}: {shorten(turns[index].content, 80)}" for index in places]
 
 
 def reply_share(turns: Sequence[Turn], verdicts: Sequence[Judgement], passed: str) -> NodeValue:

@@ -162,8 +162,8 @@ class EachTurnNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         (_, cases), *inputs = given.inputs
         works: list[Coroutine[Any, Any, NodeValue]] = []
-        for place, case in enumerate(cases):
-            read = tuple((label, values[place]) for label, values in inputs)
+        for index, case in enumerate(cases):
+            read = tuple((label, values[index]) for label, values in inputs)
             # The state of a decision stays the conversation; what is read stands beside it.
             of_turn = Given(self._read(case), read, given.case)
             works.append(self.node.work(of_turn, _Relay(ask.decides)))
@@ -180,17 +180,17 @@ class _Relay:
         self.decides = decides
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        (answer,) = await _handed_out([question])
+        (answer,) = await _hand_out([question])
         return answer
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        return await _handed_out(list(questions))
+        return await _hand_out(list(questions))
 
 
 # A `yield` in a coroutine of this kind reaches whoever sends into the work: `_in_step`, and no
 # event loop.
 @types.coroutine
-def _handed_out(questions: Questions) -> Generator[Questions, Answers, Answers]:
+def _hand_out(questions: Questions) -> Generator[Questions, Answers, Answers]:
     return (yield questions)
 
 
@@ -203,19 +203,19 @@ async def _in_step(works: Sequence[Coroutine[Any, Any, NodeValue]], ask: Ask) ->
         # it in parallel. A work that has ended is in `answers` no more.
         while answers:
             asked: dict[int, Questions] = {}
-            for place, replies in answers.items():
+            for index, replies in answers.items():
                 try:
-                    asked[place] = works[place].send(replies)
+                    asked[index] = works[index].send(replies)
                 except StopIteration as done:
-                    values[place] = done.value
+                    values[index] = done.value
             coming = iter(await ask.each(itertools.chain.from_iterable(asked.values())))
             answers = {
-                place: list(itertools.islice(coming, len(questions)))
-                for place, questions in asked.items()
+                index: list(itertools.islice(coming, len(questions)))
+                for index, questions in asked.items()
             }
     finally:
         # If one failed, the others end here: one that never began would warn that nobody awaited
         # it.
         for work in works:
             work.close()
-    return [values[place] for place in range(len(works))]
+    return [values[index] for index in range(len(works))]

@@ -107,10 +107,10 @@ def adherent_share(
 
 
 def _as_wanted(topic: Judgement, answer: Judgement) -> Judgement:
-    place = "on topic" if topic.verdict == "yes" else "off topic"
+    expected = "on topic" if topic.verdict == "yes" else "off topic"
     done = "taken up" if answer.verdict == "yes" else "not taken up"
     same = "yes" if topic.verdict == answer.verdict else "no"
-    reason = f"{place}: {topic.reason} {done}: {answer.reason}"
+    reason = f"{expected}: {topic.reason} {done}: {answer.reason}"
     if topic.odds is None and answer.odds is None:
         return Judgement(verdict=same, reason=reason)
     # Two questions to one judge: their odds are taken to be independent. A verdict without odds is

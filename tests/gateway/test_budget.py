@@ -204,9 +204,9 @@ def test_prices_are_the_highest_of_the_day_at_every_hour(monkeypatch: pytest.Mon
                 return cls(2025, 3, 1, hour, 30, tzinfo=tz)  # noqa: B023 - used at once
 
         monkeypatch.setattr(prices, "datetime", Clock)
-        prices._listed.cache_clear()
+        prices._public_price.cache_clear()
         found.add(find_price("deepseek-chat", {}))
-    prices._listed.cache_clear()
+    prices._public_price.cache_clear()
     (price,) = found
     assert price is not None
     assert price.input > 0

@@ -17,7 +17,7 @@ from dagengine.cli import app
 from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
 from dagengine.estimate import estimate
-from dagengine.estimate.example_cases import shown_as_examples
+from dagengine.estimate.example_cases import example_lines
 from dagengine.graph.few_shot import Example
 from dagengine.graph.values import Given
 from dagengine.judges import ScriptedJudge
@@ -297,10 +297,10 @@ def test_what_makes_no_example_is_refused(wrong: Callable[[], Any]) -> None:
 def test_cases_that_are_examples_are_named_before_a_run(tmp_path: Path) -> None:
     other = LLMTestCase(input="?", actual_output="Thank you!", name="thanks")
     plan = compile_metrics([polite(RUDE, KIND)])
-    (line,) = shown_as_examples(plan, enumerate([CASE, other]))
+    (line,) = example_lines(plan, enumerate([CASE, other]))
     assert "1 case of 2 is also shown" in line
     assert "first: thanks" in line
-    assert shown_as_examples(compile_metrics([polite()]), enumerate([other])) == []
+    assert example_lines(compile_metrics([polite()]), enumerate([other])) == []
     metrics, data = tmp_path / "metrics.py", tmp_path / "cases.jsonl"
     metrics.write_text(
         "from dagengine.metrics import DAGMetric\n"

@@ -18,7 +18,7 @@ from dagengine.reliability.card.answers import could_be_seen
 from dagengine.reliability.card.comparison import between_cards
 from dagengine.reliability.card.conditions import failures, parse, undecided, worse
 from dagengine.reliability.card.values import Contrast, JudgeCard
-from dagengine.reliability.clusters import clusters, shared_by_all
+from dagengine.reliability.clusters import clusters, constant_questions
 from dagengine.reliability.observations import Condition, Observation, Observations
 from dagengine.test_case import LLMTestCase
 
@@ -177,8 +177,8 @@ def test_cases_that_were_asked_one_question_are_one_group() -> None:
     common = [replace(one, question="steps") for one in seen]
     assert clusters(CASES, common) == {}
     # But the card says that no interval shows what its answer does.
-    assert shared_by_all(common) == ("node",)
-    assert shared_by_all(seen) == shared_by_all(common[:1]) == ()
+    assert constant_questions(common) == ("node",)
+    assert constant_questions(seen) == constant_questions(common[:1]) == ()
     steps = (replace(one, question="steps") for one in observed(right, Condition()))
     assert any("share one question of “good”" in rule for rule in card(steps).rules)
 

@@ -23,7 +23,7 @@ from dagengine.reliability.attribution import (
     flip_rate,
     independence,
 )
-from dagengine.reliability.blame import Unknown, asked_once, blame
+from dagengine.reliability.blame import Unknown, blame, single_answer_share
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.shapley import shapley_effects
 from dagengine.test_case import LLMTestCase
@@ -390,7 +390,7 @@ def test_a_node_that_few_cases_reached_says_how_many_runs_would_tell() -> None:
 
 def test_without_second_answers_no_share_is_known() -> None:
     cases = [noise_of(n, answers={"a": 6, "b": 1 + (n > 4)}) for n in range(20)]
-    assert asked_once(cases) == 0.25
+    assert single_answer_share(cases) == 0.25
     assert {blame(cases, node).unknown for node in "ab"} == {Unknown.ASKED_ONCE}
     assert "25 % of the cases" in blame(cases, "a").why
     assert blame(cases[1:], "a").unknown is Unknown.ASKED_ONCE

@@ -65,8 +65,8 @@ def _print_table(answer: Answer) -> None:
 
     table = Table()
     lines = list(islice(answer.lines, _LISTED))
-    for place, name in enumerate(answer.columns):
-        numbers = any(isinstance(line[place], int | float) for line in lines)
+    for index, name in enumerate(answer.columns):
+        numbers = any(isinstance(line[index], int | float) for line in lines)
         table.add_column(Text(one_line(name, _WIDTH)), justify="right" if numbers else "left")
     for line in lines:
         texts = (f"{v:.4g}" if isinstance(v, float) else "-" if v is None else str(v) for v in line)

@@ -171,7 +171,7 @@ def attack(options: AttackOptions) -> None:
         return
     outlive_reader()  # the card is not written yet
     with sole(options.out / "attack.json"):
-        card = _attacked(options, plan, metrics, cases, model)
+        card = _run_attack(options, plan, metrics, cases, model)
         if options.as_json:
             typer.echo(card_json(card), nl=False)
         else:
@@ -235,7 +235,7 @@ def _print_plan(
     )
 
 
-def _attacked(
+def _run_attack(
     options: AttackOptions,
     plan: Plan,
     metrics: list[BaseMetric],

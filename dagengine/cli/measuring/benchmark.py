@@ -157,11 +157,11 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
 def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
     """Raise the errors that show before the first call; print warnings."""
     from dagengine.compiler.lowering import compile_metrics
-    from dagengine.estimate.example_cases import shown_as_examples
+    from dagengine.estimate.example_cases import example_lines
     from dagengine.reliability.card.build import check_labels
 
     _require_intervals()
-    for line in shown_as_examples(compile_metrics(job.metrics), enumerate(job.cases)):
+    for line in example_lines(compile_metrics(job.metrics), enumerate(job.cases)):
         say(f"warning: {shown(line)}", err=True)
     if options.labels is not None:
         for line in check_labels(job.metrics, job.cases, options.labels):

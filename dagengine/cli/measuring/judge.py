@@ -84,7 +84,7 @@ def set_judge(
 
     path = _file(user)
     write_settings(path, DefaultJudge(model, base_url, key_from))
-    say(f"{path}: {_described(model, base_url)}")
+    say(f"{path}: {_describe(model, base_url)}")
 
 
 @app.command()
@@ -93,7 +93,7 @@ def show() -> None:
     from dagengine.judges.default import default_judge
 
     default = default_judge()
-    say(f"{_described(default.model, default.base_url)} ({default.source})")
+    say(f"{_describe(default.model, default.base_url)} ({default.source})")
     for name, value in asdict(default.tuning).items():
         if value is not None:
             say(f"{name.replace('_', ' ')}: {value}")
@@ -237,7 +237,7 @@ def _save(checkup: Checkup, judge: str | None, base_url: str | None, user: bool)
         key_from = chosen.key_from if same else None
         chosen = DefaultJudge(judge or chosen.model, base_url, key_from)
     write_settings(path, replace(chosen, tuning=tuning_of(checkup)))
-    say(f"{path}: {_described(chosen.model, chosen.base_url)}, with its settings", err=True)
+    say(f"{path}: {_describe(chosen.model, chosen.base_url)}, with its settings", err=True)
     if os.environ.get("DAGENGINE_JUDGE") or os.environ.get("DAGENGINE_BASE_URL"):
         say("DAGENGINE_JUDGE or DAGENGINE_BASE_URL is set and goes before this file", err=True)
 
@@ -259,7 +259,7 @@ def _file(user: bool) -> Path:
     return user_file() if user else project_file()
 
 
-def _described(model: str, base_url: str | None) -> str:
+def _describe(model: str, base_url: str | None) -> str:
     from dagengine.redaction import public_text
 
     return f"{model} at {public_text(base_url)}" if base_url else model

@@ -46,7 +46,7 @@ class DaskWorkers:
         """Connect, and wait for so many workers; raises InputError when they do not come."""
         library = require_dask()
         with import_module("dask").config.set(_SETTINGS):
-            client = await _connected(library, address)
+            client = await _connect(library, address)
             try:
                 await _present(client, address, wanted)
                 yield cls(client, library.KilledWorker)
@@ -90,7 +90,7 @@ class DaskWorkers:
         return results
 
 
-async def _connected(library: Any, address: str) -> Any:
+async def _connect(library: Any, address: str) -> Any:
     try:
         return await library.Client(address, asynchronous=True, timeout=_PATIENCE)
     except (OSError, ValueError) as error:

@@ -137,7 +137,7 @@ class StickyPlaces:
     @asynccontextmanager
     async def turn(self, beginning: bytes, urgency: Urgency) -> AsyncIterator[int]:
         """Wait for the place of a question; the body is the call."""
-        while (place := self._place_for(beginning, urgency)) is None:
+        while (slot := self._place_for(beginning, urgency)) is None:
             moved = anyio.Event()
             self._waiting[moved] = beginning, urgency
             try:
@@ -148,13 +148,13 @@ class StickyPlaces:
                 raise
             finally:
                 del self._waiting[moved]
-        self._busy.add(place)
-        self._read[place] = beginning
-        self._read.move_to_end(place)
+        self._busy.add(slot)
+        self._read[slot] = beginning
+        self._read.move_to_end(slot)
         try:
-            yield place
+            yield slot
         finally:
-            self._busy.discard(place)
+            self._busy.discard(slot)
             self._look_again()
 
     def _look_again(self) -> None:
@@ -163,7 +163,7 @@ class StickyPlaces:
 
     def _place_for(self, beginning: bytes, urgency: Urgency) -> int | None:
         """The place where a question may be asked now."""
-        warm = next((place for place, read in self._read.items() if read == beginning), None)
+        warm = next((slot for slot, read in self._read.items() if read == beginning), None)
         if warm is not None:
             return None if warm in self._busy else warm
         # A question that finds no warm place takes a cold one, but none that somebody waits for,
@@ -175,8 +175,8 @@ class StickyPlaces:
         # place it would wait, although that place is free: D is about to take it.
         waited_for = {awaited for awaited, _ in self._waiting.values()}
         cold = [
-            place for place, read in self._read.items()
-            if place not in self._busy and read not in waited_for
+            slot for slot, read in self._read.items()
+            if slot not in self._busy and read not in waited_for
         ]  # fmt: skip
         read = set(self._read.values())
         before = sum(

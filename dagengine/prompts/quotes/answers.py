@@ -51,7 +51,7 @@ class Quote:
         """JSON-ready form without the absent entries."""
         if self.absent:
             return {"text": self.text, "absent": True}
-        places = [list(place) for place in self.places]
+        places = [list(span) for span in self.places]
         return {"text": self.text, "piece": self.piece, "places": places}
 
 
@@ -176,13 +176,13 @@ class QuotingParser:
         ]
         absent = [line["text"].strip() for line in lines if line["kind"] == "ABSENT"]
         missing = {"absent": " ".join(absent)} if absent else {}
-        return {"quotes": quotes[:MOST], **missing, **self.parser(_blanked(text))}
+        return {"quotes": quotes[:MOST], **missing, **self.parser(_blank_out(text))}
 
     def span(self, text: str, /) -> Span | None:
         """Span in which the other parser found the value; None if it does not say."""
         inner = self.parser
-        return inner.span(_blanked(text)) if isinstance(inner, LocatingParser) else None
+        return inner.span(_blank_out(text)) if isinstance(inner, LocatingParser) else None
 
 
-def _blanked(text: str) -> str:
+def _blank_out(text: str) -> str:
     return _LINE.sub(lambda line: " " * len(line.group()), text)

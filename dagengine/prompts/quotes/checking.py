@@ -27,7 +27,7 @@ class QuoteCheck:
 
     def __call__(self, answer: BaseModel) -> str | None:
         """Message about the first faulty quotes of an answer; None if all are true."""
-        return next(filter(None, map(self._problem, judged_in(answer))), None)
+        return next(filter(None, map(self._problem, judgements_in(answer))), None)
 
     def _problem(self, verdict: Any) -> str | None:
         """Message about the quotes of one verdict; of several, with its number."""
@@ -41,7 +41,7 @@ class QuoteCheck:
 
     def unsupported(self, answer: BaseModel, quotes: Sequence[Sequence[Quote]]) -> str | None:
         """Why a verdict of an answer has no support at all; None if each has some."""
-        for verdict, own in zip(judged_in(answer), quotes, strict=True):
+        for verdict, own in zip(judgements_in(answer), quotes, strict=True):
             if not has_support(own, self.mode):
                 return self._problem(verdict)
         return None
@@ -50,13 +50,13 @@ class QuoteCheck:
 def quote_problem(quote: QuotedText, pieces: Sequence[Evidence]) -> str | None:
     """Why a quote does not count; None if it does."""
     shown = f"{quote.text[:_SHOWN]!r}"
-    named = _named(quote.piece, pieces)
+    named = _pieces_named(quote.piece, pieces)
     if quote.piece.strip() and not named:
         names = ", ".join(f"`{piece.label}`" for piece in pieces[:_NAMES])
         return f"no piece that may be quoted is called {quote.piece[:_SHOWN]!r}; there is {names}"
-    if _placed(quote, named or pieces) is not None:
+    if _locate(quote, named or pieces) is not None:
         return None
-    elsewhere = _placed(quote, pieces)
+    elsewhere = _locate(quote, pieces)
     where = f"`{named[0].label}`" if named else "the material that may be quoted"
     if elsewhere is not None:
         return f"the quote {shown} is not in {where}, but in `{elsewhere.piece}`"
@@ -68,13 +68,13 @@ def quotes_in(
 ) -> tuple[tuple[Quote, ...], ...]:
     """The quotes of every verdict of an answer, with the places where they stand."""
     located: list[tuple[Quote, ...]] = []
-    for verdict in judged_in(answer):
+    for verdict in judgements_in(answer):
         own, quotes = pieces_for(verdict, pieces), list[Quote]()
         for quote in verdict.quotes:
             # A quote that names no piece is looked for in all; one that names a wrong one in none.
-            named = _named(quote.piece, own)
+            named = _pieces_named(quote.piece, own)
             stated = bool(quote.piece.strip())
-            placed = _placed(quote, named if stated else own)
+            placed = _locate(quote, named if stated else own)
             label = named[0].label if named else quote.piece
             quotes.append(placed or Quote(quote.text, label))
         absent = getattr(verdict, "absent", "").strip()
@@ -84,7 +84,7 @@ def quotes_in(
     return tuple(located)
 
 
-def judged_in(answer: BaseModel) -> list[Any]:
+def judgements_in(answer: BaseModel) -> list[Any]:
     """The verdicts of an answer, each with its quotes: those of a list, or the answer itself."""
     verdicts: list[Any] | None = getattr(answer, "verdicts", None)
     return [answer] if verdicts is None else verdicts
@@ -95,7 +95,7 @@ def pieces_for(verdict: Any, pieces: Sequence[Sequence[Evidence]]) -> Sequence[E
     return pieces[getattr(verdict, "number", 1) - 1]
 
 
-def _named(piece: str, pieces: Sequence[Evidence]) -> list[Evidence]:
+def _pieces_named(piece: str, pieces: Sequence[Evidence]) -> list[Evidence]:
     """The piece that a judge names; models leave out marks and case.
 
     Where only one may be quoted, no other is meant.
@@ -110,7 +110,7 @@ def _plain(label: str) -> str:
     return " ".join(label.removeprefix("BEGIN ").split()).strip("`\"'<>").casefold()
 
 
-def _placed(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
+def _locate(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
     """The quote with its places in the first of the pieces that has it."""
     for piece in pieces:
         places = quote_places(quote.text, folded(piece.text))
@@ -121,10 +121,10 @@ def _placed(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
 
 def hint(answer: BaseModel, pieces: Sequence[Sequence[Evidence]]) -> str:
     """Text nearest to the first untrue quote, for people; empty if nothing is near."""
-    for verdict in judged_in(answer):
+    for verdict in judgements_in(answer):
         own = pieces_for(verdict, pieces)
         for quote in verdict.quotes:
-            if _placed(quote, own) is None:
+            if _locate(quote, own) is None:
                 near = next(filter(None, (nearly(quote.text, piece.text) for piece in own)), None)
                 return f"; nearest is {near[:_SHOWN]!r}" if near else ""
     return ""

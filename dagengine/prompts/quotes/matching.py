@@ -144,36 +144,36 @@ def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:
     places: list[Span] = []
     position = 0
     for part in quote_parts(quote):
-        place = next(_occurrences(part, text, position), None)
-        if place is None:
+        offset = next(_occurrences(part, text, position), None)
+        if offset is None:
             return ()
-        position = place + len(part)
-        places.append((text.starts[place], text.ends[position - 1]))
+        position = offset + len(part)
+        places.append((text.starts[offset], text.ends[position - 1]))
     return tuple(places)
 
 
 def _occurrences(part: str, text: Folded, position: int) -> Iterator[int]:
     """Offsets of a part that is not cut out of a character, nor a short one out of a word."""
     plain, starts, size = text.plain, text.starts, len(part)
-    place = plain.find(part, position)
+    offset = plain.find(part, position)
     for _ in range(_TRIES):
-        if place < 0:
+        if offset < 0:
             return
-        end = place + size
-        cut = (place > 0 and starts[place - 1] == starts[place]) or (
+        end = offset + size
+        cut = (offset > 0 and starts[offset - 1] == starts[offset]) or (
             end < len(plain) and starts[end] == starts[end - 1]
         )
         # A short quote ("is") stands inside of many words ("this") that it was not taken from.
         inside = size < _SHORT and (
-            (place > 0 and _joined(plain[place - 1], plain[place]))
-            or (end < len(plain) and _joined(plain[end - 1], plain[end]))
+            (offset > 0 and _in_one_word(plain[offset - 1], plain[offset]))
+            or (end < len(plain) and _in_one_word(plain[end - 1], plain[end]))
         )
         if not cut and not inside:
-            yield place
-        place = plain.find(part, place + 1)
+            yield offset
+        offset = plain.find(part, offset + 1)
 
 
-def _joined(first: str, second: str) -> bool:
+def _in_one_word(first: str, second: str) -> bool:
     """Return whether two characters next to each other are of one word."""
     if not (first.isalnum() and second.isalnum()):
         return False

@@ -46,7 +46,7 @@ class Alignment:
 
     def left(self, side: Side) -> list[Place]:
         """Places of the cases that found no partner, in order."""
-        return sorted(place for places in self._waiting[side].values() for place in places)
+        return sorted(index for places in self._waiting[side].values() for index in places)
 
 
 def paired(
@@ -56,10 +56,10 @@ def paired(
     # Where two cases of one side have the key, either may be the partner. A wrong pair would be
     # shown as a change that never was, so such cases stay unpaired.
     alone = (_alone(old.values()), _alone(new.values()))
-    places = {key: place for place, key in old.items() if key in alone[0]}
-    for place, key in new.items():
+    places = {key: index for index, key in old.items() if key in alone[0]}
+    for index, key in new.items():
         if key in alone[1] and key in places:
-            yield places[key], place
+            yield places[key], index
 
 
 def _alone(keys: Iterable[Hashable | None]) -> set[Hashable]:

@@ -128,16 +128,16 @@ class _Reader:
         nothing: tuple[Hashable, tuple[str, ...]] = (None, ())
         cases = zip_longest(*(side.cases() for side in self._readers), fillvalue=nothing)
         alike, by_course = self._alike, self._by_course
-        for place, latest in enumerate(cases):
+        for index, latest in enumerate(cases):
             (old, before), (new, after) = latest
             if old == new and self._alignment.idle:
                 if before == after and by_course:
                     alike[after] += 1
                 else:
-                    self._take((place, place), before, after)
+                    self._take((index, index), before, after)
             else:
                 for side, (key, courses) in zip(_SIDES, latest, strict=True):
-                    pair = None if key is None else self._alignment.offer(side, place, key)
+                    pair = None if key is None else self._alignment.offer(side, index, key)
                     if pair is not None:
                         if by_course and self._alike_at(*pair):
                             alike[courses] += 1
@@ -174,7 +174,7 @@ class _Reader:
             ]
         if listed:
             before, after = (
-                reader.row(place) for reader, place in zip(self._readers, pair, strict=True)
+                reader.row(index) for reader, index in zip(self._readers, pair, strict=True)
             )
             self._comparison.add(before, after, CaseFields(), listed)
 
@@ -186,7 +186,7 @@ class _Reader:
             if not all(left):
                 break
             keys = [
-                {place: key(self._sides[side], place) for place in left[side]} for side in _SIDES
+                {index: key(self._sides[side], index) for index in left[side]} for side in _SIDES
             ]
             for old, new in paired(*keys):
                 del left[0][old], left[1][new]
@@ -199,8 +199,8 @@ class _Reader:
                 rows = (self._sides[0].row(old), self._sides[1].row(new))
                 self._comparison.add(*rows, CaseFields(same, *texts))
         for side in _SIDES:
-            for place in left[side]:
-                self._comparison.unpaired(self._sides[side].row(place).case, new=side == 1)
+            for index in left[side]:
+                self._comparison.unpaired(self._sides[side].row(index).case, new=side == 1)
 
 
 def _key(content: str | None, index: int, case: str) -> Hashable:

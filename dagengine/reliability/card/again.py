@@ -76,10 +76,10 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         yield shown("flip-rate", None, note=undefined)
     else:
         table = runs.table(lambda run: run.passed(threshold))
-        yield over("flip-rate", flip_rate.sums, table=table, bounds=_unrepeated(table))
-        yield over("pass-rate", mean_of_runs, table=table, bounds=_filled(table))
-    yield over("score-flip-rate", flip_rate.sums, bounds=_unrepeated(scores))
-    yield over("mean-score", mean_of_runs, "no run has a score", bounds=_filled(scores))
+        yield over("flip-rate", flip_rate.sums, table=table, bounds=_without_repeats(table))
+        yield over("pass-rate", mean_of_runs, table=table, bounds=_fill_bounds(table))
+    yield over("score-flip-rate", flip_rate.sums, bounds=_without_repeats(scores))
+    yield over("mean-score", mean_of_runs, "no run has a score", bounds=_fill_bounds(scores))
     yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
     clusters = groups if len(set(groups)) < len(groups) else None
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
@@ -94,7 +94,7 @@ def mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
     return mean(map(mean_score, table))
 
 
-def _filled(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:
+def _fill_bounds(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:
     """The table with its missing results at worst, and at best; nothing if none is missing."""
     if all(value is not None for row in table for value in row):
         return ()
@@ -102,7 +102,9 @@ def _filled(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequen
             for end in _SCALE]  # fmt: skip
 
 
-def _unrepeated(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:
+def _without_repeats(
+    table: Sequence[Sequence[float | None]],
+) -> Sequence[Sequence[Sequence[float]]]:
     """The table in which cases that lack two results never flip, and always do."""
     rows = [[value for value in row if value is not None] for row in table]
     if not any(len(row) < 2 <= len(whole) for row, whole in zip(rows, table, strict=True)):
@@ -192,7 +194,7 @@ def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
         copies = [departure for departure in departures(texts, groups=runs.rows)
                   if departure.sure and departure.way.startswith("copied")]  # fmt: skip
         ways = copies or [departure for departure in ways if not departure.way.startswith("copied")]
-    if not any(way.sure for way in ways) and (cached := _cached(texts)):
+    if not any(way.sure for way in ways) and (cached := _cache_suspicion(texts)):
         return Unlike(shock=cached)
     words = [
         _DEPARTURES[departure.way].format(run=0 if departure.run is None else departure.run + 1)
@@ -213,7 +215,7 @@ _SUSPECTED = (
 )
 
 
-def _cached(texts: Sequence[Sequence[str | None]]) -> str:
+def _cache_suspicion(texts: Sequence[Sequence[str | None]]) -> str:
     """Why answers may be those of a cache that holds some of the cases: in words, or nothing.
 
     Copies of all runs of a case can change places, so no test of shuffled runs sees them. But a

@@ -55,7 +55,7 @@ from dagengine.reliability.card.values import (
     Setting,
     SettingCard,
 )
-from dagengine.reliability.clusters import alike_but_for_blanks, clusters, shared_by_all
+from dagengine.reliability.clusters import alike_but_for_blanks, clusters, constant_questions
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import (
@@ -138,7 +138,7 @@ def make_card(
         cases=keys,
         rules=(
             *RULES,
-            *_own_rules(together, len(cases), shared_by_all(seen), alike),
+            *_own_rules(together, len(cases), constant_questions(seen), alike),
             *(() if labels is None else left_out(labels, cases, replays)),
         ),
         labels_random=labels_random,

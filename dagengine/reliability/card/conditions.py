@@ -27,7 +27,9 @@ class FailIf(Condition):
         A bound that no judge could reach with so few cases does not fail: see `undecided`.
         """
         measures = [
-            (where, measure) for where, measure in _named(card) if measure.name == self.measure
+            (where, measure)
+            for where, measure in _named_figures(card)
+            if measure.name == self.measure
         ]
         if not measures:
             return [f"{self.text}: the card has no measure {self.measure}"]
@@ -48,7 +50,7 @@ class FailIf(Condition):
         return [
             f"{self.text}: {where}: too few cases (n = {measure.items}): even a judge without "
             f"errors would have {self.measure}.low {measure.best:.2f}"
-            for where, measure in _named(card)
+            for where, measure in _named_figures(card)
             if measure.name == self.measure and self._out_of_reach(measure)
         ]
 
@@ -104,7 +106,7 @@ def parse(text: str) -> FailIf:
     return FailIf(**asdict(condition))
 
 
-def _named(card: JudgeCard) -> Iterator[tuple[str, Figure]]:
+def _named_figures(card: JudgeCard) -> Iterator[tuple[str, Figure]]:
     """Every measure, with the metric, setting and node that it belongs to."""
     for metric, under in every_setting(card):
         where = place(card, metric, under)

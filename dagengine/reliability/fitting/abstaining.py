@@ -61,13 +61,13 @@ def abstain_below(
     # From the surest verdict down: what is wrong so far, each group with the weight of one item.
     ranked = sorted(zip(stated, names, strict=True), key=lambda pair: -pair[0][0])
     room = promised * (items + 1) - 1
-    below, errors, place = math.nextafter(1.0, 2.0), 0.0, 0
-    while place < len(ranked):
-        chance = ranked[place][0][0]
-        while place < len(ranked) and ranked[place][0][0] == chance:
-            (_, right), name = ranked[place]
+    below, errors, index = math.nextafter(1.0, 2.0), 0.0, 0
+    while index < len(ranked):
+        chance = ranked[index][0][0]
+        while index < len(ranked) and ranked[index][0][0] == chance:
+            (_, right), name = ranked[index]
             errors += 0.0 if right else 1 / sizes[name]
-            place += 1
+            index += 1
         if errors > room + 1e-9:
             break
         below = chance

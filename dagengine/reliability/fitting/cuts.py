@@ -86,7 +86,7 @@ def fit_threshold(
     names: Sequence[Hashable] = range(len(scored)) if groups is None else groups
     if len(names) != len(scored):
         raise InputError(f"{len(scored)} cases need as many groups, got {len(names)}")
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    places = {name: index for index, name in enumerate(dict.fromkeys(names))}
     rarer = min(sum(good for _, good in scored), sum(not good for _, good in scored))
     if len(places) < LEAST_LABELS:
         return Unknown("too few labels", len(places), LEAST_LABELS)
@@ -125,7 +125,7 @@ def _cuts(scores: Sequence[float], now: float) -> list[float]:
     between = [(low + high) / 2 for low, high in pairwise(values)]
     if len(between) > _MOST_CUTS:
         step = len(between) / _MOST_CUTS
-        between = [between[int(place * step)] for place in range(_MOST_CUTS)]
+        between = [between[int(index * step)] for index in range(_MOST_CUTS)]
     above = [] if values[-1] >= 1 else [(values[-1] + 1) / 2]
     return sorted({0.0, now, *between, *above})
 
@@ -133,8 +133,8 @@ def _cuts(scores: Sequence[float], now: float) -> list[float]:
 def _best(means: Any, cuts: Sequence[float], now: float) -> int:
     """The place of the threshold with the least cost; of equal ones the nearest to the present."""
     least = float(means.min())
-    ties = [place for place, cost in enumerate(means) if cost <= least + 1e-12]
-    return min(ties, key=lambda place: (abs(cuts[place] - now), cuts[place]))
+    ties = [index for index, cost in enumerate(means) if cost <= least + 1e-12]
+    return min(ties, key=lambda index: (abs(cuts[index] - now), cuts[index]))
 
 
 def _held_out(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
@@ -173,8 +173,8 @@ def _not_ruled_out(
     weights, last = drawn[:-1], drawn[-1]
     moved = sums @ weights  # how far the mean cost of each threshold is off in each resample
     kept: list[float] = []
-    for place, cut in enumerate(cuts):
-        apart = sums[place] - sums  # by group: how much dearer than each other threshold
+    for index, cut in enumerate(cuts):
+        apart = sums[index] - sums  # by group: how much dearer than each other threshold
         real = apart.any(axis=1)
         if not real.any():
             kept.append(cut)
@@ -183,8 +183,8 @@ def _not_ruled_out(
         for_it = numpy.where(numpy.array(cuts) > cut, prices[1], prices[0]) / len(group)
         error = numpy.sqrt((apart**2).sum(axis=1) + for_it**2)[real]
         lead = float(((apart.sum(axis=1) - for_it)[real] / error).max())
-        noise = (moved[place] - moved - for_it[:, None] * last)[real]
+        noise = (moved[index] - moved - for_it[:, None] * last)[real]
         chance = (noise / error[:, None]).max(axis=0)
-        if place == chosen or lead <= numpy.quantile(chance, 0.95):
+        if index == chosen or lead <= numpy.quantile(chance, 0.95):
             kept.append(cut)
     return min(kept), max(kept)

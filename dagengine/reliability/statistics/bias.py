@@ -88,8 +88,10 @@ def list_bias(lists: Sequence[Sequence[float | None]]) -> Sums:
     items: list[Totals] = []
     for row in lists:
         numbers(row)
-        shown = [(float(place), score) for place, score in enumerate(row) if score is not None]
-        places, scores = [place for place, _ in shown], [score for _, score in shown]
+        shown = [
+            (float(position), score) for position, score in enumerate(row) if score is not None
+        ]
+        places, scores = [position for position, _ in shown], [score for _, score in shown]
         size = len(shown)
         # A list of one item has no place to prefer: it counts as no item at all.
         totals: Totals = {}

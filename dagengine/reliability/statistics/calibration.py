@@ -58,8 +58,8 @@ def debiased_calibration_error(
         raise InputError(f"{len(stated)} answers need as many cases, got {len(names)}")
     # By case and bin, how much higher the stated probability is than what happened.
     residuals = defaultdict[Hashable, defaultdict[int, list[float]]](lambda: defaultdict(list))
-    for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
-        residuals[name][place].append(p - happened)
+    for name, bin_index, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
+        residuals[name][bin_index].append(p - happened)
     # Answers of one case depend on each other, so a case adds one mean to a bin.
     items: list[dict[tuple[int, str], float]] = []
     for places in residuals.values():

@@ -77,7 +77,7 @@ def departures(
         return []
     numpy = needs("numpy")
     # Answers as numbers that are only equal or not.
-    places = ({value: place for place, value in enumerate(dict.fromkeys(row))} for row in rows)
+    places = ({value: index for index, value in enumerate(dict.fromkeys(row))} for row in rows)
     coded = numpy.array(
         [[codes[value] for value in row] for row, codes in zip(rows, places, strict=True)]
     )
@@ -116,7 +116,7 @@ def _tested(
     numpy = needs("numpy")
     seen = _statistics(coded[None], numbers[None])
     counts = dict.fromkeys(seen, 0)
-    places = {name: place for place, name in enumerate(dict.fromkeys(together))}
+    places = {name: index for index, name in enumerate(dict.fromkeys(together))}
     group = [places[name] for name in together]
     random = numpy.random.default_rng(0)
     step = max(_CELLS // (coded.size * coded.shape[1]), 1)

@@ -85,10 +85,10 @@ def _repeated(manifest: Manifest) -> list[str] | None:
     if words[:2] != ["dagengine", "run"] or not metrics or manifest.settings.get("app"):
         return None
     arguments = [str(metrics)]
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         name, sign, _ = word.partition("=")
         if name in _SAME:
-            arguments += [word] if sign else words[place : place + 2]
+            arguments += [word] if sign else words[index : index + 2]
     return arguments
 
 

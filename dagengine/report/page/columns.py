@@ -216,8 +216,8 @@ class Columns:
     def day_of(self, case: int) -> str | None:
         """The day of the case with a number, as long as its row waits; None without one."""
         numbers = self._numbers["number"]
-        place = case if numbers[case : case + 1] == array("d", [case]) else -1
-        return self.days[self._numbers["group"][place]] if place >= 0 else None
+        position = case if numbers[case : case + 1] == array("d", [case]) else -1
+        return self.days[self._numbers["group"][position]] if position >= 0 else None
 
     def as_dict(self) -> dict[str, Any]:
         """Meaning of the numbers in the columns, JSON-ready."""

@@ -57,11 +57,11 @@ def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, A
     """
     path = run.folder / ALERTS
     alarms: list[AlarmRecord] = []
-    for place, line in complete_lines(path, whole=False) if is_there(path) else ():
+    for position, line in complete_lines(path, whole=False) if is_there(path) else ():
         try:
             alarms.append(AlarmRecord.model_validate_json(line))
         except ValidationError as error:
-            raise InputError(f"{place}: not an alarm: {error.errors()[0]['msg']}") from None
+            raise InputError(f"{position}: not an alarm: {error.errors()[0]['msg']}") from None
     # What old questions show was found after the last case that there was.
     return [
         {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}

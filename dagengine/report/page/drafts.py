@@ -47,11 +47,11 @@ def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
     if not is_there(path):
         return None
     drafts: list[DraftRecord] = []
-    for place, line in complete_lines(path, whole=run.finished):
+    for position, line in complete_lines(path, whole=run.finished):
         try:
             drafts.append(DraftRecord.model_validate_json(line))
         except ValidationError as error:
-            raise InputError(f"{place}: not a draft: {error.errors()[0]['msg']}") from None
+            raise InputError(f"{position}: not a draft: {error.errors()[0]['msg']}") from None
         if len(drafts) > most:
             return None
     return drafts

@@ -91,9 +91,9 @@ def _largest(
         return not _drawn(graph, part, cases, never).fits(room)
 
     # Parts grow, and so do their pictures: the largest that fits is found by bisection.
-    place = max(0, bisect.bisect_left(parts, True, key=without_room) - 1)
-    chosen, tried = parts[place], 0
-    for before, after in pairwise(parts[place:]):
+    position = max(0, bisect.bisect_left(parts, True, key=without_room) - 1)
+    chosen, tried = parts[position], 0
+    for before, after in pairwise(parts[position:]):
         more = after - before
         if tried < _TRIED and more & heads(graph, chosen):
             tried += 1
@@ -191,7 +191,7 @@ class _Drawing:
             # Where the answer leads in this drawing: targets may be in one frame or stub.
             drawn = {self._at[target]: None for target in answer.targets if target in self._at}
             targets = [f"n{target}" for target in drawn]
-            targets += [f"s{place}" for place, stub in enumerate(self.stubs) if number in stub.by]
+            targets += [f"s{index}" for index, stub in enumerate(self.stubs) if number in stub.by]
             targets += [f"l{number}"] if answer.score is not None else []
             for name in targets:
                 self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
@@ -249,8 +249,8 @@ class _Drawing:
         targets = set(self._graph.answers[number].targets)
         return any(
             targets & set(answer.targets)
-            for place, answer in enumerate(self._graph.answers)
-            if place != number
+            for index, answer in enumerate(self._graph.answers)
+            if index != number
         )
 
     def _box(self, part: dict[str, Any]) -> Box:
@@ -272,12 +272,12 @@ class _Drawing:
                 node = int(key[1:])
                 answers = sorted(self._untaken_of(node))
                 words = {"answers": answers, "words": self._verdicts(answers[0])}
-                place = {
+                box = {
                     "box": self._boxes[key],
                     "path": path,
                     "label": self._words(edge, answers[0]),
                 }
-                never.append({"node": node, "nodes": len(self._groups(node)), **words, **place})
+                never.append({"node": node, "nodes": len(self._groups(node)), **words, **box})
                 continue
             if key.startswith("e"):
                 before = edges[int(key[1:])]

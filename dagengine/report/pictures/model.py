@@ -154,7 +154,7 @@ class _Maker:
 
     def model(self, whole: bool) -> Model:
         graph, view = self._graph, self._view
-        self._folds = self._folded(whole)
+        self._folds = self._fold_parts(whole)
         # Steps inside of a metric that only hand on one list in another form are left out.
         decides = {answer.node for answer in graph.answers}
         self._dropped = {
@@ -192,7 +192,7 @@ class _Maker:
                 model.questions.append((self._own_name(node), node.question))
         return model
 
-    def _folded(self, whole: bool) -> Folds:
+    def _fold_parts(self, whole: bool) -> Folds:
         graph, view = self._graph, self._view
         self._whole = Folds.none(graph)
         if whole:

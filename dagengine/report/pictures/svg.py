@@ -102,7 +102,7 @@ class _Drawing:
             [
                 '<?xml version="1.0" encoding="UTF-8"?>\n',
                 f'<svg class="dagengine" xmlns="http://www.w3.org/2000/svg" {size} {box} ',
-                f'role="img" aria-label="{_escaped(model.name)}"><style>{style()}</style>',
+                f'role="img" aria-label="{_escape(model.name)}"><style>{style()}</style>',
                 '<defs><pattern id="dagengine-hatch" width="5" height="5" ',
                 'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">',
                 '<rect width="5" height="5" class="f-fail"/>',
@@ -134,15 +134,15 @@ class _Drawing:
         wide, tall = right - left, high - low
         box = f'height="{tall:.1f}" width="{wide:.1f}" x="{x:.1f}" y="{y:.1f}" rx="8"'
         inner = f'height="{tall - 6:.1f}" width="{wide - 6:.1f}" x="{x + 3:.1f}" y="{y + 3:.1f}"'
-        name = f'<tspan font-size="{NAME}" font-weight="700">{_escaped(frame.name)}</tspan>'
+        name = f'<tspan font-size="{NAME}" font-weight="700">{_escape(frame.name)}</tspan>'
         # At the bottom no arrow crosses it: a metric is entered from above.
         words = f'<tspan dx="8">{_pieces(frame.words)}</tspan>'
-        place = f'x="{x + 14:.1f}" y="{y + tall - 14:.1f}" font-size="{SMALL}" class="f-ink"'
+        attributes = f'x="{x + 14:.1f}" y="{y + tall - 14:.1f}" font-size="{SMALL}" class="f-ink"'
         return (
-            f"<g><title>{_escaped(frame.name)}</title>"
+            f"<g><title>{_escape(frame.name)}</title>"
             f'<rect {box} class="f-frame s-edge" stroke-width="1.25"/>'
             f'<rect {inner} rx="6" class="h s-edge" stroke-width="1.25"/>'
-            f"<text {place}>{name}{words}</text></g>\n"
+            f"<text {attributes}>{name}{words}</text></g>\n"
         )
 
     def _part(self, part: Part) -> str:
@@ -163,9 +163,9 @@ class _Drawing:
         shape = _shape(part.shape, box, look)
         if part.shape == "end":
             tone = {"failed": "fail", "no_score": "none"}.get(str(part.state), "ink")
-            name = f'<tspan font-weight="700" class="f-{tone}">{_escaped(part.name[0])}'
+            name = f'<tspan font-weight="700" class="f-{tone}">{_escape(part.name[0])}'
             after = "".join(
-                f'<tspan font-size="{SMALL}" class="f-soft">{_escaped(plain(line))}</tspan>'
+                f'<tspan font-size="{SMALL}" class="f-soft">{_escape(plain(line))}</tspan>'
                 for line in part.lines
             )
             words = (
@@ -174,7 +174,7 @@ class _Drawing:
             )
         else:
             words = self._content(part, box)
-        title = f"<title>{_escaped(part.hint)}</title>" if part.hint else ""
+        title = f"<title>{_escape(part.hint)}</title>" if part.hint else ""
         return f'<g id="{part.key}" class="node {part.shape}">{title}{shape}{words}</g>\n'
 
     def _content(self, part: Part, box: Box) -> str:
@@ -209,7 +209,7 @@ class _Drawing:
                 points.append(self._point(pair))
         path = "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in points[:1]) + "C"
         path += " ".join(f"{x:.1f} {y:.1f}" for x, y in points[1:])
-        title = f"<title>{_escaped(arrow.hint)}</title>" if arrow.hint else ""
+        title = f"<title>{_escape(arrow.hint)}</title>" if arrow.hint else ""
         texts = []
         if "lp" in edge:
             x, y = self._point(edge["lp"])
@@ -256,7 +256,7 @@ def _head(base: Point, tip: Point, colour: str, width: float) -> str:
         (base[0] - down * half, base[1] + across * half),
         (base[0] + down * half, base[1] - across * half),
     ]
-    return f'<polygon points="{_joined(corners)}" class="f-{colour}"/>'
+    return f'<polygon points="{_join_points(corners)}" class="f-{colour}"/>'
 
 
 def _bar(traffic: Traffic, box: Box) -> str:
@@ -291,7 +291,7 @@ def _shape(shape: Shape, box: Box, look: str, cut: float = _CUT) -> str:
             *((x + cut, y), (right - cut, y), (right, y + cut), (right, low - cut)),
             *((right - cut, low), (x + cut, low), (x, low - cut), (x, y + cut)),
         ]
-        outline = f'<polygon points="{_joined(corners)}" {look}/>'
+        outline = f'<polygon points="{_join_points(corners)}" {look}/>'
         if shape == "rating":  # a ruler along the lower side
             ticks = "".join(
                 f"M{x + wide * place / 8:.1f} {low:.1f}v{-cut * 0.6:.1f}" for place in range(2, 7)
@@ -305,7 +305,9 @@ def _shape(shape: Shape, box: Box, look: str, cut: float = _CUT) -> str:
     if shape == "task":
         corners = [(x, y), (right - cut, y), (right, y + cut), (right, low), (x, low)]
         fold = f"M{right - cut:.1f} {y:.1f}v{cut:g}h{cut:g}"
-        return f'<polygon points="{_joined(corners)}" {look}/><path d="{fold}" class="h s-edge"/>'
+        return (
+            f'<polygon points="{_join_points(corners)}" {look}/><path d="{fold}" class="h s-edge"/>'
+        )
     if shape == "code":
         side = f'<path d="M{x + _SIDE * cut / _CUT:.1f} {y:.1f}v{tall:.1f}" class="h s-edge"/>'
         return rect(x, y, wide, tall, 0, look) + side
@@ -376,25 +378,25 @@ def _text(
 ) -> str:
     weight = ' font-weight="700"' if bold else ""
     spans = [(text, tone) for text, tone in words if text]
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}'
+    attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}'
     if len(spans) == 1:
         ((text, tone),) = spans
-        return f'<text {place} class="f-{tone or "ink"}">{_escaped(text)}</text>'
-    return f'<text {place} xml:space="preserve">{_pieces(spans)}</text>'
+        return f'<text {attributes} class="f-{tone or "ink"}">{_escape(text)}</text>'
+    return f'<text {attributes} xml:space="preserve">{_pieces(spans)}</text>'
 
 
 def _pieces(words: Iterable[tuple[str, str]]) -> str:
     return "".join(
-        f'<tspan class="f-{tone or "ink"}"{_WEIGHT.get(tone, "")}>{_escaped(text)}</tspan>'
+        f'<tspan class="f-{tone or "ink"}"{_WEIGHT.get(tone, "")}>{_escape(text)}</tspan>'
         for text, tone in words
     )
 
 
-def _joined(points: Iterable[Point]) -> str:
+def _join_points(points: Iterable[Point]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     lines = text.split("\n")
     # A surrogate has no place in XML either.
     clear = "\n".join(map(clean, lines)).encode(errors="replace").decode()

@@ -91,7 +91,7 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
         note = ""
         shown: tuple[Words, ...] = ()
         if step is not None:
-            shown = _answered(step)
+            shown = _answer_words(step)
             # Why the node answered so, or the text that it wrote
             if step.outcome != "ok" or step.verdict is not None:
                 note = step.reason or ""
@@ -146,7 +146,7 @@ def _percent(chance: float) -> str:
     return ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
 
 
-def _answered(step: Step) -> tuple[Words, ...]:
+def _answer_words(step: Step) -> tuple[Words, ...]:
     """The answer of a node in one short line; what is long is its note."""
     votes = ""
     if step.votes:

@@ -189,9 +189,10 @@ class Recording:
             near = did_you_mean(question.name, sorted({a.node for a in self.answers.values()}))
             return f"nothing is recorded for this node{f'; {near}' if near else ''}"
         nearest = max(
-            same, key=lambda candidate: (_shared(candidate.parts, parts), candidate.judge == judge)
+            same,
+            key=lambda candidate: (_similarity(candidate.parts, parts), candidate.judge == judge),
         )
-        changed = [_changed(name, nearest.parts, parts) for name in _NAMES]
+        changed = [_change(name, nearest.parts, parts) for name in _NAMES]
         different = [text for text in changed if text]
         if nearest.judge != judge:
             different.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
@@ -222,7 +223,9 @@ def _parts(question: Question[Any]) -> dict[str, Any]:
         step, pieces = parts_of(question.messages)
         evidence = {}
         for piece in pieces:
-            names = (piece.label if place == 1 else f"{piece.label} #{place}" for place in count(1))
+            names = (
+                piece.label if number == 1 else f"{piece.label} #{number}" for number in count(1)
+            )
             name = next(name for name in names if name not in evidence)
             evidence[name] = _digest(piece.text)[:_PART]
     except ValueError:  # a prompt of the caller's own
@@ -236,7 +239,7 @@ def _parts(question: Question[Any]) -> dict[str, Any]:
     }
 
 
-def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
+def _similarity(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
     """Similarity of two questions: parts that are equal, and the share of equal evidence."""
     equal: int = sum(first[name] == second[name] for name in _NAMES)
     pieces = set(first["evidence"].items()), set(second["evidence"].items())
@@ -244,7 +247,7 @@ def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
     return equal + len(pieces[0] & pieces[1]) / (1 + len(pieces[0] | pieces[1]))
 
 
-def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _change(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Describe the change of one part in a few words; empty without one."""
     if old[name] == new[name]:
         return ""

@@ -25,7 +25,7 @@ from dagengine.judges.wire.dialects.demands import (
     Hypotheses,
     Lowering,
     ladder,
-    named_in,
+    named_demands,
 )
 from dagengine.question import NO_USAGE, Answer, Question, Usage
 
@@ -64,8 +64,10 @@ class Attempt(Generic[T]):
             # Only the limit makes room: such messages count the tokens of the schema, too.
             full = (failure.needed or 0) > (failure.window or math.inf)
             limit = self.asked & {"limit"}
-            return None if full else named_in(complaint, self.demands, limit, self.limit) or None
-        named = named_in(complaint, self.demands, self.asked, self.limit, self.alternatives)
+            return (
+                None if full else named_demands(complaint, self.demands, limit, self.limit) or None
+            )
+        named = named_demands(complaint, self.demands, self.asked, self.limit, self.alternatives)
         if named and complaint.status in _WORDED:
             return named
         # What lasts has a cause that is known: the model, the quota.

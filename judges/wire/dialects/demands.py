@@ -109,7 +109,7 @@ _OTHER_NAME: Final = re.compile(
 _NUMBER: Final = re.compile(r"(?<![\w.])\d{1,3}(?![\w.]*\d)")
 
 
-def named_in(
+def named_demands(
     complaint: Complaint,
     demands: Demands,
     asked: Set[str],
@@ -232,12 +232,12 @@ class Trial:
             if self.explores:
                 self._law.useless.add(vain)
         self._rejections.append((shape, bool(named)))
-        return self._take(self._unnamed(rungs) if self.explores else named)
+        return self._take(self._steps_without_words(rungs) if self.explores else named)
 
     def reconsider(self, rungs: Sequence[Lowering]) -> bool:
         """Take what helped another question meanwhile; False if nothing is left to try."""
         self._tried.discard(self._steps.pop())
-        return self._take(self._unnamed(rungs))
+        return self._take(self._steps_without_words(rungs))
 
     def work(self, asked: Collection[str]) -> None:
         """Note that the question was answered with `demands`, whose fields are `asked`."""
@@ -256,7 +256,7 @@ class Trial:
         self.demands = reduce(lowered, self._steps, self._start)
         return True
 
-    def _unnamed(self, rungs: Sequence[Lowering]) -> list[Lowering]:
+    def _steps_without_words(self, rungs: Sequence[Lowering]) -> list[Lowering]:
         """The steps without words: what helped others first, never what has proved to work."""
         law = self._law
         open_rungs = [rung for rung in rungs if _demand(rung) not in law.proven]

@@ -13,7 +13,13 @@ from servers.openai_server import Json, OpenAIServer, Reply
 from dagengine import evaluate
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIJudge
-from dagengine.judges.wire.dialects.demands import Demands, Hypotheses, Lowering, ladder, named_in
+from dagengine.judges.wire.dialects.demands import (
+    Demands,
+    Hypotheses,
+    Lowering,
+    ladder,
+    named_demands,
+)
 from dagengine.judges.wire.dialects.failures import Complaint, complaint_in, unquoted
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
@@ -66,7 +72,7 @@ def ask(law: Hypotheses, server: Server, number: int) -> Iterator[bool | None]:
     trial = law.trial(str(number))
     while True:
         yield None
-        named = named_in(rejected, trial.demands, asked)
+        named = named_demands(rejected, trial.demands, asked)
         rungs = ladder(trial.demands, asked, None)
         if not trial.lower(rejected.shape, named, rungs):
             yield False
@@ -152,7 +158,7 @@ def test_nobody_searches_twice_where_nothing_helps() -> None:
     ],
 )
 def test_the_number_of_log_probabilities_is_read(words: str, fewer: int) -> None:
-    steps = named_in(complaint(words), Demands(), ALL, alternatives=20)
+    steps = named_demands(complaint(words), Demands(), ALL, alternatives=20)
     assert steps[0] == Lowering("alternatives", fewer)
 
 
@@ -168,7 +174,7 @@ def test_words_that_repeat_the_prompt_name_nothing(shown: str) -> None:
     prompt = 'Judge this. "The API of logprobs\nand temperature is" well explained.'
     read = complaint_in(400, {"error": {"message": shown}}, prompt=prompt)
     assert read is not None
-    assert named_in(read, Demands(), ALL, alternatives=20) == []
+    assert named_demands(read, Demands(), ALL, alternatives=20) == []
     assert unquoted(shown, "") == shown
 
 

@@ -25,6 +25,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -57,10 +58,10 @@ class Settings:
 
 
 @contextmanager
-def running(settings: Settings) -> Iterator[str]:
-    """Run the server in another process; gives its base URL."""
+def running(settings: Settings, script: Path = Path(__file__)) -> Iterator[str]:
+    """Run the server in another process; gives its base URL. `script` may be that of a checkout."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(settings).items()]
-    command, pipe = [sys.executable, __file__, *options], subprocess.PIPE
+    command, pipe = [sys.executable, str(script), *options], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         try:

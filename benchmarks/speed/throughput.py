@@ -1,6 +1,9 @@
 """dagengine beside deepeval, ragas, the plain openai client and aiohttp alone, in one run.
 
     python benchmarks/speed/throughput.py [--only "dagengine; deepeval"] [--cases 960]
+    python benchmarks/speed/throughput.py --against CHECKOUT [--against CHECKOUT]
+
+The second form takes turns with other versions of dagengine, each from a checkout of its own.
 
 A server of its own (`server.py`, a new process for every measurement) answers every call after
 the same latency. Every client runs in a process of its own, peers in environments of their own
@@ -77,6 +80,7 @@ class Client:
     packages: str = ""
     workloads: Sequence[str] = WORKLOADS
     slow: bool = False
+    checkout: Path = HERE.parents[1]
 
 
 CLIENTS = (
@@ -105,6 +109,7 @@ class Plan:
     in_flight: int
     settings: Settings
     venvs: Path
+    profiled: bool = False
 
     def job(self, client: Client, workload: str) -> Job:
         """The job of a client; its address is not known yet."""
@@ -116,6 +121,7 @@ class Plan:
             warm_up=min(16, self.slow_cases),
             in_flight=self.in_flight,
             requests=written(workload) if client.script in _LOOPS else (),
+            profiled=self.profiled,
         )
 
     def pace(self) -> Pace:
@@ -127,22 +133,25 @@ class Plan:
 def written(workload: str) -> list[list[dict[str, Any]]]:
     """The requests that dagengine sends for one case, in rounds."""
     command = [sys.executable, str(HERE / "peers" / "written.py"), workload]
-    done = subprocess.run(command, env=_environment(Path.cwd()), stdout=subprocess.PIPE, check=True)
+    env = _environment(Path.cwd(), HERE.parents[1])
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def _environment(home: Path) -> dict[str, str]:
+def _environment(home: Path, checkout: Path) -> dict[str, str]:
     """Variables of a client: nothing of the user's, and peers report nothing to anybody."""
-    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    path = os.pathsep.join([str(HERE), str(checkout)])
     own = {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "PYTHONPATH": path}
     return {**own, **QUIET}
 
 
 def measured(python: Path, client: Client, job: Job, plan: Plan) -> Run:
     """One run against a server of its own; raises RunError."""
-    with tempfile.TemporaryDirectory() as home, running(plan.settings) as url:
+    # Answers of a version's own server: each version asks for them in its own form.
+    server = client.checkout / "benchmarks" / "speed" / "server.py"
+    with tempfile.TemporaryDirectory() as home, running(plan.settings, server) as url:
         command = [str(python), str(HERE / "peers" / client.script)]
-        with _started(command, Path(home)) as (process, errors):
+        with _started(command, Path(home), client.checkout) as (process, errors):
             job = replace(job, base_url=url)
             try:
                 _tell(process, json.dumps(asdict(job)))
@@ -168,13 +177,15 @@ def run_of(
 
 
 @contextmanager
-def _started(command: list[str], home: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+def _started(
+    command: list[str], home: Path, checkout: Path
+) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     pipe = subprocess.PIPE
     with (
         (home / "errors").open("w+") as errors,
         subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=errors, text=True, cwd=home,
-            env=_environment(home),
+            env=_environment(home, checkout),
         ) as process,
     ):  # fmt: skip
         timer = threading.Timer(PATIENCE, process.kill)
@@ -300,6 +311,16 @@ def targets_table(rows: Sequence[Row], in_flight: int) -> Table:
     return table
 
 
+def versions(checkouts: Sequence[Path]) -> list[Client]:
+    """This version and those in other checkouts; raises BadParameter for a folder without one."""
+    clients = [CLIENTS[0]]
+    for checkout in map(Path.resolve, checkouts):
+        if not (checkout / "dagengine" / "__init__.py").exists():
+            raise typer.BadParameter(f"{checkout} is no checkout of dagengine")
+        clients.append(replace(CLIENTS[0], name=f"{OURS} in {checkout.name}", checkout=checkout))
+    return clients
+
+
 def _chosen(only: str) -> list[Client]:
     names = [name.strip() for name in only.split(";") if name.strip()]
     unknown = set(names) - {client.name for client in CLIENTS}
@@ -319,13 +340,14 @@ def main(
     in_flight: Annotated[int, typer.Option(help="Calls at the same time.", min=1)] = 64,
     server: Annotated[str, typer.Option(help="More options of server.py, one text.")] = "",
     venvs: Annotated[Path, typer.Option(help="Where peers are installed.")] = DEFAULT_FOLDER,
+    against: Annotated[list[Path] | None, typer.Option(help="Checkouts of other versions.")] = None,
 ) -> None:
     """Measure in turns and print the table and the targets."""
     wanted = workload or list(WORKLOADS)
     if set(wanted) - set(WORKLOADS):
         raise typer.BadParameter(f"workloads are {', '.join(WORKLOADS)}")
     settings = replace(read_settings(server.split()), latency=latency_ms / 1e3)
-    clients = _chosen(only)
+    clients = versions(against) if against else _chosen(only)
     plan = Plan(clients, wanted, cases, slow_cases, repeats, in_flight, settings, venvs)
     rows = rows_of(plan, Console(stderr=True))
     console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)

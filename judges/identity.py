@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, Self, TypeVar
 
 import anyio
@@ -55,6 +55,39 @@ def digest_mark(
     return f" (digest {hashlib.sha256(text.encode()).hexdigest()[:16]})" if any(every) else ""
 
 
+class _Session(AbstractAsyncContextManager[C]):
+    """One use of a judge's connections. Every call has one, so that this is no generator."""
+
+    __slots__ = ("_judge", "_loop")
+
+    def __init__(self, judge: SharedJudge[C]) -> None:
+        # A connection belongs to the event loop that opened it.
+        self._judge, self._loop = judge, anyio.lowlevel.current_token().native_token
+
+    async def __aenter__(self) -> C:
+        clients = self._judge._clients
+        client, users = clients.get(self._loop) or (self._judge._connect(), 0)
+        clients[self._loop] = client, users + 1
+        if not users:
+            try:
+                await self._judge._begin(client)
+            except BaseException as error:
+                await self.__aexit__(type(error), error, None)
+                raise
+        return client
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        clients = self._judge._clients
+        client, users = clients[self._loop]
+        if users > 1:
+            clients[self._loop] = client, users - 1
+            return
+        del clients[self._loop]
+        # Also where the run was cancelled: what stays open would warn at the end.
+        with anyio.CancelScope(shield=True):
+            await self._judge._close(client, whole=kind is None)
+
+
 class SharedJudge(Generic[C]):
     """A judge that is one thing in its process: a copy would know nothing of its connections.
 
@@ -64,31 +97,12 @@ class SharedJudge(Generic[C]):
 
     _clients: dict[Any, tuple[C, int]]
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[C]:
+    def session(self) -> AbstractAsyncContextManager[C]:
         """Keep connections open while inside; one client per event loop, shared.
 
         Raises JudgeSetupError where no question can be asked, for instance without a key.
         """
-        loop = anyio.lowlevel.current_token()
-        # A connection belongs to the event loop that opened it.
-        client, users = self._clients.get(loop) or (self._connect(), 0)
-        self._clients[loop] = client, users + 1
-        whole = False
-        try:
-            if not users:
-                await self._begin(client)
-            yield client
-            whole = True
-        finally:
-            client, users = self._clients[loop]
-            if users > 1:
-                self._clients[loop] = client, users - 1
-            else:
-                del self._clients[loop]
-                # Also where the run was cancelled: what stays open would warn at the end.
-                with anyio.CancelScope(shield=True):
-                    await self._close(client, whole=whole)
+        return _Session(self)
 
     def _connect(self) -> C:
         raise NotImplementedError

@@ -138,8 +138,10 @@ class OpenAIJudge(EndpointJudge):
     ) -> Answer[T]:
         """The answer, with what its server says of a number that it might have begun."""
         tokens = answer.tokens
-        start = open_start(answer.raw, tokens, question.answer_type) if tokens else None
-        if tokens is None or start is None or (await self.facts()).server not in CONTINUING:
+        if not tokens or (await self.facts()).server not in CONTINUING:
+            return answer
+        start = open_start(answer.raw, tokens, question.answer_type)
+        if start is None:
             return answer
         openai, _ = libraries()
         own, route = self._body(question.options, None, demands), partial(self._route, demands)

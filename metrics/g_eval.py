@@ -75,9 +75,8 @@ class RatingForm:
         """The same for a judge that gives no reason; the levels say what the scores stand for."""
         return RATED.format(work=self.work, evaluation_steps=numbered(steps))
 
-    def meaning(self, level: Option) -> str | None:
+    def meaning(self, number: int) -> str | None:
         """What one point of the scale stands for."""
-        number = int(level.value)
         if self.strict and number == 0:
             return NOT_MET
         if self.strict:
@@ -144,7 +143,7 @@ class StepRatingNode(RatingNode):
         return self.form.own is not None
 
     def levels(self) -> list[Option]:
-        return [replace(level, description=self.form.meaning(level)) for level in super().levels()]
+        return [Option(point, self.form.meaning(int(point))) for point in self.points.steps]
 
     def material(self, given: Given) -> list[Evidence]:
         """What is rated."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot
@@ -199,20 +200,18 @@ def step_of(name: str, kind: str, value: NodeValue, took: Took = _NOTHING) -> St
 
 def item_quotes(seen: Any) -> tuple[tuple[Quote, ...], ...]:
     """The quotes of each judgement in a list, where some have any."""
-    if not isinstance(seen, list) or not all(isinstance(item, Judgement) for item in seen):
+    if not isinstance(seen, list) or not all(map(isinstance, seen, repeat(Judgement))):
         return ()
-    quotes = tuple(judgement.quotes for judgement in seen)
+    quotes = tuple([judgement.quotes for judgement in seen])
     return quotes if any(quotes) else ()
 
 
 def item_odds(seen: Any) -> tuple[Odds | None, ...]:
     """The odds of each judgement in a list, where some have any (empty: they are not known)."""
-    if not isinstance(seen, list) or not all(
-        isinstance(judgement, Judgement) for judgement in seen
-    ):
+    if not isinstance(seen, list) or not all(map(isinstance, seen, repeat(Judgement))):
         return ()
-    odds_of_items = tuple(judgement.odds for judgement in seen)
-    return odds_of_items if any(odds is not None for odds in odds_of_items) else ()
+    odds_of_items = tuple([judgement.odds for judgement in seen])
+    return odds_of_items if {*map(type, odds_of_items)} != {type(None)} else ()
 
 
 def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> MetricResult:

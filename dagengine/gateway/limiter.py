@@ -7,10 +7,12 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Protocol
 
 import anyio
+import anyio.lowlevel
 
 from dagengine.errors import JUDGE_FAILURES, JudgeError, JudgeTimeoutError, ProviderError
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
@@ -93,6 +95,11 @@ class JudgeLimiter:
         self._requests = None if requests is None else RateLimit(requests)
         self._tokens = None if tokens is None else RateLimit(tokens)
 
+    @cached_property
+    def clock(self) -> Callable[[], float]:
+        """The clock of the event loop that calls the judge, which is looked up only once."""
+        return getattr(anyio.lowlevel.current_token().native_token, "time", anyio.current_time)
+
     def expect(self, places: int | None) -> None:
         """Begin with as many calls as the server works on at the same time, if that is known.
 
@@ -135,7 +142,7 @@ class JudgeLimiter:
         if calls >= self.throughput.limit or calls >= self.concurrency.limit:
             return False
         opens = self.opens_at()
-        return opens == -math.inf or opens <= anyio.current_time()
+        return opens == -math.inf or opens <= self.clock()
 
     def is_first(self, call: Call) -> bool:
         """Whether a call is the most urgent of those that wait."""
@@ -177,7 +184,7 @@ class JudgeLimiter:
         # This is the way of every call: what is only counted is counted here.
         self.concurrency.serial += 1
         call.serial = self.breaker.last = self.concurrency.serial
-        call.began = anyio.current_time()
+        call.began = self.clock()
         if not self._calls:
             self._heard = time.monotonic()
         self._calls[call] = None
@@ -185,9 +192,9 @@ class JudgeLimiter:
         if self.breaker.is_open:
             call.harmless = self.breaker.started(call.serial, call.began)
         if self._requests is not None:
-            self._requests.take(call.places, anyio.current_time())
+            self._requests.take(call.places, self.clock())
         if self._tokens is not None:
-            self._tokens.take(call.tokens, anyio.current_time())
+            self._tokens.take(call.tokens, self.clock())
 
     def used(self, estimated: int, tokens: int) -> None:
         """The server counted other tokens for a question than were estimated."""
@@ -231,7 +238,7 @@ class JudgeLimiter:
         self.concurrency.succeeded(call.serial, in_flight)
         if self._elastic:
             return
-        seconds = anyio.current_time() - call.began
+        seconds = self.clock() - call.began
         if seconds > self._given_limit:
             self._give_time(MORE_TIME)
         elif seconds < _SOON * self._given_limit:
@@ -247,7 +254,7 @@ class JudgeLimiter:
             self.breaker.ended(call.serial)
             return
         self._give_time(MORE_TIME)
-        now = anyio.current_time()
+        now = self.clock()
         self.breaker.failed(call.serial, now, str(error), self.in_flight, status=0)
         if self.breaker.is_open:
             self._held = reason(error), time.monotonic() + self.breaker.opens_at - now
@@ -260,7 +267,7 @@ class JudgeLimiter:
     def _doubted(self, call: Call, error: ProviderError) -> None:
         """What holds for all calls, or for this one only: the others go on until that is known."""
         why = f"{error}; it asks to wait {s:.0f} s" if (s := error.retry_after) else str(error)
-        self.breaker.doubted(call.serial, anyio.current_time(), why, self.in_flight, error.status)
+        self.breaker.doubted(call.serial, self.clock(), why, self.in_flight, error.status)
         self._held = reason(error), -math.inf
 
     def _failed(self, call: Call, error: ProviderError) -> None:
@@ -268,7 +275,7 @@ class JudgeLimiter:
 
         A server that was never there, or loads its model, rejects no call for its number.
         """
-        now, status, retry_after = anyio.current_time(), error.status, error.retry_after
+        now, status, retry_after = self.clock(), error.status, error.retry_after
         self.breaker.failed(call.serial, now, str(error), self.in_flight, status)
         away = status is None or status in _AWAY
         self._was_away = away and (self._was_away or self.breaker.is_open)
@@ -416,7 +423,7 @@ class Limiter:
         """Wait for the turn; the first call also wakes when the judge may be called."""
         call.turn = turn = anyio.Event()
         opens = judge.opens_at()
-        if math.isinf(opens) or opens <= anyio.current_time() or not judge.is_first(call):
+        if math.isinf(opens) or opens <= judge.clock() or not judge.is_first(call):
             await turn.wait()
             return
         call.wakes_at = opens
@@ -455,7 +462,7 @@ class Limiter:
             first = judge.waiting.first() if math.isfinite(opens) else None
             if first is not None:
                 waiting = first[1]
-                if waiting.wakes_at != opens and opens > anyio.current_time():
+                if waiting.wakes_at != opens and opens > judge.clock():
                     _wake(waiting)
 
     def _next_judge(self) -> JudgeLimiter | None:

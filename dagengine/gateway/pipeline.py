@@ -554,7 +554,8 @@ def in_time(
 
 def _weight(answer: Answer[Any]) -> int:
     """About how many kB an answer takes in memory, and at least 1."""
-    alternatives = sum(len(choice.alternatives) for choice in answer.tokens or ())
+    told = [choice.alternatives for choice in answer.tokens or () if choice.alternatives]
+    alternatives = sum(map(len, told))
     return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
 
 

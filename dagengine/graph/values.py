@@ -167,6 +167,12 @@ def _copied(value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [_copied(item) for item in value]
+    if isinstance(value, BaseModel) and not (
+        value.__pydantic_extra__ or getattr(value, "__pydantic_private__", None)
+    ):
+        twin = copy.copy(value)
+        twin.__dict__.update({name: _copied(part) for name, part in twin.__dict__.items()})
+        return twin
     return copy.deepcopy(value)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -57,19 +58,21 @@ def _end_of(prompt: str, text: str, start: int) -> int | None:
     return None
 
 
-def texts_of(value: Any) -> Iterator[str]:
+def texts_of(value: Any) -> list[str]:
     """The texts in an answer, apart from verdicts and from reasons, which may quote the prompt."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, BaseModel):
-        yield from texts_of(dict(BaseModel.__iter__(value)))
+        return [value]
+    if isinstance(value, BaseModel):
+        value = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = list(value)
     elif isinstance(value, Mapping):
-        for name, part in value.items():
-            if name not in ("reason", "verdict"):
-                yield from texts_of(part)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for part in value:
-            yield from texts_of(part)
+        parts = [value[name] for name in value if name not in ("reason", "verdict")]
+    else:
+        return []
+    if {*map(type, parts)} == {str}:
+        return parts
+    return list(chain.from_iterable(map(texts_of, parts)))
 
 
 def fence_check(messages: Sequence[Message]) -> Check:
@@ -83,7 +86,7 @@ def fence_check(messages: Sequence[Message]) -> Check:
 
 def _echoed_fence(messages: Sequence[Message], answer: Any) -> str | None:
     first_only = isinstance(getattr(answer, "output", None), str)
-    texts = [text.strip() for text in texts_of(answer) if _ECHO.search(text)]
+    texts = [text.strip() for text in filter(_ECHO.search, texts_of(answer))]
     lines = [line for text in texts for line in text.splitlines()[: 1 if first_only else None]]
     suspects = list(filter(_ECHO.match, map(_bare, lines)))
     labels = _labels(messages) if suspects else []  # reads the whole prompt
@@ -129,7 +132,7 @@ def _labels(messages: Sequence[Message]) -> list[str]:
 
 def echoed_instruction(instructions: str, texts: Iterable[str], material: str) -> str | None:
     """Says which text is a piece of the instructions that the material does not have."""
-    prompt = _plain(instructions)
+    prompt = _plain_instructions(instructions)
     for text in texts:
         plain = _plain(text)
         copied = len(plain) >= _SHORTEST_INSTRUCTION and plain in prompt
@@ -140,3 +143,6 @@ def echoed_instruction(instructions: str, texts: Iterable[str], material: str) -
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).strip(_AROUND).casefold()
+
+
+_plain_instructions = lru_cache(maxsize=256)(_plain)  # those of one node are read with each answer

@@ -74,7 +74,11 @@ def tokens_of(
         choices = alternatives(completion, kept)
     except ValueError:  # pydantic's among them: probabilities in some other form
         return None
-    return tuple(TokenChoice(text, choices.get(index, ())) for index, text in enumerate(texts))
+    bare = {text: TokenChoice(text, ()) for text in {*texts}}
+    tokens = [bare[text] for text in texts]
+    for index, pairs in choices.items():
+        tokens[index] = TokenChoice(texts[index], pairs)
+    return tuple(tokens)
 
 
 def _spelled(completion: Completion) -> list[str] | None:
@@ -105,7 +109,7 @@ def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
     body = completion.content
     # Where lists begin, and the end of the body. In a text, the quotes of the key are escaped.
     few = len(kept) <= _FEW
-    ends = [*(match.end() for match in _KEY.finditer(body)), len(body)] if few else []
+    ends = [*map(re.Match.end, _KEY.finditer(body)), len(body)] if few else []
     # One place for each token, or it is not certain which token a place belongs to.
     if len(ends) != len(completion.token_texts) + 1:
         tokens = _Whole.model_validate_json(body).choices[0].logprobs["content"]

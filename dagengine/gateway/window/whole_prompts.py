@@ -64,8 +64,9 @@ class WholePrompts:
     async def require_fit(self, question: Question[Any]) -> None:
         """Raise TooLongError before a call for a prompt that cannot fit, whatever the tokenizer."""
         facts = await self._known_facts()
-        characters = sum(len(message["content"]) for message in question.messages)
-        if facts.window is None or characters < facts.window:
+        if facts.window is None:
+            return
+        if sum(len(message["content"]) for message in question.messages) < facts.window:
             return
         least = least_tokens(question.messages)
         if least > facts.window:

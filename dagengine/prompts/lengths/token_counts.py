@@ -53,11 +53,11 @@ NOTHING: Final = Size(0.0, 0, "words")
 
 def size_of(messages: Iterable[Message]) -> Size:
     """About how many tokens a prompt has, if the tokenizer is an efficient one."""
-    whole = NOTHING
-    for message in messages:
-        content = message["content"]
-        whole += _cached_size(content) if message["role"] == "system" else _size(content)
-    return whole
+    sizes = [
+        (_cached_size if message["role"] == "system" else _size)(message["content"])
+        for message in messages
+    ]
+    return sizes[0] if len(sizes) == 1 else sum(sizes, NOTHING)
 
 
 def least_tokens(messages: Iterable[Message]) -> int:
@@ -96,7 +96,7 @@ def _size(text: str) -> Size:
     # Blanks in a row are few tokens: they count as far as there are words between them.
     plain = max(float(count), min(letters / _WORD, 3.0 * count))
     parts = {"words": plain, "data": data, "ideographs": dense}
-    return Size(sum(parts.values()), len(text), max(parts, key=lambda part: parts[part]))
+    return Size(sum(parts.values()), len(text), max(parts, key=parts.__getitem__))
 
 
 _cached_size = lru_cache(maxsize=256)(_size)  # instructions are those of many prompts

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final
 
 from dagengine.decision import Odds
@@ -59,8 +60,11 @@ class _Part:
     @property
     def span(self) -> Ends:
         """The lowest and the highest rating that it may be."""
-        ratings = [*(() if self.own is None else (self.own,)), *(self.longer or ())]
-        return min(ratings), max(ratings)
+        own, longer = self.own, self.longer
+        if longer is None:
+            assert own is not None
+            return own, own
+        return longer if own is None else (min(own, *longer), max(own, *longer))
 
 
 def expected_score(
@@ -81,8 +85,8 @@ def expected_score(
         return Reading(stated, "raw (the score is not exactly one token of the answer)")
     stated_whole = path[0].token == answer.raw[slice(*place)].join(around)
     first_parts = _first_parts(path, scale, around, stated_whole)
-    parts = [part for part in first_parts if part.counts and part.mass]
-    mass = min(1.0, math.fsum(part.mass for part in parts))
+    parts = [part for part in first_parts if part.mass]
+    mass = min(1.0, math.fsum([part.mass for part in parts]))
     if not parts:
         return Reading(stated, f"raw (no alternative is a {scale.point} of the scale)", 0.0)
     mean, why = _mean(parts, _hidden(path[0], parts, scale), scale)
@@ -152,14 +156,15 @@ def _first_parts(
 ) -> list[_Part]:
     """What the alternatives of the token that states (`whole`) or begins a rating may be."""
     choice, after = path[0], path[1:]
-    chances = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
-    read = {token: scale.read(token, around) for token, _ in chances}
+    read = {token: scale.read(token, around) for token, _ in choice.alternatives}
     seen = {value for value in read.values() if value is not None}
     parts: list[_Part] = []
-    for token, mass in chances:
-        stated = token == choice.token
+    for token, logprob in choice.alternatives:
+        stated, own = token == choice.token, read[token]
         longer = scale.longer(token, around, () if stated and not whole else seen)
-        part = _Part(mass, read[token], longer)
+        if own is None and longer is None:
+            continue
+        part = _Part(math.exp(logprob), own, longer)
         parts += _read_on(part, token.strip(), after, scale) if stated else [part]
     return parts
 
@@ -189,7 +194,7 @@ def _read_on(
 
 def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
     """The ratings that are not among the alternatives, with the most that they may have."""
-    chances = [math.exp(logprob) for _, logprob in choice.alternatives]
+    chances = list(map(math.exp, map(itemgetter(1), choice.alternatives)))
     left = max(0.0, 1 - math.fsum(chances))
     seen, begun = {part.own for part in parts}, [part.longer for part in parts if part.longer]
     absent = [
@@ -206,8 +211,9 @@ def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
 def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | None, str | None]:
     """The expectation over what is told, None of nothing, and why it is not known, if it is not."""
     every = [*parts, hidden] if hidden.mass else parts
-    low = _least([(part.mass, part.span[0], part.own is None) for part in every])
-    high = -_least([(part.mass, -part.span[1], part.own is None) for part in every])
+    spans = [(part.mass, part.own is None, *part.span) for part in every]
+    low = _least([(mass, least, optional) for mass, optional, least, _ in spans])
+    high = -_least([(mass, -most, optional) for mass, optional, _, most in spans])
     worst, best = scale.ends
     firm, why = [part for part in parts if part.own is not None], None
     if high - low > TOLERANCE * (best - worst) or not firm:
@@ -216,14 +222,14 @@ def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | 
         why = f"{cause}: the average is between {low:.3g} and {high:.3g}"
     if not firm:
         return None, why
-    total = math.fsum(part.mass for part in firm)
+    total = math.fsum([part.mass for part in firm])
     # The middle of what an alternative may be; of one with next to no mass, what it states.
     points = [
         (part.mass, part.own if part.mass / total <= _NEGLIGIBLE else sum(part.span) / 2)
         for part in firm
         if part.own is not None
     ]
-    mean = math.fsum(mass * value for mass, value in points) / total
+    mean = math.fsum([mass * value for mass, value in points]) / total
     # Rounding alone may leave the range of the alternatives.
     values = [value for _, value in points]
     return min(max(mean, min(values)), max(values)), why
@@ -233,7 +239,7 @@ def _least(parts: Iterable[tuple[float, float, bool]]) -> float:
     """The least mean of (mass, value, whether it may be left out): a few of these pull it down."""
     # What must be there comes first, then the others, the lowest first. One that is above the mean
     # of those before it would only raise the mean, and so would all that follow.
-    kept = sorted(parts, key=lambda part: (part[2], part[1]))
+    kept = sorted(parts, key=itemgetter(2, 1))
     total = mass = 0.0
     for weight, value, optional in kept:
         if optional and mass and value * mass >= total:

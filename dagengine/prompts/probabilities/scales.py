@@ -111,7 +111,7 @@ class WholeNumbers:
 
     def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
         # Where one has been seen the tokenizer has longer numbers as single tokens.
-        return None if any(value >= 10 for value in seen) else self._begun(token.strip())
+        return None if seen and max(seen) >= 10 else self._begun(token.strip())
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
         rest = token.lstrip("0123456789")

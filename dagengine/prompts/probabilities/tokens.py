@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Final
 
 from pydantic import BaseModel
 
 from dagengine.question import Span, TokenChoice, schema_of
 
+_BLANKS: Final = re.compile("[ \t\r\n]+")
+_DECODER: Final = json.JSONDecoder()
 _AFTER = 8  # tokens after an answer that servers cut off: fences, ends of turns
 
 
@@ -59,9 +65,9 @@ def value_span(raw: str, field: str) -> Span | None:
     return value_spans(raw).get(field)
 
 
-def value_spans(raw: str) -> dict[str, Span]:
+@lru_cache(maxsize=8)  # an answer is looked into several times, one answer after the other
+def value_spans(raw: str) -> Mapping[str, Span]:
     """Where the value of every top-level field stands; nothing in a text that is not an object."""
-    decoder = json.JSONDecoder()
     spans: dict[str, Span] = {}
     place = _after_blanks(raw, 0)
     if not raw.startswith("{", place):
@@ -69,10 +75,10 @@ def value_spans(raw: str) -> dict[str, Span]:
     try:
         place = _after_blanks(raw, place + 1)
         while not raw.startswith("}", place):
-            name, place = decoder.raw_decode(raw, place)
+            name, place = _DECODER.raw_decode(raw, place)
             place = _after_blanks(raw, place)
             start = _after_blanks(raw, place + 1)
-            _, place = decoder.raw_decode(raw, start)
+            _, place = _DECODER.raw_decode(raw, start)
             quotes = int(raw.startswith('"', start))
             # Written twice, the last one counts, as for the parser.
             spans[name] = start + quotes, place - quotes
@@ -92,11 +98,7 @@ def _spans_of(texts: Sequence[str], raw: str) -> list[Span]:
     before = "".join(texts).rfind(raw)
     if before < 0:
         return _spans_from_the_end(texts, raw)
-    start, spans = -before, list[Span]()
-    for text in texts:
-        spans.append((start, start + len(text)))
-        start += len(text)
-    return spans
+    return list(pairwise(accumulate(map(len, texts), initial=-before)))
 
 
 def _spans_from_the_end(texts: Sequence[str], raw: str) -> list[Span]:
@@ -121,6 +123,5 @@ def _spans_from_the_end(texts: Sequence[str], raw: str) -> list[Span]:
 
 
 def _after_blanks(text: str, place: int) -> int:
-    while place < len(text) and text[place] in " \t\r\n":
-        place += 1
-    return place
+    blanks = _BLANKS.match(text, place)
+    return place if blanks is None else blanks.end()

@@ -143,6 +143,8 @@ class StepRatingNode(RatingNode):
         return self.form.own is not None
 
     def levels(self) -> list[Option]:
+        if not self.form.strict and not self.form.rubric:  # no point has a meaning of its own
+            return super().levels()
         return [Option(point, self.form.meaning(int(point))) for point in self.points.steps]
 
     def material(self, given: Given) -> list[Evidence]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import ModuleType
@@ -112,6 +112,8 @@ class EndpointJudge(SharedJudge[Connection]):
         self._pickled = False
         self._clients = {}
         self._facts: ServerFacts | None = None
+        self.knows_server = False
+        self._server: Hashable = None
         self.hypotheses = Hypotheses()
 
     @property
@@ -140,7 +142,7 @@ class EndpointJudge(SharedJudge[Connection]):
                 "a judge with your own client= cannot be pickled; use base_url= and api_key="
             )
         shown = {"_parameters": public_value(self._parameters), "_address": self.base_url}
-        return {**shown, "_api_key": None, "_clients": {}, "_pickled": True}
+        return {**shown, "_api_key": None, "_clients": {}, "_pickled": True, "knows_server": False}
 
     @property
     def _called(self) -> str:
@@ -222,6 +224,9 @@ class EndpointJudge(SharedJudge[Connection]):
             await _transport().disconnect_with_the_loop(self._given._client)
 
     async def _close(self, client: Connection, *, whole: bool) -> None:
+        if not whole:
+            self.forget_facts()
+        self.knows_server = False
         if client.owned:
             await client.api.close()
 
@@ -288,19 +293,29 @@ class EndpointJudge(SharedJudge[Connection]):
             await stream.aclose()
 
     async def facts(self) -> ServerFacts:
-        """What the server says of itself; asked once, and again only if nothing answered.
+        """What the server says of itself; asked once a minute, and again if nothing answered.
 
+        While connections are open it holds, until `forget_facts`.
         Never raises: a server without facts, or a judge without a key, has none.
         """
-        if self._facts is None:
-            from dagengine.judges.wire.servers import server_facts
+        if not self.knows_server:
+            from dagengine.judges.wire.servers import recent_facts
 
             with suppress(JudgeError):
                 async with self.session() as client:
-                    self._facts = await server_facts(
-                        client.api, self.model, sizes=self.sizes_window
-                    )
+                    key = self._server = client.base_url, self.identity, client.api.api_key
+                    sizes = self.sizes_window
+                    facts = await recent_facts(key, client.api, self.model, sizes=sizes)
+                    self._facts, self.knows_server = facts or self._facts, facts is not None
         return self._facts or NO_FACTS
+
+    def forget_facts(self) -> None:
+        """Ask the server again before the next question: what it said does not hold any more."""
+        if self.knows_server:
+            from dagengine.judges.wire.servers import forget_facts
+
+            self.knows_server = False
+            forget_facts(self._server)
 
     @property
     def may_cut(self) -> bool:
@@ -332,6 +347,7 @@ class EndpointJudge(SharedJudge[Connection]):
             if isinstance(raised, JudgeError):
                 return raised
         if isinstance(error, openai.APIConnectionError):
+            self.forget_facts()  # who answers next may be another server
             # The client's own words say nothing: the first cause that does is told.
             raised = error.__cause__ or error.__context__
             while raised is not None and not str(raised):

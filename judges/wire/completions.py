@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -218,19 +218,15 @@ class Completion(_Wire):
     choices: list[Choice] = Field(min_length=1)
     error: None = None
     usage: Annotated[Counts | None, BeforeValidator(_part)] = None
-    _content: bytes = b""
+    content: ClassVar[bytes] = b""
+    """The text that it was read from; each completion has its own."""
 
     @classmethod
     def read(cls, content: bytes) -> Completion:
         """The completion in a JSON text; raises ValidationError."""
         completion = cls.model_validate_json(content)
-        completion._content = content
+        completion.__dict__["content"] = content  # a private attribute takes ten calls of pydantic
         return completion
-
-    @property
-    def content(self) -> bytes:
-        """The text that it was read from."""
-        return self._content
 
     @property
     def token_texts(self) -> list[str]:

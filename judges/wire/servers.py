@@ -5,8 +5,10 @@ What comes back is read as untrusted data: a page, a string or an absurd number 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.lowlevel
 from pydantic import BaseModel, Field, ValidationError
 
 from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
@@ -34,6 +37,11 @@ _PAGES: Final = (_PROPS, _LIBRARY, _VERSION, _PROCESSES)
 OLLAMA: Final = "Ollama"
 SECONDS: Final = 3.0
 """The time limit of all that is asked of one server."""
+FRESH: Final = 60.0
+"""For so many seconds facts hold for all judges that ask one server in one way."""
+_MOST: Final = 1_000  # servers whose facts are kept
+_RECENT: Final[dict[Hashable, tuple[float, ServerFacts]]] = {}
+_ASKING: Final[dict[Hashable, anyio.Event]] = {}
 Tokens = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Places = Annotated[int, Field(strict=True, ge=1, le=10**4)]
 
@@ -94,6 +102,34 @@ class _Shown(BaseModel):
     """`/api/show` of Ollama: what a model was made for, under names of its architecture."""
 
     model_info: dict[str, Any]
+
+
+async def recent_facts(
+    key: Hashable, api: AsyncOpenAI, model: str, *, sizes: bool
+) -> ServerFacts | None:
+    """The `server_facts` of the last minute, asked once for all judges with one key."""
+    flight = key, anyio.lowlevel.current_token()
+    if flight in _ASKING:
+        await _ASKING[flight].wait()
+    since, facts = _RECENT.get(key, (-math.inf, None))
+    if time.monotonic() - since < FRESH:
+        return facts
+    done = _ASKING[flight] = anyio.Event()
+    try:
+        facts = await server_facts(api, model, sizes=sizes)
+    finally:
+        _ASKING.pop(flight, None)
+        done.set()
+    if facts is not None:
+        if len(_RECENT) >= _MOST:
+            _RECENT.clear()
+        _RECENT[key] = time.monotonic(), facts
+    return facts
+
+
+def forget_facts(key: Hashable) -> None:
+    """Have a server asked again: it may be another one, or have other settings now."""
+    _RECENT.pop(key, None)
 
 
 async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFacts | None:

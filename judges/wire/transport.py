@@ -90,7 +90,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         if connection is not None:  # else all of the body is there
             with suppress(AttributeError):
                 connection.transport.max_size = SMALL  # type: ignore[union-attr]
-        chunks = response.content.iter_chunked(_PIECE)
+        chunks = response.content.iter_any()
         try:
             return await self._reader.read(chunks, encoding, response.content_length)
         except ProviderError:

@@ -59,17 +59,23 @@ class WholePrompts:
         self._judge, self._count = judge, count
         self._counts = PromptCounts()
         self._facts: ServerFacts | None = None
+        self._confirmed: ServerFacts | None = None
         self._turn = anyio.Lock()
 
     async def require_fit(self, question: Question[Any]) -> None:
         """Raise TooLongError before a call for a prompt that cannot fit, whatever the tokenizer."""
-        facts = await self._known_facts()
+        facts = self._facts
+        known = getattr(self._judge, "knows_server", facts is not NO_FACTS)
+        if facts is None or not known:
+            facts = await self._hear()
         if facts.window is None:
             return
         if sum(len(message["content"]) for message in question.messages) < facts.window:
             return
         least = least_tokens(question.messages)
         if least > facts.window:
+            facts = await self._hear_again()
+        if facts.window is not None and least > facts.window:
             needed = max(least, self._counts.needed(size_of(question.messages)))
             raise TooLongError(
                 too_long(question.messages, Overflow(needed, facts.window), facts),
@@ -82,9 +88,11 @@ class WholePrompts:
         read = usage.input_tokens
         if not read:
             return
-        facts, size, counts = await self._known_facts(), size_of(question.messages), self._counts
+        facts, size, counts = self._facts or NO_FACTS, size_of(question.messages), self._counts
         if facts.window is not None and read + usage.output_tokens > facts.window + 2:
-            raise self._truncated(question, usage, max(read, counts.needed(size)))
+            facts = await self._hear_again()
+            if facts.window is not None and read + usage.output_tokens > facts.window + 2:
+                raise self._truncated(question, usage, max(read, counts.needed(size)))
         if not counts.is_cut(size, read) and not counts.is_suspicious(size, read):
             counts.accept(size, read)
             return
@@ -100,17 +108,30 @@ class WholePrompts:
 
     def explained(self, question: Question[Any], error: TooLongError) -> TooLongError:
         """A server's refusal in our words, with the field and the remedy."""
-        return explained(question, error, self._facts or NO_FACTS)
+        facts = self._facts or NO_FACTS
+        if error.window and facts.window and error.window != facts.window:
+            self._forget()
+        return explained(question, error, facts)
 
-    async def _known_facts(self) -> ServerFacts:
+    async def _hear(self) -> ServerFacts:
         """What the server says of itself; a judge whose server was not ready asks it again."""
-        facts = self._facts
-        if facts is None or facts is NO_FACTS:
-            facts = self._facts = await facts_of(self._judge)
-            self._counts.window = facts.window
-            sizes = getattr(self._judge, "sizes_window", False)
-            self._counts.refuses = sizes and facts.server == "Ollama"
+        facts = self._facts = await facts_of(self._judge)
+        self._counts.window = facts.window
+        sizes = getattr(self._judge, "sizes_window", False)
+        self._counts.refuses = sizes and facts.server == "Ollama"
         return facts
+
+    async def _hear_again(self) -> ServerFacts:
+        """The facts after a prompt that contradicts them: those that were not asked again yet."""
+        if self._facts != self._confirmed:
+            self._forget()
+            self._confirmed = await self._hear()
+        return self._facts or NO_FACTS
+
+    def _forget(self) -> None:
+        forget = getattr(self._judge, "forget_facts", None)
+        if forget is not None:
+            forget()
 
     def _truncated(self, question: Question[Any], usage: Usage, needed: int) -> TruncatedError:
         message = cut(question.messages, needed, usage.input_tokens, self._facts or NO_FACTS)

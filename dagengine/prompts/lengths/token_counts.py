@@ -57,7 +57,7 @@ def size_of(messages: Iterable[Message]) -> Size:
         (_cached_size if message["role"] == "system" else _size)(message["content"])
         for message in messages
     ]
-    return sizes[0] if len(sizes) == 1 else sum(sizes, NOTHING)
+    return sum(sizes[1:], sizes[0]) if sizes else NOTHING
 
 
 def least_tokens(messages: Iterable[Message]) -> int:

@@ -21,6 +21,7 @@ GivenScale = tuple[int, int] | Mapping[str, float]
 """A scale as people write it: the worst and the best whole number, or labels and their numbers."""
 
 _WHOLE = re.compile(r"-?[0-9]+")
+_ALONE: Around = ("", "")
 _AFTER_A_NUMBER = ' \t\r\n,}]"'
 
 
@@ -107,7 +108,9 @@ class WholeNumbers:
         return float(stated)
 
     def read(self, token: str, around: Around) -> float | None:
-        return self._value(token.strip())
+        text = token.strip()
+        inside = _WHOLE.fullmatch(text) and self.low <= int(text) <= self.high
+        return float(text) if inside else None
 
     def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
         # Where one has been seen the tokenizer has longer numbers as single tokens.
@@ -117,13 +120,9 @@ class WholeNumbers:
         rest = token.lstrip("0123456789")
         digits = token[: len(token) - len(rest)]
         if digits and not rest:
-            return self._value(start + token), self._begun(start + token)
+            return self.read(start + token, _ALONE), self._begun(start + token)
         ended = not rest or rest[0] in _AFTER_A_NUMBER or rest[0] == stop
-        return self._value(start + digits) if ended else None, None
-
-    def _value(self, text: str) -> float | None:
-        inside = _WHOLE.fullmatch(text) and self.low <= int(text) <= self.high
-        return float(text) if inside else None
+        return self.read(start + digits, _ALONE) if ended else None, None
 
     def _begun(self, text: str) -> Ends | None:
         """The lowest and the highest number of the scale that begins with a text and is longer."""

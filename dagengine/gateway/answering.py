@@ -44,13 +44,15 @@ def is_cancelled() -> bool:
     return anyio.current_effective_deadline() == -math.inf
 
 
-async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
-    """Await `make` within `limit` seconds (None: whenever); raises JudgeError."""
+async def answered(
+    make: Callable[[], Awaitable[R]], limit: float | None, clock: Callable[[], float]
+) -> R:
+    """Await `make` within `limit` seconds by `clock` (None: whenever); raises JudgeError."""
     try:
         # What a judge's own code measures joins no run: it would wait for its own place.
         outer = node_at_work.set(None)
         try:
-            with anyio.move_on_after(limit):
+            with anyio.CancelScope(deadline=math.inf if limit is None else clock() + limit):
                 return await make()
         finally:
             node_at_work.reset(outer)

@@ -233,8 +233,9 @@ class JudgeLimiter:
             self.throughput.restart()
             return
         # A place that throughput does not allow yet is as good as taken.
-        full = self.in_flight >= self.throughput.limit
-        in_flight = max(self.in_flight, self.concurrency.limit) if full else self.in_flight
+        in_flight = len(self._calls)
+        if in_flight >= self.throughput.limit:
+            in_flight = max(in_flight, self.concurrency.limit)
         self.concurrency.succeeded(call.serial, in_flight)
         if self._elastic:
             return

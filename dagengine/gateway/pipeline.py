@@ -547,15 +547,14 @@ def in_time(
     limiter: JudgeLimiter, judge: Judge, make: Callable[[], Awaitable[R]], *, late: bool = False
 ) -> Awaitable[R]:
     """What a judge answers within its time limit; whatever else it does is a JudgeError."""
-    if judge.capabilities.batched:
-        return answered(make, None)
-    return answered(make, limiter.seconds_for(late=True) if late else limiter.time_limit)
+    limit = limiter.seconds_for(late=True) if late else limiter.time_limit
+    return answered(make, None if judge.capabilities.batched else limit, limiter.clock)
 
 
 def _weight(answer: Answer[Any]) -> int:
     """About how many kB an answer takes in memory, and at least 1."""
-    told = [choice.alternatives for choice in answer.tokens or () if choice.alternatives]
-    alternatives = sum(map(len, told))
+    told = answer.tokens and [pairs for token in answer.tokens if (pairs := token.alternatives)]
+    alternatives = sum(map(len, told)) if told else 0
     return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
 
 

@@ -14,8 +14,8 @@ from dagengine.errors import InputError, ProviderError
 
 ENCODINGS: Final = "gzip, deflate"
 """The encodings that can be undone in steps, and so up to a limit."""
-SMALL: Final = 1 << 16
-"""Bytes that every response may hold in memory."""
+SMALL: Final = 1 << 17
+"""Bytes that every response may hold in memory: a short answer with 20 alternatives a token."""
 _STOCK: Final = 1 << 20  # bytes that all of them may hold beyond that; larger ones take turns
 _STEP: Final = 1 << 14  # bytes that are decoded at once
 # Headers that say how a body travelled, not what it is.

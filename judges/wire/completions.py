@@ -187,7 +187,7 @@ class Choice(_Wire):
 
 def _count(value: Any) -> int:
     """A number of tokens; none is counted where a server sends something else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) not in (int, float):
         return 0
     return int(value) if 0 < value <= _MOST_TOKENS else 0  # NaN is not
 

@@ -95,6 +95,8 @@ def _size(text: str) -> Size:
         count -= len(long)
     # Blanks in a row are few tokens: they count as far as there are words between them.
     plain = max(float(count), min(letters / _WORD, 3.0 * count))
+    if not data and not dense:
+        return Size(plain, len(text), "words")
     parts = {"words": plain, "data": data, "ideographs": dense}
     return Size(sum(parts.values()), len(text), max(parts, key=parts.__getitem__))
 

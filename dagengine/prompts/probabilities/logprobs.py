@@ -211,23 +211,23 @@ def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
 def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | None, str | None]:
     """The expectation over what is told, None of nothing, and why it is not known, if it is not."""
     every = [*parts, hidden] if hidden.mass else parts
-    spans = [(part.mass, part.own is None, *part.span) for part in every]
-    low = _least([(mass, least, optional) for mass, optional, least, _ in spans])
-    high = -_least([(mass, -most, optional) for mass, optional, _, most in spans])
+    spans = [(part.mass, part.own, *part.span) for part in every]
+    low = _least([(mass, least, own is None) for mass, own, least, _ in spans])
+    high = -_least([(mass, -most, own is None) for mass, own, _, most in spans])
     worst, best = scale.ends
-    firm, why = [part for part in parts if part.own is not None], None
+    firm, why = [mass for mass, own, *_ in spans if own is not None], None
     if high - low > TOLERANCE * (best - worst) or not firm:
         doubt = any(part.longer is not None and part.mass > hidden.mass for part in parts)
         cause = f"a token may be {scale.doubt}" if doubt else "the server does not tell all ratings"
         why = f"{cause}: the average is between {low:.3g} and {high:.3g}"
     if not firm:
         return None, why
-    total = math.fsum([part.mass for part in firm])
+    total = math.fsum(firm)
     # The middle of what an alternative may be; of one with next to no mass, what it states.
     points = [
-        (part.mass, part.own if part.mass / total <= _NEGLIGIBLE else sum(part.span) / 2)
-        for part in firm
-        if part.own is not None
+        (mass, own if mass / total <= _NEGLIGIBLE else (least + most) / 2)
+        for mass, own, least, most in spans
+        if own is not None
     ]
     mean = math.fsum([mass * value for mass, value in points]) / total
     # Rounding alone may leave the range of the alternatives.

@@ -21,6 +21,7 @@ GivenScale = tuple[int, int] | Mapping[str, float]
 """A scale as people write it: the worst and the best whole number, or labels and their numbers."""
 
 _WHOLE = re.compile(r"-?[0-9]+")
+_WHOLE_TOKEN = re.compile(rf"\s*({_WHOLE.pattern})\s*")
 _ALONE: Around = ("", "")
 _AFTER_A_NUMBER = ' \t\r\n,}]"'
 
@@ -108,9 +109,8 @@ class WholeNumbers:
         return float(stated)
 
     def read(self, token: str, around: Around) -> float | None:
-        text = token.strip()
-        inside = _WHOLE.fullmatch(text) and self.low <= int(text) <= self.high
-        return float(text) if inside else None
+        whole = _WHOLE_TOKEN.fullmatch(token)
+        return float(whole[1]) if whole and self.low <= int(whole[1]) <= self.high else None
 
     def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
         # Where one has been seen the tokenizer has longer numbers as single tokens.

@@ -43,12 +43,12 @@ _STEMS: Final = (
 
 def end_of(reason: object) -> End:
     """How an answer ended by its finish reason; one that nobody knows is that of a whole answer."""
-    return _end_of(reason.lower()) if isinstance(reason, str) else End.WHOLE
+    return _end_of(reason) if type(reason) is str else End.WHOLE
 
 
 @lru_cache(maxsize=256)
 def _end_of(reason: str) -> End:
-    word = re.sub(r"[\s-]+", "_", reason.strip())[:100]
+    word = re.sub(r"[\s-]+", "_", reason.lower().strip())[:100]
     if word in ("stop", "stop_sequence", "eos", "eos_token", "end_turn"):
         return End.WHOLE
     return next((end for end, stems in _STEMS if re.search(stems, word)), End.WHOLE)

@@ -424,7 +424,7 @@ class Limiter:
         """Wait for the turn; the first call also wakes when the judge may be called."""
         call.turn = turn = anyio.Event()
         opens = judge.opens_at()
-        if math.isinf(opens) or opens <= judge.clock() or not judge.is_first(call):
+        if not (-math.inf < opens < math.inf and judge.clock() < opens and judge.is_first(call)):
             await turn.wait()
             return
         call.wakes_at = opens
@@ -460,7 +460,7 @@ class Limiter:
             if not judge.waiting.things:
                 continue
             opens = judge.opens_at()
-            first = judge.waiting.first() if math.isfinite(opens) else None
+            first = judge.waiting.first() if -math.inf < opens < math.inf else None
             if first is not None:
                 waiting = first[1]
                 if waiting.wakes_at != opens and opens > judge.clock():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel
@@ -43,6 +44,7 @@ from dagengine.results import Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name, is_known_field
 
 T = TypeVar("T", bound=BaseModel)
+_option = lru_cache(maxsize=1_000)(Option)  # points of scales, the same ones for every rating
 
 __all__ = [
     "BaseNode",
@@ -308,7 +310,7 @@ class RatingNode(AskingNode):
 
     def levels(self) -> list[Option]:
         """The points of the scale, the worst first."""
-        return list(map(Option, self.points.steps))
+        return list(map(_option, self.points.steps))
 
     def rated(self, answer: Answer[Any], quotes: tuple[Quote, ...] = ()) -> NodeValue:
         """The rating in an answer; raises UnparseableError when it is none of the scale."""

@@ -59,8 +59,8 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def require_single_keys(text: str) -> None:
-    """Raise DoubledKeyError when an object in a JSON text gives one key two values."""
-    _DECODER.decode(text)
+    """Raise DoubledKeyError when an object in a valid JSON text gives one key two values."""
+    _DECODER.raw_decode(text.lstrip())
 
 
 def require_shallow(text: str | bytes, value: Any) -> None:

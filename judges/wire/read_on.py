@@ -106,7 +106,7 @@ def _start(
     stated, around = path[0].token.strip(), ("", "")
     chances = {token.strip(): math.exp(logprob) for token, logprob in path[0].alternatives}
     values = [scale.read(token, around) for token in chances]
-    seen = [value for value in values if value is not None]
+    seen = sorted(value for value in values if value is not None)
     open_ones = [
         token
         for token, share in chances.items()

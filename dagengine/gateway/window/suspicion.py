@@ -81,7 +81,8 @@ class PromptCounts:
         # Longer than any prompt that was read, by far: whether it is read has to be seen.
         script = self._scripts.get(size.script)
         longest = 0 if script is None else script.longest
-        new = size.characters > max(_NEW.get(size.script, _NEW_ELSEWHERE), _GROWTH * longest)
+        least = _NEW.get(size.script, _NEW_ELSEWHERE)
+        new = least < size.characters > _GROWTH * longest
         return new or self.is_few(size, read) or self._is_most(size, read)
 
     def is_few(self, size: Size, read: int) -> bool:
@@ -89,12 +90,13 @@ class PromptCounts:
         script, ratio, density = self._scripts.get(size.script), *_ratios(size, read)
         if script is None:
             return read < _FIRST * size.tokens
-        few = ratio < min(_LEARNT * script.level, script.excused)
-        return few or density < min(_LEARNT_DENSITY * script.density, script.excused_density)
+        if _LEARNT * script.level > ratio < script.excused:
+            return True
+        return _LEARNT_DENSITY * script.density > density < script.excused_density
 
     def _is_most(self, size: Size, read: int) -> bool:
         """The most so far, and long, or as limits are: round, or the same for other lengths."""
-        if read <= self.proved or read < max(self._top, _LIMIT):
+        if read <= self.proved or read < self._top or read < _LIMIT:
             return False
         apart = read - self._top <= 1 and (
             abs(size.tokens - self._top_size.tokens) > _ALIKE * size.tokens

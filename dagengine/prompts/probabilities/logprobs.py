@@ -157,7 +157,7 @@ def _first_parts(
     """What the alternatives of the token that states (`whole`) or begins a rating may be."""
     choice, after = path[0], path[1:]
     read = {token: scale.read(token, around) for token, _ in choice.alternatives}
-    seen = {value for value in read.values() if value is not None}
+    seen = sorted({value for value in read.values() if value is not None})
     parts: list[_Part] = []
     for token, logprob in choice.alternatives:
         stated, own = token == choice.token, read[token]

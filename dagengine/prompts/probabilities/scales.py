@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,10 +65,10 @@ class Scale(Protocol):
         """The number that a token states in place of the one with `around`, or None."""
         ...
 
-    def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
+    def longer(self, token: str, around: Around, seen: Sequence[float]) -> Ends | None:
         """The lowest and the highest rating that a token may belong to besides what it states.
 
-        `seen` are the ratings that were seen as one token.
+        `seen` are the ratings that were seen as one token, the lowest first.
         """
         ...
 
@@ -112,9 +112,9 @@ class WholeNumbers:
         whole = _WHOLE_TOKEN.fullmatch(token)
         return float(whole[1]) if whole and self.low <= int(whole[1]) <= self.high else None
 
-    def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
+    def longer(self, token: str, around: Around, seen: Sequence[float]) -> Ends | None:
         # Where one has been seen the tokenizer has longer numbers as single tokens.
-        return None if seen and max(seen) >= 10 else self._begun(token.strip())
+        return None if seen and seen[-1] >= 10 else self._begun(token.strip())
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
         rest = token.lstrip("0123456789")
@@ -189,7 +189,7 @@ class Labels:
         label = token.removeprefix(before).removesuffix(after)
         return self.values.get(label) if f"{before}{label}{after}" == token else None
 
-    def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
+    def longer(self, token: str, around: Around, seen: Sequence[float]) -> Ends | None:
         label, start = token.strip().strip('"'), token.removeprefix(around[0])
         if self.read(token, around) is None and label in self.values:
             return self.values[label], self.values[label]  # but with other blanks or quotes

@@ -439,17 +439,17 @@ def read_field(case: TestCase, path: str) -> Any:
 
 def _step(value: Any, path: str) -> tuple[Any, str]:
     """Follow the first segment of `path`; returns what is there and the path that is left."""
-    if isinstance(value, dict):
-        # Names of contestants may contain dots ("GPT-4.1"): the longest key that fits wins.
-        fitting = [key for key in value if f"{path}.".startswith(f"{key}.")]
-        key = max(fitting, key=lambda key: len(str(key)), default=None)
-        return (None, "") if key is None else (value[key], path[len(str(key)) + 1 :])
     segment, _, rest = path.partition(".")
     if isinstance(value, BaseModel) and (
         segment in type(value).__pydantic_fields__
         or (segment in SPANS_OF_KIND and isinstance(value, LLMTestCase))
     ):
         return getattr(value, segment), rest
+    if isinstance(value, dict):
+        # Names of contestants may contain dots ("GPT-4.1"): the longest key that fits wins.
+        fitting = [key for key in value if f"{path}.".startswith(f"{key}.")]
+        key = max(fitting, key=lambda key: len(str(key)), default=None)
+        return (None, "") if key is None else (value[key], path[len(str(key)) + 1 :])
     if isinstance(value, list):
         return _in_list(value, segment, rest, path)
     return None, ""

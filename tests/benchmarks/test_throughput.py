@@ -16,6 +16,7 @@ import anyio
 import environments
 import openai
 import pytest
+import python_calls
 import throughput
 import typer
 import with_dagengine
@@ -487,3 +488,22 @@ def test_the_server_ends_with_the_one_who_started_it() -> None:
         assert process.stdout.readline().startswith(b"READY")
         process.stdin.close()
         assert process.wait(timeout=300) == 0
+
+
+# Python calls.
+
+
+@pytest.mark.parametrize("workload", python_calls.LIMITS)
+def test_a_judge_call_takes_no_more_python_calls_than_its_limit(workload: str) -> None:
+    count = python_calls.python_calls(throughput.CLIENTS[0], workload)
+    assert 0 < count
+    if not python_calls.is_held():
+        pytest.skip(f"{count:,.0f} Python calls: the limits hold for Python 3.11 and its lock only")
+    assert count <= python_calls.LIMITS[workload]
+
+
+def test_a_folder_without_the_package_is_no_version_to_measure(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="no checkout of dagengine"):
+        throughput.versions([tmp_path])
+    here, same = throughput.versions([throughput.HERE.parents[1]])
+    assert (here.name, same.checkout) == (OURS, here.checkout)

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
+import httpx2
+import openai
 import pytest
 from servers.local_servers import LLAMA, LM_STUDIO, OLLAMA, VLLM, TellingServer
 from servers.raw_server import RawServer, response
 
+from dagengine import evaluate
 from dagengine.judges import LabelJudge, LexicalJudge, OpenAIJudge
 from dagengine.judges.wire import servers
 from dagengine.judges.wire.servers import is_provider, root_of
-from dagengine.question import NO_FACTS, ServerFacts, facts_of
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.prompts.answer_types import rating_type
+from dagengine.question import NO_FACTS, Question, ServerFacts, facts_of
+from dagengine.test_case import LLMTestCase
 
 pytestmark = pytest.mark.anyio
+PAGES = 5  # that a server is asked for
 
 
 @pytest.mark.parametrize(
@@ -69,6 +78,77 @@ async def test_a_server_is_asked_once() -> None:
         pages = len(server.told)
         await facts_of(judge)
         assert len(server.told) == pages
+
+
+def test_twenty_measures_in_a_loop_ask_a_local_server_once() -> None:
+    ask = BinaryJudgementNode("Is it so?", evaluation_params=["input"], then={True: 10, False: 0})
+    with TellingServer(LLAMA) as server:
+        for number in range(20):
+            judge = OpenAIJudge("m", base_url=server.base_url)
+            DAGMetric("m", DAG(ask), model=judge).measure(LLMTestCase(input=str(number)))
+        assert len(server.told) == PAGES
+
+
+async def test_judges_of_one_server_ask_it_once_at_the_same_time_but_not_with_another_key() -> None:
+    with TellingServer(LLAMA) as server:
+        judges = [OpenAIJudge("m", base_url=server.base_url) for _ in range(5)]
+        async with anyio.create_task_group() as group:
+            for judge in judges:
+                group.start_soon(facts_of, judge)
+        assert len(server.told) == PAGES
+        await facts_of(OpenAIJudge("m", base_url=server.base_url, api_key="other"))
+        await facts_of(OpenAIJudge("n", base_url=server.base_url))
+        assert len(server.told) == 3 * PAGES
+
+
+async def test_facts_are_asked_again_after_a_minute_and_when_they_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with TellingServer(LLAMA) as server:
+        judge = OpenAIJudge("m", base_url=server.base_url)
+        await facts_of(judge)
+        judge.forget_facts()  # an unused judge has nothing to drop
+        await facts_of(judge)
+        assert len(server.told) == PAGES
+        with pytest.raises(ValueError, match="no answer"):
+            async with judge.session():
+                await facts_of(judge)
+                raise ValueError("no answer")
+        await facts_of(judge)
+        assert len(server.told) == 2 * PAGES
+        monkeypatch.setattr(servers, "FRESH", 0.0)
+        await facts_of(judge)
+        assert len(server.told) == 3 * PAGES
+
+
+def test_a_prompt_that_contradicts_the_facts_has_the_server_asked_again_once_in_a_run() -> None:
+    small, large = (
+        {"/props": {"default_generation_settings": {"n_ctx": tokens}, "total_slots": 4}}
+        for tokens in (64, 40_960)
+    )
+    ask = BinaryJudgementNode("Is it so?", evaluation_params=["input"], then={True: 10, False: 0})
+    metric = DAGMetric("m", DAG(ask))
+    cases = [LLMTestCase(input=f"{number} " + "A long text of words. " * 100) for number in (1, 2)]
+    with TellingServer(small) as server:
+        judge = OpenAIJudge("m", base_url=server.base_url)
+        rows = evaluate(cases, [metric], model=judge, show=False).rows
+        assert all("needs about" in row.metrics[0].failure.message for row in rows)
+        assert len(server.told) == 2 * PAGES
+        server.pages = large  # it was started again meanwhile
+        rows = evaluate(cases, [metric], model=judge, show=False).rows
+        assert [row.metrics[0].score for row in rows] == [1.0, 1.0]
+        assert server.told.count("/props") == 3
+
+
+async def test_a_connection_error_drops_the_facts() -> None:
+    with TellingServer(LLAMA) as server:
+        judge = OpenAIJudge("m", base_url=server.base_url)
+        async with judge.session():
+            assert (await facts_of(judge)).window == 4096
+            error = openai.APIConnectionError(request=httpx2.Request("POST", server.base_url))
+            judge.failure(error, Question(({"role": "user", "content": "?"},), rating_type(0, 1)))
+            server.pages = VLLM
+            assert (await facts_of(judge)).window == 8192
 
 
 async def test_a_server_that_is_not_ready_is_asked_again_later() -> None:

@@ -113,7 +113,7 @@ class EndpointJudge(SharedJudge[Connection]):
         self._clients = {}
         self._facts: ServerFacts | None = None
         self.knows_server = False
-        self._server: Hashable = None
+        self._facts_key: Hashable = None
         self.hypotheses = Hypotheses()
 
     @property
@@ -303,7 +303,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
             with suppress(JudgeError):
                 async with self.session() as client:
-                    key = self._server = client.base_url, self.identity, client.api.api_key
+                    key = self._facts_key = client.base_url, self.identity, client.api.api_key
                     sizes = self.sizes_window
                     facts = await recent_facts(key, client.api, self.model, sizes=sizes)
                     self._facts, self.knows_server = facts or self._facts, facts is not None
@@ -315,7 +315,7 @@ class EndpointJudge(SharedJudge[Connection]):
             from dagengine.judges.wire.servers import forget_facts
 
             self.knows_server = False
-            forget_facts(self._server)
+            forget_facts(self._facts_key)
 
     @property
     def may_cut(self) -> bool:

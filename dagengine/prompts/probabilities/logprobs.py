@@ -200,8 +200,7 @@ def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
     absent = [
         point
         for point in scale.steps.values()
-        if point not in seen
-        and not (begun and any(low <= point <= high for low, high in begun))
+        if point not in seen and not (begun and any(low <= point <= high for low, high in begun))
     ]
     if not scale.steps:  # more ratings than are worth counting
         return _Part(left, None, scale.ends)

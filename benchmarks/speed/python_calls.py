@@ -3,12 +3,12 @@
     python benchmarks/speed/python_calls.py [--against CHECKOUT] [--runs 2]
 
 Each workload runs as in `throughput.py`, in a process of its own and against a server of its own.
-Some other cases come first, so that imports and caches do not count. Then `cProfile` counts all calls
-of the main thread, also those of functions in C. A figure differs by a few between equal runs:
-responses arrive in more or fewer pieces.
+Some other cases come first, so that imports and caches do not count. Then `cProfile` counts all
+calls of the main thread, also those of functions in C. A figure differs by a few between equal
+runs: responses arrive in more or fewer pieces.
 
-The limits hold for Python 3.11 and the packages of `requirements-dev.lock`. Elsewhere the figures are only
-shown. The command ends with status 1 if a figure is above its limit.
+The limits hold for Python 3.11 and the packages of `requirements-dev.lock`. Elsewhere the figures
+are only shown. The command ends with status 1 if a figure is above its limit.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Examiner:
         self.calls += 1
         begin = anyio.current_time()
         try:
-            answer = await answered(lambda: asked.answer(own), left)
+            answer = await answered(lambda: asked.answer(own), left, anyio.current_time)
         except JudgeTimeoutError:
             if self.left <= 0:
                 raise OutOfTimeError from None

@@ -23,7 +23,7 @@ from dagengine.prompts.json_values import (
     require_single_keys,
     shallow_value,
 )
-from dagengine.prompts.thoughts import without_thoughts
+from dagengine.prompts.thoughts import is_thinking, without_thoughts
 from dagengine.question import Answer, Question, schema_of
 from dagengine.threads import in_daemon_thread
 
@@ -223,7 +223,7 @@ def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:
 
 def _objects_below(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The objects inside of an object, also those written as text, as far as answers may lie."""
-    level: list[Any] = list(value.values())
+    level = _outside_thoughts(value)
     for _ in range(_DEEPEST):
         below = list[Any]()
         for item in level[:_COMPLAINTS]:
@@ -232,10 +232,15 @@ def _objects_below(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     item = shallow_value(item)
             if isinstance(item, dict):
                 yield item
-                below += item.values()
+                below += _outside_thoughts(item)
             elif isinstance(item, list):
                 below += item
         level = below
+
+
+def _outside_thoughts(value: dict[str, Any]) -> list[Any]:
+    """The values of an object, without a draft that stands beside others."""
+    return [inner for key, inner in value.items() if len(value) == 1 or not is_thinking(key)]
 
 
 def validated(question: Question[T], fields: Any, raw: str) -> T:

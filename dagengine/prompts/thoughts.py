@@ -15,24 +15,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# `<name>`, `[name]`, `<|name|>`, `◁name▷`; a slash or "end" before the name closes.
+# `<name>`, `[name]`, `<|name|>`, `◁name▷`, `&lt;name&gt;`; a slash, "end" or, behind it, "suffix"
+# closes.
 _MARKER: Final = re.compile(
-    r"[<\[◁⟨【]\|?[ \t]*(?P<closes>/|end[_ ]?(?:of[_ ]?)?)?(?:(?:begin|start)[_ ]?(?:of[_ ]?)?)?"
-    r"(?P<name>[a-z][\w:.-]{0,40})(?:[ \t][^<>\n]{0,100})?\|?[>\]▷⟩】]",
+    r"(?:[<\[◁⟨【＜〈]|&lt;)\|?[ \t]*(?P<closes>/|end[_ ]?(?:of[_ ]?)?)?"
+    r"(?:(?:begin|start)[_ ]?(?:of[_ ]?)?)?(?P<name>[^\W\d_][\w:.-]{0,40}?)"
+    r"(?:_prefix|(?P<after>_suffix))?(?:[ \t][^<>\n]{0,100})?\|?(?:[>\]▷⟩】＞〉]|&gt;)",
     re.IGNORECASE,
 )
 _THINKS: Final = re.compile(
     r"think|thought|reason|analy[sz]|reflect|scratch|monolog|ponder|deliberat|contemplat|rationale"
-    r"|introspect|brainstorm|working_out|draft|planning|(?:^|[_:.-])cot(?:$|[_:.-])",
+    r"|introspect|brainstorm|working_out|draft|planning|^inner|(?:^|[_:.-])cot(?:$|[_:.-])"
+    r"|思考|推理|分析|gedanken|überleg|réflexion|raisonnement|pensamiento|razonamiento|размышл",
     re.IGNORECASE,
 )
 # Names around an answer, and marks of templates before it.
-_HEADINGS: Final = re.compile(
-    r"\A\s*(?:here(?:'s| is) my )?[*#_ ]*(?:thought process|thoughts?|thinking|reasoning|analysis"
-    r"|scratchpad|draft)[*_ ]*:.*^[ \t]*(?:here(?:'s| is) my )?[*#_ ]*(?:final |my )?(?:answer"
-    r"|response|output|result|verdict)[*_ ]*:(?P<text>.*)\Z",
-    re.DOTALL | re.IGNORECASE | re.MULTILINE,
-)
 _ANSWERS: Final = re.compile(
     r"answer|output|final|solution|response|result|json|tool|function|invoke|verdict|message"
     r"|assistant|header|user|system|im_|text|object|data|code|content|score|rating|judg|^bos|^s$",
@@ -43,17 +40,26 @@ _CHANNEL: Final = re.compile(
     r"(?P<text>.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-# The same where a server has taken out the marks and left the names of the channels.
-_BARE_CHANNELS: Final = re.compile(
-    r"\A\s*(?:assistant)?(?:analysis|commentary)(?=[A-Z\W]).*?assistant\s*final(?P<text>.*)\Z",
-    re.DOTALL,
+# The same where a server has taken out the marks and left the names of the channels, and headings
+# of a model's own: a line of them, with or without a colon.
+_SECTIONS: Final = re.compile(
+    r"\A\s*(?:(?:assistant)?(?:analysis|commentary)(?=[A-Z\W]).*assistant\s*final"
+    r"|(?i:(?:here(?:'s| is) my )?[*#_> ]*(?:thought process|thoughts?|thinking|reasoning|analysis"
+    r"|scratchpad|draft|思考过程|思考|推理|分析)[*_ ]*(?:[:：]|\.{3}|[*_ ]*\n)).*"
+    r"^(?i:[ \t]*(?:here(?:'s| is) my )?[*#_> ]*(?:(?:final |my )?(?:answer|response|output|result"
+    r"|verdict)|(?:最终)?(?:答案|回答|结论|结果)|\.{3} ?done thinking)[*_ ]*(?:[:：.]|$)))"
+    r"(?P<text>.*)\Z",
+    re.DOTALL | re.MULTILINE,
 )
 _SIGNS: Final = re.compile(
-    r"[<\[◁⟨【]|\A\s*(?:analysis|assistant|commentary|here)"
-    r"|\A[\s*#_]*(?:thought|thinking|reason|draft|scratch)",
-    re.IGNORECASE,
+    r"[<\[◁⟨【＜〈&]|\A\s*(?:assistant|commentary|here)|\A[\s*#_>]*[^\W\d_]", re.IGNORECASE
 )
 _VISIBLE: Final = re.compile(r"\S")
+
+
+def is_thinking(name: str) -> bool:
+    """Return whether a name is one of thoughts or drafts."""
+    return _THINKS.search(name) is not None
 
 
 def without_thoughts(text: str) -> str:
@@ -65,9 +71,9 @@ def without_thoughts(text: str) -> str:
         return text
     if "<|channel|>" in text.lower():
         return _keep_only(text, _answers_in_channels(text)[-1:])
-    bare = _BARE_CHANNELS.match(text) or _HEADINGS.match(text)
-    if bare is not None:
-        return _keep_only(text, [bare.span("text")])
+    sections = _SECTIONS.match(text)
+    if sections is not None:
+        return _keep_only(text, [sections.span("text")])
     start = _end_of_leading_thoughts(text)
     return _keep_only(text, _spans_outside_thoughts(text, start))
 
@@ -79,7 +85,7 @@ def are_unended(text: str) -> bool:
 
 def _answers_in_channels(text: str) -> list[tuple[int, int]]:
     """The spans of the final texts and calls in channels; without any, of all but thoughts."""
-    channels = [part for part in _CHANNEL.finditer(text) if not _THINKS.search(part["name"])]
+    channels = [part for part in _CHANNEL.finditer(text) if not is_thinking(part["name"])]
     final = [part for part in channels if part["name"].lower() == "final" or "to=" in part["to"]]
     return [part.span("text") for part in final or channels]
 
@@ -91,8 +97,8 @@ def _end_of_leading_thoughts(text: str) -> int:
         opening = _MARKER.match(text, _next_visible(text, start))
         if opening is None or _closes(opening) or _ANSWERS.search(opening["name"]):
             return start
-        thinks = _THINKS.search(opening["name"]) is not None
-        if not thinks and opening[0][0] != "<":
+        thinks = is_thinking(opening["name"])
+        if not thinks and opening[0][0] not in "<＜&":
             return start  # a list or a reference
         name = opening["name"].casefold()
         ends = (
@@ -118,7 +124,7 @@ def _spans_outside_thoughts(text: str, start: int) -> list[tuple[int, int]]:
     """
     spans, opened = list[tuple[int, int]](), list[int]()
     for marker in _MARKER.finditer(text, start):
-        if _THINKS.search(marker["name"]) is None:
+        if not is_thinking(marker["name"]):
             continue
         if not _closes(marker):
             opened.append(marker.start())
@@ -136,7 +142,7 @@ def _spans_outside_thoughts(text: str, start: int) -> list[tuple[int, int]]:
 def _closes(marker: re.Match[str]) -> bool:
     """Return whether a marker closes: `</name>`, `<|end_of_name|>`, or `<name|>`."""
     half = marker[0].startswith("<") and marker[0][1] != "|" and marker[0].endswith("|>")
-    return bool(marker["closes"]) or half
+    return bool(marker["closes"] or marker["after"]) or half
 
 
 def _is_apart(text: str, marker: re.Match[str]) -> bool:

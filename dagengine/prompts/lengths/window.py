@@ -15,16 +15,20 @@ from dagengine.question import Message, ServerFacts
 
 _CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _OVERFLOW: Final = re.compile(
-    r"context (length|size|window)|maximum model length|max_model_len|prompt is too long"
-    r"|input token count|too large for model with|maximum allowed length|prompt too long"
-    r"|exceeds? the maximum number of tokens|context_?window_?exceeded|input is too long"
-    r"|range of input length|request (?:is )?too large|inputs?` tokens|too many (?:input )?tokens"
+    r"context[_ ]?(?:length|size|window)|max(?:imum)?[_ ]model[_ ]len|input token count"
+    r"|maximum (?:allowed|sequence|prompt|input) length|too large for model with"
+    r"|range of input length|request (?:is )?too large|inputs?` (?:tokens|must have less)"
+    # What is too long, then that it is so; not the schema, and no rate
+    r"|\b(?:prompts?|inputs?(?! schema)|sequence|messages?|conversation|tokens?(?! per))\b"
+    r"(?:[^.;\n]|\.(?=\S)){0,60}?(?:too (?:long|large|many)|exceed|longer than|超)"
+    r"|too many (?:input |prompt )?tokens|exceed\w* [^.;\n]{0,40}(?:token (?:limit|count)|of tokens)"
     r"|reduce (?:the length of|your) (?:the )?(?:prompt|message|input)",
     re.IGNORECASE,
 )
 _NUMBER: Final = r"\D{0,30}?(\d[\d,]*)"
 _WINDOW: Final = re.compile(
-    rf"(?:context (?:length|size|window)|maximum model length|maximum allowed length)(?: is| of)?"
+    r"(?:context (?:length|size|window)|maximum (?:model|allowed|sequence|prompt|input) length"
+    r"|token limit|the limit)(?: is| of)?"
     rf"{_NUMBER}|> (\d[\d,]*) maximum|(\d[\d,]*) maximum context|tokens allowed \((\d[\d,]*)\)"
     r"|must be <= (\d[\d,]*)|range of input length should be \[\d+, (\d[\d,]*)",
     re.IGNORECASE,

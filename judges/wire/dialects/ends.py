@@ -30,7 +30,7 @@ _STEMS: Final = (
     (
         End.FILTERED,
         r"filter|safety|block|prohibit|polic|refus|guardrail|moderat|sensitiv|recit|harm|violat"
-        r"|spii|flagged|risk|inappropriate|toxic|offens|hate|sexual|violen|jailbreak",
+        r"|spii|flagged|risk|inappropriate|toxic|offens|hate|sexual|violen|jailbreak|^language$",
     ),
     (
         End.BROKEN,

@@ -48,10 +48,12 @@ _CODE: Final = 100  # characters; what is longer is no code
 # Keys of what an error says in one word, and of what it says in words.
 _CODES: Final = frozenset(
     ("code", "type", "status", "reason", "reasons", "error_code", "error_type", "errortype", "kind")
-) | {"param", "loc", "quotaid", "quota_id", "blockreason", "block_reason"}
+) | {"param", "loc", "quotaid", "quota_id", "blockreason", "block_reason", "status_code"}
 _TELLING_KEYS: Final = frozenset({"flagged_input", "blockreason", "block_reason", "reasons"})
-_TEXTS: Final = ("message", "msg", "detail", "error_description", "description", "title", "raw")
-_INSIDE: Final = ("error", "errors", "detail", "details", "fault", "exception", "failure")
+_TEXT: Final = re.compile(
+    r"\w*(?:message|msg|detail|description)|errors?|title|raw|fault|exception|failure"
+)
+_TEXTS: Final = 8  # of them are told
 
 # Origins: OpenAI content_policy_violation, content_filter, invalid_prompt; Azure
 # ResponsibleAIPolicyViolation; litellm ContentPolicyViolationError; DashScope DataInspectionFailed;
@@ -60,7 +62,8 @@ _REFUSED: Final = re.compile(
     r"content_?filter|content_?policy|policy_?violation|invalid_prompt|responsible_?ai"
     r"|data_?inspection|inappropriate[_ ]content|content exists risk|prohibited_content|blocklist"
     r"|block_?reason|\bsafety\b|\bflagged\b|flagged_input|moderation|usage polic|guardrail"
-    r"|content management policy|sensitive (?:content|information|words?)|harmful content"
+    r"|content management policy|(?<!case[- _])sensitive|harmful content|敏感|不安全|违规"
+    r"|\b(?:response|prompt|input|output|answer|content) (?:was|is|has been) (?:blocked|rejected)"
     r"|violat\w* (?:\w+ ){0,6}(?:polic|guideline|terms)",
     re.IGNORECASE,
 )
@@ -91,7 +94,7 @@ _TITLE: Final = re.compile(r"<(?:title|h1)[^>]*>([^<]{1,120})", re.IGNORECASE)
 _STATUSES: Final = (
     (429, r"rate.?limit|too.?many|resource_?exhausted|quota|throttl"),
     (503, r"overload|unavailable|capacity|try again|busy|loading"),
-    (504, r"time.?d?.?out|deadline"),
+    (504, r"time.?d?.?out|deadline|cancel|client.closed"),
     (401, r"authenticat|unauthori[sz]ed|api.?key|invalid_?token"),
     (402, r"billing|payment|credit|balance"),
     (403, r"permission|forbidden"),
@@ -141,21 +144,28 @@ class Complaint:
 
 
 def complaint_in(
-    status: int, body: Any, *, prompt: str = "", retry_after: float | None = None
+    status: int,
+    body: Any,
+    *,
+    prompt: str = "",
+    retry_after: float | None = None,
+    failed: bool = False,
 ) -> Complaint | None:
     """What a body says of a failure; None for a body with status 2xx that has no error in it.
 
-    `body` is parsed JSON, or a text that is none. `prompt` is all that was sent as text.
+    `body` is parsed JSON, or a text that is none. `prompt` is all that was sent as text. A body
+    that `failed` has no answer in it: all its words are about that.
     """
     if isinstance(body, list):
         body = next((part for part in body if isinstance(part, dict)), body)
     fine = 200 <= status < 300
-    if fine and not (isinstance(body, dict) and _has_error(body)):
+    words = _words_in(body)
+    if fine and not (isinstance(body, dict) and ((failed and words) or _has_error(body))):
         return None
     names = {name.value: name.phrase for name in HTTPStatus}
-    message = _message(body) or names.get(status, "error")
+    message = words or (json.dumps(body)[:200] if body else names.get(status, "error"))
     codes = " ".join(_codes(body))
-    if fine:
+    if fine or (status < 500 and status not in names):
         status = _status_of(codes, message)
     generated = next(
         (str(text) for key, text in pairs_in(body) if key == "failed_generation"), None
@@ -250,25 +260,18 @@ def _has_error(body: Mapping[str, Any]) -> bool:
     return is_named or flat or body.get("success") is False or any(map(body.get, marks))
 
 
-def _message(body: Any, depth: int = 0) -> str:
+def _words_in(body: Any) -> str:
     """The words of an error body, from wherever it has them."""
     if isinstance(body, str):
         return page_in(body) or body.strip()
-    if isinstance(body, list):
-        texts = (_message(part, depth + 1) for part in body[:5]) if depth < 5 else ()
-        return "; ".join(filter(None, texts))
-    if not isinstance(body, dict) or depth > 5:
-        return ""
-    choices = body.get("choices")
-    if isinstance(choices, list) and choices:
-        return _message(choices[0], depth + 1)
-    inside = [_message(body.get(key), depth + 1) for key in _INSIDE]
-    metadata = _message(body.get("metadata"), depth + 1)
-    own = next((str(body[key]) for key in _TEXTS if isinstance(body.get(key), str)), "")
-    loc = body.get("loc")
-    where = ".".join(map(str, loc)) + ": " if isinstance(loc, list) and own else ""
-    parts = dict.fromkeys([where + own, *inside, metadata])
-    return "; ".join(filter(None, parts)) or ("" if depth else json.dumps(body)[:200])
+    texts = dict[str, None]()
+    for key, value in pairs_in(body):
+        items = value if isinstance(value, list) else [value]
+        if key == "loc":
+            texts[".".join(map(str, items))] = None
+        elif _TEXT.fullmatch(key):
+            texts |= dict.fromkeys(_words_in(item) for item in items if isinstance(item, str))
+    return "; ".join([*filter(None, texts)][:_TEXTS])
 
 
 def pairs_in(value: Any) -> Iterator[tuple[str, Any]]:
@@ -322,7 +325,7 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
     and web pages, and nothing at all.
     """
     text = content.decode(errors="replace")
-    complaint = complaint_in(200, parsed(content), prompt=prompt)
+    complaint = complaint_in(200, parsed(content), prompt=prompt, failed=True)
     if complaint is not None:
         return error_of(complaint)
     page = page_in(text)

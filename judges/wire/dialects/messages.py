@@ -21,14 +21,14 @@ _CANNOT: Final = re.compile(
     r"\b(?:i|we)(?:'m| am|'re| are)? (?:(?:just |really |very |so )*sorry|afraid)\b"
     r"|\bas an? (?:ai|artificial|language model|large language|assistant|responsible)\b"
     r"|\b(?:i|we) (?:can(?:'t|not| not)|won't|will not|must decline|decline|refuse)\b"
-    r"|\b(?:i|we)(?:'m| am|'re| are) (?:not (?:able|allowed|permitted|going)|unable)\b"
+    r"|\b(?:i|we)(?:'m| am|'re| are) (?:not (?:able|allowed|permitted|going|comfortable)|unable)\b"
     r"|^(?:sorry|apologies|my apologies|unfortunately)\b|\bmust (?:respectfully )?decline\b",
     re.IGNORECASE,
 )
 _TASK: Final = re.compile(
     r"(?:can(?:'t|not| not)|won't|will not|unable to|not (?:able|allowed|permitted|going) to"
-    r"|decline to|refuse to|must decline)\s+(?:\w+\s+){0,2}"
-    r"(?:help|assist|comply|fulfil|provide|engage|participate|process|discuss|continue|create"
+    r"|decline to|refuse to|must decline|not comfortable)\s+(?:\w+\s+){0,2}"
+    r"(?:help|assist|comply|fulfil|provide|engag|participate|process|discuss|continue|create"
     r"|generate|do (?:that|this|so)|support|answer (?:that|this)|respond to (?:that|this)|proceed"
     r"|complete (?:that|this)|judge (?:that|this)|evaluate (?:that|this)|assess (?:that|this)"
     r"|rate (?:that|this)|share|offer)|must (?:respectfully )?decline"
@@ -46,7 +46,7 @@ _LONGEST_REFUSAL: Final = 800  # characters; a refusal is short, and what is lon
 _KINDS: Final = {
     **dict.fromkeys(("choices", "candidates", "message", "delta", "content", "parts", "output")),
     **dict.fromkeys(("text", "value", "output_text", "generated_text", "json")),
-    **dict.fromkeys(("data", "result", "response", "completion")),
+    **dict.fromkeys(("data", "result", "results", "response", "completion")),
     **dict.fromkeys(
         ("reasoning_content", "reasoning", "thinking", "thoughts", "thinking_content"), "thoughts"
     ),
@@ -61,9 +61,18 @@ _TYPES: Final = {
 }
 # What is behind these keys is data of the model, however it is shaped.
 _DATA: Final = frozenset({"arguments", "input", "args", "parameters", "json"})
-_FINISHES: Final = ("finish_reason", "finishreason", "stop_reason", "done_reason", "blockreason")
-_ASKED: Final = ("prompt_tokens", "input_tokens", "prompttokencount", "prompt_eval_count")
-_ANSWERED: Final = ("completion_tokens", "output_tokens", "candidatestokencount", "eval_count")
+# What is an object here is an answer itself, unless it has one of these.
+_WHOLE: Final = frozenset({"content", "response"})
+_WRAPPING: Final = frozenset({"type", "parts", "text", "content", "message", "choices", "role"})
+_FINISHES: Final = (
+    *("finish_reason", "finishreason", "stop_reason", "stopreason", "done_reason", "blockreason"),
+)
+_ASKED: Final = (
+    *("prompt_tokens", "input_tokens", "inputtokens", "prompttokencount", "prompt_eval_count"),
+)
+_ANSWERED: Final = (
+    *("completion_tokens", "output_tokens", "outputtokens", "candidatestokencount", "eval_count"),
+)
 
 Json = dict[str, Any]
 
@@ -106,9 +115,10 @@ def normalise(body: Any) -> Json | None:
     pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
     _gather(body, "text", pieces)
     values = {key: value for key, value in reversed(list(pairs_in(body))) if value is not None}
-    finish = _first(values, _FINISHES)
+    details = values.get("incomplete_details")  # of OpenAI's Responses
+    finish = details.get("reason") if isinstance(details, dict) else _first(values, _FINISHES)
     is_answer = any(pieces.values()) or isinstance(values.get("message"), dict)
-    if not is_answer and end_of(finish) not in (End.FILTERED, End.BROKEN):
+    if not is_answer and end_of(finish) is End.WHOLE:
         return None
     message = {
         "content": "".join(pieces["text"]),
@@ -137,11 +147,11 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
     elif key in _DATA and value is not None:
         pieces[kind].append(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, list):
-        for item in value[:1] if key in ("choices", "candidates") else value:
+        for item in value[:1] if key in ("choices", "candidates", "results") else value:
             _gather(item, kind, pieces)
     elif isinstance(value, dict):
-        if key == "content" and not value.keys() & {"type", "parts", "text"}:
-            pieces[kind].append(json.dumps(value, ensure_ascii=False))  # the answer itself
+        if key in _WHOLE and not value.keys() & _WRAPPING:
+            pieces[kind].append(json.dumps(value, ensure_ascii=False))
             return
         kind = (
             "thoughts" if value.get("thought") is True else _TYPES.get(str(value.get("type")), kind)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,18 +14,16 @@ from dagengine.errors import (
     JudgeSetupError,
     ProviderError,
     RefusedError,
-    RunawayError,
     UnparseableError,
     UnsupportedError,
 )
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
-from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, reply_text
+from dagengine.judges.wire.completions import message_usage, prompt_of, read_completion
 from dagengine.judges.wire.dialects.failures import response_error
-from dagengine.judges.wire.dialects.messages import refusal_in
-from dagengine.judges.wire.replies import MORE_TOKENS
+from dagengine.judges.wire.replies import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
-from dagengine.question import NO_USAGE, Answer, Capabilities, Question
+from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.redaction import (
     public_text,
     public_value,
@@ -32,9 +31,6 @@ from dagengine.redaction import (
     secrets_of_environment,
     shortened,
 )
-
-if TYPE_CHECKING:
-    from instructor.core.exceptions import InstructorRetryException
 
 T = TypeVar("T", bound=BaseModel)
 _NO_CREDENTIALS = re.compile(
@@ -67,8 +63,7 @@ class ProviderJudge(SharedJudge[_Opened]):
     instead.
 
     A response is read up to `max_bytes` if the provider's package uses httpx, as most do. Bedrock,
-    Vertex AI and your own `http_client` have no such limit. Of an invalid answer, the first 20,000
-    characters are kept.
+    Vertex AI and your own `http_client` have no such limit.
 
     Anthropic is told what other questions of the case begin with, too, to keep it, and says how
     many tokens it used. Of other providers no tokens are known.
@@ -120,6 +115,9 @@ class ProviderJudge(SharedJudge[_Opened]):
         except Exception as error:  # noqa: BLE001 - every client has errors of its own
             raise self._setup_error(error) from None
         own = bound(client, BodyReader(self.max_bytes), self._options.values())
+        inner = getattr(client, "client", None)
+        if isinstance(getattr(inner, "max_retries", None), int):
+            inner.max_retries = 0  # the gateway retries, and counts
         return _Opened(client, own)
 
     def _setup_error(self, error: BaseException) -> JudgeSetupError:
@@ -152,7 +150,6 @@ class ProviderJudge(SharedJudge[_Opened]):
         limit = question.token_limit
         most = {} if limit is None else {"max_tokens": limit}
         messages = with_cache_mark(question) if self.hosted else list(question.messages)
-        failure: JudgeError
         try:
             async with self.session() as opened:
                 value = await opened.client.create(
@@ -162,33 +159,39 @@ class ProviderJudge(SharedJudge[_Opened]):
                     strict=False,
                     **most,
                 )
-        except IncompleteOutputException as error:
-            cut = f"the answer was cut off at the token limit; {MORE_TOKENS}"
-            failure = RunawayError(cut, shortened(self._public(error.last_completion), _RAW))
-        except InstructorRetryException as error:
-            failure = self._failure(error, prompt_of(question.messages))
+        except (IncompleteOutputException, InstructorRetryException) as error:
+            problem = error
         else:
             # Answers are remembered for the whole run; the completion must not be kept with them.
             completion = vars(value).pop("_raw_response", None)
-            used = getattr(completion, "usage", None) if self.hosted else None
-            usage = NO_USAGE if used is None else message_usage(dict(used))
-            return Answer(value, value.model_dump_json(), usage=usage, mode="provider")
+            return Answer(
+                value, value.model_dump_json(), usage=self._usage_of(completion), mode="provider"
+            )
         # Outside of the handlers: what is raised inside keeps the other error with it.
-        raise self._hidden(failure)
+        try:
+            return await self._read(question, problem)
+        except JudgeError as error:
+            failure = self._hidden(error)
+        raise failure
 
-    def _failure(self, problem: InstructorRetryException, prompt: str) -> JudgeError:
+    def _usage_of(self, completion: Any) -> Usage:
+        used = getattr(completion, "usage", None) if self.hosted else None
+        return NO_USAGE if used is None else message_usage(dict(used))
+
+    async def _read(self, question: Question[T], problem: Any) -> Answer[T]:
+        """The answer that instructor did not read; raises a JudgeError that says why."""
+        own = problem.last_completion
+        if own is None:
+            raise self._failure(problem, prompt_of(question.messages))
+        body = own.model_dump(warnings=False) if isinstance(own, BaseModel) else own
+        if not isinstance(body, dict | list):
+            raise UnparseableError(str(problem), shortened(str(own), _RAW))
+        completion = read_completion(json.dumps(body, default=str).encode(), question.messages)
+        usage = self._usage_of(own)
+        return await read_reply(question, completion, "provider", question.token_limit, usage)
+
+    def _failure(self, problem: Any, prompt: str) -> JudgeError:
         """Providers' error classes differ; the HTTP status, if there is one, does not."""
-        if problem.last_completion is not None:
-            own = problem.last_completion
-            reply = normalised(own.model_dump() if isinstance(own, BaseModel) else own)
-            try:
-                text = "" if reply is None else reply_text(reply)
-            except JudgeError as refusal:
-                return refusal
-            if refusal_in(text):
-                return RefusedError(f"the model refused: {text}")
-            raw = shortened(self._public(problem.last_completion), _RAW)
-            return UnparseableError(str(problem), raw)
         error = problem.__cause__ or problem
         # The way that bodies are read raises errors of its own, in whatever a client makes of them.
         cause: BaseException | None = error

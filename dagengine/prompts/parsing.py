@@ -211,36 +211,36 @@ def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:
     try:
         return validated(question, value, raw)
     except UnparseableError:
-        fitting = list[T]()
-        for inner in _objects_below(value):
+        fitting = list[tuple[T, bool]]()
+        for inner, drafted in _objects_below(value):
             with suppress(ValidationError):
-                answer = question.answer_type.model_validate(inner)
+                answer = question.answer_type.model_validate(inner), drafted
                 fitting += [answer] if answer not in fitting else []
-        if len(fitting) != 1:
+        if len(fitting) != 1 or fitting[0][1]:
             raise
-        return fitting[0]
+        return fitting[0][0]
 
 
-def _objects_below(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The objects inside of an object, also those written as text, as far as answers may lie."""
-    level = _outside_thoughts(value)
-    for _ in range(_DEEPEST):
-        below = list[Any]()
-        for item in level[:_COMPLAINTS]:
+def _objects_below(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The objects inside of an object, also those written as text, as far as answers may lie.
+
+    Each with whether it is a draft: the thoughts beside another field.
+    """
+    level: list[tuple[Any, bool]] = [(value, False)]
+    for depth in range(_DEEPEST + 1):
+        below = list[tuple[Any, bool]]()
+        for item, drafted in level[:_COMPLAINTS]:
             if isinstance(item, str) and item.lstrip().startswith("{"):
                 with suppress(ValueError):
                     item = shallow_value(item)
             if isinstance(item, dict):
-                yield item
-                below += _outside_thoughts(item)
+                if depth:
+                    yield item, drafted
+                beside = len(item) > 1
+                below += [(v, drafted or (beside and is_thinking(k))) for k, v in item.items()]
             elif isinstance(item, list):
-                below += item
+                below += [(inner, drafted) for inner in item]
         level = below
-
-
-def _outside_thoughts(value: dict[str, Any]) -> list[Any]:
-    """The values of an object, without a draft that stands beside others."""
-    return [inner for key, inner in value.items() if len(value) == 1 or not is_thinking(key)]
 
 
 def validated(question: Question[T], fields: Any, raw: str) -> T:

@@ -16,7 +16,7 @@ from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
 from dagengine.judges.wire.connection import Connection
-from dagengine.judges.wire.dialects.failures import response_error
+from dagengine.judges.wire.dialects.failures import parsed, response_error
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import Capabilities, Question
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _ENDPOINT: Final = "/v1/chat/completions"
 BODY: Final = b', "body": '
 """What is between a question's name and the question in such a line."""
+_NOT_ASKED: Final = frozenset({"batch_expired", "batch_cancelled"})
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 # The client's own retries: a batch is not given up because one look at it failed.
 _RETRIES = 8
@@ -147,13 +148,15 @@ def request_line(name: str, body: str) -> bytes:
 
 def _completion(line: dict[str, Any], prompt: str) -> Any:
     """The body of a successful answer; raises JudgeError for any other line."""
-    response, error = line.get("response") or {}, line.get("error") or {}
-    status, body = response.get("status_code"), response.get("body") or {}
-    if status == 200:
-        return body
-    if error.get("code") == "batch_expired":
+    response, error = line.get("response"), line.get("error")
+    status, body = 200 if response else 400, response
+    if isinstance(response, dict) and "body" in response:
+        status, body = response.get("status_code") or status, response["body"]
+    if status == 200 and not error:
+        return parsed(body.encode()) if isinstance(body, str) else body
+    if isinstance(error, dict) and error.get("code") in _NOT_ASKED:
         # The provider did not come to it in time; it is asked again.
         raise ProviderError(f"in the batch: {error.get('message')}", transient=True)
-    failure = response_error(status or 400, error or body, prompt=prompt)
+    failure = response_error(max(status, 400), error or body, prompt=prompt)
     failure.args = (f"in the batch: {failure}",)
     raise failure

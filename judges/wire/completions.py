@@ -146,10 +146,12 @@ class ReplyMessage(_Wire):
 
     @property
     def text(self) -> str:
-        """The text of the answer: what a tool was called with, or what was said."""
-        return (self.tool_calls[0].function.arguments if self.tool_calls else "") or (
-            self.content or ""
-        )
+        """The text of the answer: what a tool was called with, or what was said.
+
+        Calls that differ are different answers.
+        """
+        calls = dict.fromkeys(call.function.arguments for call in self.tool_calls or ())
+        return "\n".join(calls) or self.content or ""
 
     @property
     def thoughts(self) -> str:

@@ -19,7 +19,7 @@ from dagengine.question import Answer, Question, Usage
 T = TypeVar("T", bound=BaseModel)
 
 _SHOWN = 40  # characters of what is repeated
-MORE_TOKENS = "allow more with Options(max_tokens=…) of the node or --max-tokens, or ask for less"
+_MORE_TOKENS = "allow more with Options(max_tokens=…) of the node or --max-tokens, or ask for less"
 _NO_THOUGHTS = (
     "switch thinking off, for instance with OpenAIJudge(…, parameters={'reasoning_effort': "
     "'none'}), or allow more tokens with Options(max_tokens=…) or --max-tokens"
@@ -102,7 +102,7 @@ def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) ->
         return RunawayError(message, raw or thoughts, cause="thinking")
     loop = loop_in(raw)
     if loop is None:
-        return RunawayError(f"the answer was {where}; {MORE_TOKENS}", raw)
+        return RunawayError(f"the answer was {where}; {_MORE_TOKENS}", raw)
     end = f", and was {where}" if cut else ""
     length, unit = len(raw) - loop.start, loop.unit
     if loop.is_blank:

@@ -124,7 +124,7 @@ def normalise(body: Any) -> Json | None:
         "content": "".join(pieces["text"]),
         "refusal": "".join(pieces["refusal"]) or None,
         "reasoning_content": "".join(pieces["thoughts"]) or None,
-        "tool_calls": [{"function": {"arguments": call}} for call in pieces["call"][:1]],
+        "tool_calls": [{"function": {"arguments": call}} for call in pieces["call"]],
     }
     choice = {
         "message": message,
@@ -207,8 +207,12 @@ def _logprobs_of(logprobs: Any) -> Json | None:
 
 
 def _events_in(text: str) -> list[Any] | None:
-    """The events of a stream that nobody asked for; None for any other text."""
-    lines = [line[5:] for line in text.splitlines() if line.startswith("data:")]
+    """The events of a stream that nobody asked for; None for any other text.
+
+    They are behind `data:`, or a line each.
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    lines = [line[5:] for line in lines if line.startswith("data:")] or lines
     try:
         return [shallow_value(line) for line in lines if line.strip() not in ("", "[DONE]")] or None
     except ValueError:

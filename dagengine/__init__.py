@@ -121,7 +121,9 @@ class _OfOthers:
     def find_spec(name: str, path: object = None, target: object = None) -> None:
         from dagengine.elsewhere import refuse_module
 
-        refuse_module(name)
+        # Who only asks whether a module is there is told so: words are for who imports it.
+        if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
+            refuse_module(name)
 
 
 sys.meta_path.append(_OfOthers())

@@ -279,9 +279,14 @@ class Retried:
         wanted = error.retry_after or 0.0
         rest = anyio.current_effective_deadline() - anyio.current_time()
         # Without a deadline a case would wait for hours, and the run with it.
-        rest = min(rest, _LONGEST_WAIT * self._limits.patience_of_a_judge[0])
-        if wanted > rest:
-            late = f"{error}; it asks to wait {wanted:g} s, and {rest:.1f} s are left for the case"
+        longest = _LONGEST_WAIT * self._limits.patience_of_a_judge[0]
+        if wanted > min(rest, longest):
+            late = f"{error}; it asks to wait {wanted:g} s, and "
+            late += (
+                f"{rest:.1f} s are left for the case"
+                if rest < longest
+                else f"no case waits longer than {longest:g} s: run again later"
+            )
             raise ProviderError(late, transient=False)
         return max(growing(state), wanted)
 

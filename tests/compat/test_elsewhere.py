@@ -257,6 +257,13 @@ def test_an_import_of_what_nobody_has_says_what_there_is(line: str, words: str) 
         exec(line, {})
 
 
+@pytest.mark.parametrize("name", ["nonsense", "tracing", "metrics.community", "test_case.x"])
+def test_a_question_whether_a_module_is_there_is_no_error(name: str) -> None:
+    assert importlib.util.find_spec(f"dagengine.{name}") is None
+    with pytest.raises(ModuleNotFoundError, match="there is no dagengine"):
+        importlib.import_module(f"dagengine.{name}")
+
+
 def test_nothing_of_the_table_is_here() -> None:
     homes = [importlib.import_module(home) for home in set(elsewhere.HOMES.values())]
     elsewhere_here = {"Verdict"}  # of results: a type

@@ -237,6 +237,15 @@ async def test_a_long_wait_beyond_the_deadline_of_its_case_ends_that_case_only()
     assert re.search(r"it asks to wait 7200 s, and (29\.9|30\.0) s are left for the case", message)
 
 
+async def test_a_wait_of_hours_without_a_deadline_says_how_long_a_case_waits() -> None:
+    wait = provider(429, transient=True, retry_after=7_200.0)
+    judge = Judge(lambda question, number: wait if question.name == "0" else None)
+    errors = await ask_all(Gateway(), judge, 20)
+    message = str(errors[0])
+    assert "asks to wait 7200 s, and no case waits longer than 3000 s: run again later" in message
+    assert "left for the case" not in message
+
+
 @pytest.mark.parametrize("kind", ["500", "504", "429", "timeout"])
 async def test_a_question_that_always_fails_does_not_keep_a_judge_away_that_is_back(
     kind: str,

@@ -206,18 +206,19 @@ def _judge(
     with progress_bar(executor, total, True) as advance:
 
         def take(row: CaseResult) -> None:
-            access.check(row)
             tally.add(writer.add(row))
 
-        def finished(row: CaseResult) -> None:
-            access.check(row)
+        def keep(row: CaseResult) -> None:
             writer.keep(row)
             advance(row)
 
-        observer = OnRow(take, finished)
+        observer = OnRow(
+            lambda row: access.hand_on(row, take), lambda row: access.hand_on(row, keep)
+        )
         try:
             with writer:
                 sync(lambda: executor.judge(mine, observer, part.first, part.count))
+                access.end()
         except KeyboardInterrupt:
             count, path = writer.rows.count, writer.rows.path
             of_all = counted(count, "row") if total is None else f"{count} of {total} rows"

@@ -590,6 +590,23 @@ def test_a_judge_that_accepts_no_call_is_one_line_and_leaves_an_earlier_run(
     assert left == kept or more
 
 
+@pytest.mark.parametrize(("cases", "code"), [(1, 2), (4, 3)])
+def test_a_command_goes_on_after_a_refusal_of_one_question(
+    cases: int, code: int, tmp_path: Path
+) -> None:
+    lines = "".join(f'{{"input": "i{n}", "actual_output": "a{n}"}}\n' for n in range(cases))
+    folder = write(tmp_path, {**FILES, "cases.jsonl": lines})
+
+    def reply(body: Any) -> Reply:
+        return refused(body) if "a0" in str(body["messages"]) else valid_reply(body)
+
+    with OpenAIServer(reply) as server:
+        key = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "x"}
+        done = dagengine(folder, *WITHOUT_JUDGE, "--judge", "gpt-4o", **key)
+    assert done.returncode == code
+    assert (code == 2) == done.stderr.startswith("error: the judge accepts no call: HTTP 401")
+
+
 def test_a_run_goes_on_if_a_stored_or_another_answer_was_accepted(tmp_path: Path) -> None:
     folder, replies = write(tmp_path, FILES), iter([valid_reply, *[refused] * 100])
     with OpenAIServer(lambda body: next(replies)(body)) as server:

@@ -13,30 +13,56 @@ if TYPE_CHECKING:
 
 
 class Access:
-    """Ends a run whose judge accepts no call: every row would say the same.
+    """Ends a run whose judge accepts no call, as it is given up: every row would say the same.
 
     `accepted` tells whether a call was accepted so far.
     """
 
     def __init__(self, accepted: Callable[[], bool]) -> None:
         self._accepted = accepted
-        self._granted = False
+        self._granted = self._ended = False
         self._error: JudgeSetupError | None = None
+        self._held: list[tuple[CaseResult, Callable[[CaseResult], object]]] = []
 
     def check(self, row: CaseResult) -> None:
-        """Raise JudgeSetupError if a key or a model was refused, and no call was accepted.
+        """Raise JudgeSetupError if the judge is given up for good, and no call was accepted.
 
-        From then on every row raises it: while the run ends, calls in progress are cancelled.
+        A first refusal may be about its question: it is kept for `end`. Once raised, every row
+        raises it: while the run ends, calls in progress are cancelled.
         """
+        from dagengine.gateway.laws.circuit_breaker import FOR_GOOD
         from dagengine.judges.wire.dialects.failures import HINTS
 
-        self._granted = self._granted or (self._error is None and self._accepted())
+        self._granted = self._granted or (not self._ended and self._accepted())
         for result in () if self._granted else row.metrics:
             message = "" if result.failure is None else result.failure.message
-            if self._error is None and message.endswith(HINTS):
+            if self._error is None and (message.endswith(HINTS) or FOR_GOOD in message):
                 self._error = JudgeSetupError(f"the judge accepts no call: {message}")
-        if self._error is not None:
+            self._ended = self._ended or FOR_GOOD in message
+        if self._ended and self._error is not None:
             raise self._error
+
+    def hand_on(self, row: CaseResult, take: Callable[[CaseResult], object]) -> None:
+        """Hand on a row, and those before it; none yet after a refusal that may be of all calls.
+
+        So a run that ends leaves an earlier one as it was. Raises JudgeSetupError as `check` does.
+        """
+        self.check(row)
+        self._held.append((row, take))
+        if self._error is None or self._granted:
+            self._let_go()
+
+    def end(self) -> None:
+        """Hand on what is left; raises JudgeSetupError if calls were refused, and none accepted."""
+        self._granted = self._granted or (not self._ended and self._accepted())
+        if self._error is not None and not self._granted:
+            raise self._error
+        self._let_go()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        for row, take in held:
+            take(row)
 
 
 def any_accepted(totals: Totals) -> bool:

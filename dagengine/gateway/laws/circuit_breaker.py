@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import math
 
+FOR_GOOD = "the judge is given up: whatever it is asked"
+"""How the reason begins if nothing but somebody's hand brings the judge back."""
 _IN_A_ROW = 5
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 5.0
@@ -144,7 +146,7 @@ class CircuitBreaker:
         if alike or (in_a_row and not (self._asks or self.has_answered)):
             self._in_doubt = self._asks
             self._give_up(
-                f"whatever it is asked, it fails with {why!r}; fix this, or wait, and run again"
+                f"{FOR_GOOD}, it fails with {why!r}; fix this, or wait, and run again"
             )
         elif self._asks and (in_a_row or not self.has_answered) and self._may_be_all(now, status):
             self._next_probe = self._next_probe if self.is_open else -math.inf
@@ -179,7 +181,7 @@ class CircuitBreaker:
             self._next_probe, self._in_doubt = now, True
         else:
             self._give_up(
-                f"{self._failures} calls in a row failed in {now - self._since:.0f} s, the last "
+                f"the judge is given up: {self._failures} calls in a row failed in {now - self._since:.0f} s, the last "
                 f"one with {why!r}: its patience of {self.patience:g} s is used up; see that it "
                 "runs, and run again"
             )
@@ -188,4 +190,4 @@ class CircuitBreaker:
         self.is_open, self._next_probe = True, math.inf
         if self.given_up is None:
             # The name is long: what happened goes first.
-            self.given_up = f"the judge is given up: {why} (judge: {self._name!r})"
+            self.given_up = f"{why} (judge: {self._name!r})"

@@ -218,8 +218,19 @@ class OpenStore:
         return self._journal is None
 
     async def meet(self, judges: Iterable[Judge]) -> None:
-        """Say which stored answers the judges of a run lost, and which are of other code."""
+        """Say which stored answers the judges of a run lost, and which are of other code.
+
+        Raises InputError for judges that are apart in the run, and must be apart in the store, too.
+        """
         pairs = [(judge, self._names.of(judge) or "") for judge in judges]
+        apart = {(name, judge.identity) for judge, name in pairs}
+        for judge, name in pairs:
+            hint = getattr(judge, "store_hint", "")
+            if hint and sum(name == another for another, _ in apart) > 1:
+                raise InputError(
+                    f"several judges {judge_name(name)!r} of this run have one name in the store "
+                    f"{self._path}, where they would share answers: {hint}"
+                )
         self._in_use |= {printable(name) for _, name in pairs}
         with explained(self._path):
             rows = self._reader.execute(_JUDGES).fetchall()

@@ -24,13 +24,15 @@ from dagengine.errors import (
 )
 from dagengine.judges.batches.collecting import Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
-from dagengine.judges.identity import SharedJudge, durable_name
+from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
 from dagengine.judges.wire.dialects.failures import parsed, response_error
+from dagengine.judges.wire.endpoint import Endpoint, endpoint_of
 from dagengine.judges.wire.replies import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
+from dagengine.judges.wire.servers import root_of
 from dagengine.prompts.bounds import bounds_of
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Answer, Capabilities, Question
@@ -38,6 +40,7 @@ from dagengine.redaction import (
     public_text,
     public_value,
     secrets_in,
+    secrets_of_address,
     secrets_of_environment,
 )
 
@@ -91,34 +94,43 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
     ) -> None:
         self.model = f"anthropic/{model}"
         self.journal = journal
+        if base_url:
+            endpoint_of(base_url)  # the caller hears of a wrong address at once
         self._address, self._api_key = base_url, api_key
         self._parameters, self._max_tokens = dict(parameters or {}), max_tokens
         self._limits = BatchLimits(size, file_bytes, quiet, poll)
         self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        return {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
+        shown = {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
+        return {**shown, "_address": self._address and public_text(self._address)}
 
     @property
     def identity(self) -> str:
         """The model, the endpoint and the parameters."""
         shown = sorted(public_value(self._parameters).items())
-        return f"{self.model} at {self._where} with {shown!r}"
+        return f"{self.model}{digest_mark(self._real)} at {self._where} with {shown!r}"
 
     @property
     def durable_identity(self) -> str | None:
         """As of a `ProviderJudge` of the same model, where the endpoint is Anthropic's own."""
         address = {} if self._where == _ADDRESS else {"base_url": self._where}
-        return durable_name(self.model, {**address, **self._parameters})
+        mark = digest_mark(self._real)
+        return durable_name(f"{self.model}{mark}", {**address, **self._parameters})
+
+    @property
+    def _real(self) -> str:
+        """The address that holds now."""
+        return self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
 
     @property
     def _where(self) -> str:
-        address = self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
-        return public_text(address.rstrip("/"))
+        return public_text(self._real.rstrip("/"))
 
     @property
     def secrets(self) -> list[str]:
-        return [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        own = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        return [*own, *secrets_of_address(self._real)]
 
     async def _close(self, client: _Client, *, whole: bool) -> None:
         await client.http.aclose()
@@ -135,8 +147,8 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
                 f"no key for the model {self.model!r}: set ANTHROPIC_API_KEY, or pass api_key="
             )
         http, _ = http_client(BodyReader(_RESULTS), connect_timeout=_CONNECT_TIMEOUT)
-        address = self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
-        api = _MessageBatches(http, address.rstrip("/"), key)
+        endpoint = endpoint_of(self._real, "base_url" if self._address else "ANTHROPIC_BASE_URL")
+        api = _MessageBatches(http, endpoint, key)
         journal = BatchJournal(self.journal, f"anthropic batches at {self._where}")
         return _Client(Batches(api, self._limits, journal), http)
 
@@ -193,9 +205,11 @@ class _MessageBatches:
 
     failures: tuple[type[Exception], ...] = ()
 
-    def __init__(self, http: httpx2.AsyncClient, address: str, key: str) -> None:
-        self._http, self._address = http, address
+    def __init__(self, http: httpx2.AsyncClient, endpoint: Endpoint, key: str) -> None:
+        self._http, self._query = http, endpoint.query
+        self._address = root_of(endpoint.url).rstrip("/")
         self._headers = {
+            **endpoint.headers,
             "x-api-key": key,
             "anthropic-version": _VERSION,
             "content-type": "application/json",
@@ -215,7 +229,7 @@ class _MessageBatches:
 
         Should it be another one, its results have other names, and the questions are asked again.
         """
-        batches = json.loads(await self._look(f"{_PATH}?limit=100"))["data"]
+        batches = json.loads(await self._look(_PATH, limit=100))["data"]
         for batch in reversed(batches):  # the newest comes first
             name: str = batch["id"]
             created = datetime.datetime.fromisoformat(batch["created_at"]).timestamp()
@@ -237,7 +251,7 @@ class _MessageBatches:
         text = await self._look(f"{_PATH}/{ended}/results")
         return text.decode(errors="replace").split("\n")
 
-    async def _look(self, path: str) -> bytes:
+    async def _look(self, path: str, **query: Any) -> bytes:
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(_LOOKS),
             wait=tenacity.wait_random_exponential(0.5, 30),
@@ -247,16 +261,20 @@ class _MessageBatches:
             sleep=anyio.sleep,
             reraise=True,
         )
-        content: bytes = await retrying(self._request, "GET", path, b"")
+        content: bytes = await retrying(self._request, "GET", path, b"", **query)
         return content
 
-    async def _request(self, method: str, path: str, content: bytes) -> bytes:
+    async def _request(self, method: str, path: str, content: bytes, **query: Any) -> bytes:
         """The body of an answer; raises ProviderError."""
         import httpx2
 
         try:
             response = await self._http.request(
-                method, self._address + path, content=content, headers=self._headers
+                method,
+                self._address + path,
+                content=content,
+                headers=self._headers,
+                params={**self._query, **query},
             )
         except (OSError, httpx2.HTTPError) as error:
             message = f"no answer from {public_text(self._address)}: {error}"

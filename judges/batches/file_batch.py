@@ -6,6 +6,7 @@ The lines are those of OpenAI's batch API, which `vllm run-batch` reads and writ
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -40,8 +41,14 @@ class FileBatchJudge(OpenAIBatchJudge):
 
     After a kill, a run with the same folder takes up its files: nothing is asked twice. Only one
     process at a time may use a folder.
+
+    Judges in two folders share no answer within a run. Stored answers are found by the model, in
+    any folder. `engine`, a name of what answers there, is a part of what they are found by. In a
+    run with a store, judges of one model in two folders need two.
     """
 
+    store_hint = "name what answers in each of them: FileBatchJudge(…, engine=…)"
+    """What tells two of them apart in a store."""
     provider = Provider("batch files", "", "", "http://batch-files.invalid")
 
     def __init__(
@@ -54,12 +61,14 @@ class FileBatchJudge(OpenAIBatchJudge):
         poll: float = 2.0,
         announce: Callable[[str], None] | None = None,
         parameters: dict[str, Any] | None = None,
+        engine: str | None = None,
     ) -> None:
         """Raises InputError for a folder that is a file."""
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file; name a folder for questions and answers")
         self._announce = announce
+        self._engine = engine
         super().__init__(
             model,
             size=size,
@@ -70,6 +79,15 @@ class FileBatchJudge(OpenAIBatchJudge):
             parameters=parameters,
             api_key="none",
         )
+
+    @property
+    def _name(self) -> str:
+        return super()._name if self._engine is None else f"{super()._name} by {self._engine}"
+
+    @property
+    def _called(self) -> str:
+        folder = hashlib.sha256(os.fsencode(self.folder.resolve())).hexdigest()[:16]
+        return f"{self._name} (folder {folder})"
 
     def _public_state(self) -> dict[str, Any]:
         return {**super()._public_state(), "_announce": None}

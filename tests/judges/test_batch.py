@@ -15,7 +15,7 @@ from servers.openai_server import Reply
 
 from dagengine import evaluate
 from dagengine.cli.common.run_options import RunOptions
-from dagengine.errors import InputError
+from dagengine.errors import InputError, JudgeSetupError
 from dagengine.gateway import Limits
 from dagengine.judges import AnthropicBatchJudge, OpenAIBatchJudge, ProviderJudge
 from dagengine.judges.batches.journal import BatchJournal
@@ -185,6 +185,31 @@ async def test_another_one_goes_on_where_the_one_who_worked_was_cancelled() -> N
             scope.cancel()
     assert answers == ["case 2 "]
     assert len(server.batches) == 1
+
+
+def test_the_query_of_an_address_of_anthropic_goes_with_every_request() -> None:
+    queries: list[str] = []
+
+    class Asked(MessageBatchServer):
+        async def _create_messages(self, request: Any) -> Any:
+            queries.append(request.query_string)
+            return await super()._create_messages(request)
+
+        async def _retrieve_messages(self, request: Any) -> Any:
+            queries.append(request.query_string)
+            return await super()._retrieve_messages(request)
+
+    with Asked(by_topic) as server:
+        address = f"{server.address}/v1?route=a%20b&api_key=hush-0123456789"
+        judge = AnthropicBatchJudge("m", base_url=address, api_key="key", quiet=0.05, poll=0.01)
+        done = evaluate(cases(2), [food_metric()], model=judge, show=False)
+    assert done.scores("food") == [1.0, 0.0]
+    assert set(queries) == {"route=a b&api_key=hush-0123456789"}
+    other = AnthropicBatchJudge("m", base_url=address.replace("a%20b", "c"), api_key="key")
+    assert judge.durable_identity != other.durable_identity
+    assert "hush" not in f"{judge.identity}{judge.durable_identity}"
+    with pytest.raises(JudgeSetupError, match="does not begin with http"):
+        AnthropicBatchJudge("m", base_url="api.example.com")
 
 
 def test_the_size_of_a_batch_is_checked() -> None:

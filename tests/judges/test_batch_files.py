@@ -98,6 +98,37 @@ def test_every_layer_of_questions_is_one_file_and_answers_find_them(tmp_path: Pa
     assert f"vllm run-batch -i {first} -o " in engine.sentences[0]
 
 
+def test_judges_of_one_model_in_two_folders_share_no_answer(tmp_path: Path) -> None:
+    def deny(line: Line) -> Line:
+        reply = answered(line)
+        message = reply["response"]["body"]["choices"][0]["message"]
+        message["content"] = message["content"].replace("true", "false")
+        return reply
+
+    def metrics(**engines: str | None) -> list[DAGMetric]:
+        one, another = (
+            FileBatchJudge(
+                "m", folder.folder, quiet=0.05, poll=0.01, announce=folder, engine=engine
+            )
+            for folder, engine in zip(folders, engines.values(), strict=True)
+        )
+        node = BinaryJudgementNode(
+            "Is it about food?", evaluation_params=["input"], then={True: 10, False: 0}
+        )
+        return [DAGMetric("a", DAG(node), model=one), DAGMetric("b", DAG(node), model=another)]
+
+    folders, store = (Engine(tmp_path / "a"), Engine(tmp_path / "b", deny)), tmp_path / "s.db"
+    done = evaluate(cases(1), metrics(a=None, b=None), limits=LIMITS, show=False)
+    assert (done.scores("a"), done.scores("b")) == ([1.0], [0.0])
+    with pytest.raises(InputError, match=r"FileBatchJudge\(…, engine=…\)"):
+        evaluate(cases(1), metrics(a=None, b=None), store=store, limits=LIMITS, show=False)
+    for _ in range(2):
+        both = metrics(a=None, b="int4")
+        done = evaluate(cases(1), both, store=store, limits=LIMITS, show=False)
+        assert (done.scores("a"), done.scores("b")) == ([1.0], [0.0])
+    assert done.totals.calls == 0
+
+
 def test_answers_may_hold_any_end_of_a_line_and_the_last_line_may_lack_its_own(
     tmp_path: Path,
 ) -> None:

@@ -115,7 +115,7 @@ class ProviderJudge(SharedJudge[_Opened]):
         except Exception as error:  # noqa: BLE001 - every client has errors of its own
             raise self._setup_error(error) from None
         own = bound(client, BodyReader(self.max_bytes), self._options.values())
-        inner = getattr(client, "client", None)
+        inner: Any = getattr(client, "client", None)
         if isinstance(getattr(inner, "max_retries", None), int):
             inner.max_retries = 0  # the gateway retries, and counts
         return _Opened(client, own)

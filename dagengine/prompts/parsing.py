@@ -212,9 +212,9 @@ def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:
         return validated(question, value, raw)
     except UnparseableError:
         fitting = list[tuple[T, bool]]()
-        for inner, drafted in _objects_below(value):
+        for inner, is_draft in _objects_below(value):
             with suppress(ValidationError):
-                answer = question.answer_type.model_validate(inner), drafted
+                answer = question.answer_type.model_validate(inner), is_draft
                 fitting += [answer] if answer not in fitting else []
         if len(fitting) != 1 or fitting[0][1]:
             raise
@@ -229,17 +229,17 @@ def _objects_below(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool
     level: list[tuple[Any, bool]] = [(value, False)]
     for depth in range(_DEEPEST + 1):
         below = list[tuple[Any, bool]]()
-        for item, drafted in level[:_COMPLAINTS]:
+        for item, is_draft in level[:_COMPLAINTS]:
             if isinstance(item, str) and item.lstrip().startswith("{"):
                 with suppress(ValueError):
                     item = shallow_value(item)
             if isinstance(item, dict):
                 if depth:
-                    yield item, drafted
+                    yield item, is_draft
                 beside = len(item) > 1
-                below += [(v, drafted or (beside and is_thinking(k))) for k, v in item.items()]
+                below += [(v, is_draft or (beside and is_thinking(k))) for k, v in item.items()]
             elif isinstance(item, list):
-                below += [(inner, drafted) for inner in item]
+                below += [(inner, is_draft) for inner in item]
         level = below
 
 

@@ -18,9 +18,9 @@ from typing import Final
 # `<name>`, `[name]`, `<|name|>`, `◁name▷`, `&lt;name&gt;`; a slash, "end" or, behind it, "suffix"
 # closes.
 _MARKER: Final = re.compile(
-    r"(?:[<\[◁⟨【＜〈]|&lt;)\|?[ \t]*(?P<closes>/|end[_ ]?(?:of[_ ]?)?)?"
+    r"(?:[<\[◁⟨【\uff1c〈]|&lt;)\|?[ \t]*(?P<closes>/|end[_ ]?(?:of[_ ]?)?)?"
     r"(?:(?:begin|start)[_ ]?(?:of[_ ]?)?)?(?P<name>[^\W\d_][\w:.-]{0,40}?)"
-    r"(?:_prefix|(?P<after>_suffix))?(?:[ \t][^<>\n]{0,100})?\|?(?:[>\]▷⟩】＞〉]|&gt;)",
+    r"(?:_prefix|(?P<after>_suffix))?(?:[ \t][^<>\n]{0,100})?\|?(?:[>\]▷⟩】\uff1e〉]|&gt;)",
     re.IGNORECASE,
 )
 _THINKS: Final = re.compile(
@@ -41,18 +41,18 @@ _CHANNEL: Final = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 # The same where a server has taken out the marks and left the names of the channels, and headings
-# of a model's own: a line of them, with or without a colon.
+# of a model's own: a line of them, with or without a colon. That of the answer may state it.
 _SECTIONS: Final = re.compile(
     r"\A\s*(?:(?:assistant)?(?:analysis|commentary)(?=[A-Z\W]).*assistant\s*final"
     r"|(?i:(?:here(?:'s| is) my )?[*#_> ]*(?:thought process|thoughts?|thinking|reasoning|analysis"
-    r"|scratchpad|draft|思考过程|思考|推理|分析)[*_ ]*(?:[:：]|\.{3}|[*_ ]*\n)).*"
-    r"^(?i:[ \t]*(?:here(?:'s| is) my )?[*#_> ]*(?:(?:final |my )?(?:answer|response|output|result"
-    r"|verdict)|(?:最终)?(?:答案|回答|结论|结果)|\.{3} ?done thinking)[*_ ]*(?:[:：.]|$)))"
-    r"(?P<text>.*)\Z",
+    r"|scratchpad|draft|思考过程|思考|推理|分析)[*_ ]*(?:[:\uff1a]|\.{3}|[*_ ]*\n)).*"
+    r"(?=^(?i:[ \t]*(?:here(?:'s| is) my )?[*#_> ]*(?:(?:final |my )?(?:answer|response|output"
+    r"|result|verdict)|(?:最终)?(?:答案|回答|结论|结果)|\.{3} ?done thinking)[*_ ]*"
+    r"(?:[:\uff1a.]|$))))(?P<text>.*)\Z",
     re.DOTALL | re.MULTILINE,
 )
 _SIGNS: Final = re.compile(
-    r"[<\[◁⟨【＜〈&]|\A\s*(?:assistant|commentary|here)|\A[\s*#_>]*[^\W\d_]", re.IGNORECASE
+    r"[<\[◁⟨【\uff1c〈&]|\A\s*(?:assistant|commentary|here)|\A[\s*#_>]*[^\W\d_]", re.IGNORECASE
 )
 _VISIBLE: Final = re.compile(r"\S")
 
@@ -98,7 +98,7 @@ def _end_of_leading_thoughts(text: str) -> int:
         if opening is None or _closes(opening) or _ANSWERS.search(opening["name"]):
             return start
         thinks = is_thinking(opening["name"])
-        if not thinks and opening[0][0] not in "<＜&":
+        if not thinks and opening[0][0] not in "<\uff1c&":
             return start  # a list or a reference
         name = opening["name"].casefold()
         ends = (

@@ -40,7 +40,7 @@ from dagengine.store.file import (
     transaction,
 )
 from dagengine.store.misses import difference
-from dagengine.store.notices import code_of, lost_answers
+from dagengine.store.notices import code_of, lost_answers, require_apart
 from dagengine.store.rows import (
     DamagedError,
     Entry,
@@ -223,14 +223,7 @@ class OpenStore:
         Raises InputError for judges that are apart in the run, and must be apart in the store, too.
         """
         pairs = [(judge, self._names.of(judge) or "") for judge in judges]
-        apart = {(name, judge.identity) for judge, name in pairs}
-        for judge, name in pairs:
-            hint = getattr(judge, "store_hint", "")
-            if hint and sum(name == another for another, _ in apart) > 1:
-                raise InputError(
-                    f"several judges {judge_name(name)!r} of this run have one name in the store "
-                    f"{self._path}, where they would share answers: {hint}"
-                )
+        require_apart(pairs)
         self._in_use |= {printable(name) for _, name in pairs}
         with explained(self._path):
             rows = self._reader.execute(_JUDGES).fetchall()

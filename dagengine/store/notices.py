@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,7 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dagengine.question import Judge
+from dagengine.errors import InputError
+from dagengine.question import Judge, judge_name
 from dagengine.redaction import public_value
 
 _MARK = re.compile(r" \(digest [0-9a-f]{16}\)")  # as of `judges.identity`
@@ -28,6 +30,21 @@ def lost_answers(judge: str, stored: Mapping[str, int], in_use: Collection[str])
         return 0
     alike = {name for name in stored if _MARK.sub("", name) == _MARK.sub("", judge)}
     return sum(stored[name] for name in alike.difference(in_use))
+
+
+def require_apart(judges: Collection[tuple[Judge, str]]) -> None:
+    """Raise InputError where judges that are apart in a run have one name in its store.
+
+    Only of those that know what tells them apart (`store_hint`).
+    """
+    times = Counter(name for name, _ in {(name, judge.identity) for judge, name in judges})
+    for judge, name in judges:
+        hint = getattr(judge, "store_hint", "")
+        if hint and times[name] > 1:
+            raise InputError(
+                f"{times[name]} judges {judge_name(name)!r} of this run have one name in the "
+                f"store, where they would share answers: {hint}"
+            )
 
 
 def code_of(judge: Judge) -> tuple[str, str] | None:

@@ -206,7 +206,8 @@ class _MessageBatches:
     failures: tuple[type[Exception], ...] = ()
 
     def __init__(self, http: httpx2.AsyncClient, endpoint: Endpoint, key: str) -> None:
-        self._http, self._query = http, endpoint.query
+        self._http = http
+        self._query: dict[str, Any] = endpoint.query
         self._address = root_of(endpoint.url).rstrip("/")
         self._headers = {
             **endpoint.headers,

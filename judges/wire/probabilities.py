@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Collection
 from itertools import pairwise
-from typing import Any, Final, NotRequired  # pydantic's, until Python 3.12
+from typing import Any, Final
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from dagengine.judges.wire.completions import Completion
@@ -23,6 +23,8 @@ from dagengine.question import Question, TokenChoice
 
 _KEY: Final = re.compile(rb'"top_logprobs"[ \t\r\n]*:[ \t\r\n]*')
 _ESCAPED: Final = re.compile(r"(?:bytes:)?((?:\\x[0-9a-fA-F]{2})+)")
+# How vocabularies write a blank and an end of a line, which some servers pass on.
+_PIECES: Final = str.maketrans("Ġ▁Ċ", "  \n")
 _FEW: Final = 8  # of more tokens it is quicker to read all at once
 _DECODER: Final = json.JSONDecoder()
 
@@ -32,24 +34,6 @@ class Alternative(TypedDict):
 
     token: str
     logprob: float
-
-
-class _Token(TypedDict):
-    top_logprobs: NotRequired[list[Alternative] | None]
-
-
-class _Logprobs(TypedDict):
-    content: list[_Token]
-
-
-class _Choice(BaseModel):
-    logprobs: _Logprobs
-
-
-class _Whole(BaseModel):
-    """A completion, as far as its alternatives go."""
-
-    choices: list[_Choice]
 
 
 _ALTERNATIVES: Final = TypeAdapter(list[Alternative] | None)
@@ -67,13 +51,20 @@ def tokens_of(
     texts = completion.token_texts
     if not texts:
         return None
+    pieces = False
     if raw not in "".join(texts):
         texts = _spelled(completion) or texts
+        plain = [text.translate(_PIECES) for text in texts]
+        pieces = raw not in "".join(texts) and raw in "".join(plain)
+        texts = plain if pieces else texts
     kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
     try:
         choices = alternatives(completion, kept)
     except ValueError:  # pydantic's among them: probabilities in some other form
         return None
+    if pieces:
+        for index, pairs in choices.items():
+            choices[index] = tuple((text.translate(_PIECES), value) for text, value in pairs)
     bare = {text: TokenChoice(text, ()) for text in {*texts}}
     tokens = [bare[text] for text in texts]
     for index, pairs in choices.items():
@@ -87,10 +78,9 @@ def _spelled(completion: Completion) -> list[str] | None:
     Servers give the bytes of each token, or write those of a part of a character with escapes
     (`\\xf0\\x9f`, `bytes:\\xf0`). None if the bytes are not told, or are no text.
     """
-    logprobs = json.loads(completion.content)["choices"][0]["logprobs"]
     decoder, texts = codecs.getincrementaldecoder("utf-8")(), list[str]()
     try:
-        for item in logprobs["content"]:
+        for item in _items(completion):
             escaped = _ESCAPED.fullmatch(item["token"])
             own = item.get("bytes")
             if escaped is not None:
@@ -101,22 +91,31 @@ def _spelled(completion: Completion) -> list[str] | None:
     return texts
 
 
+def _items(completion: Completion) -> list[dict[str, Any]]:
+    """All that was sent of the tokens of a completion that has some."""
+    items: list[dict[str, Any]]
+    items = json.loads(completion.content)["choices"][0]["logprobs"]["content"]
+    return items
+
+
 def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
     """By the numbers of these tokens, what might have stood there and its log-probability.
 
     Raises ValueError where they are not in OpenAI's form.
     """
-    body = completion.content
+    body, lists = completion.content, dict[int, Any]()
     # Where lists begin, and the end of the body. In a text, the quotes of the key are escaped.
     few = len(kept) <= _FEW
     ends = [*map(re.Match.end, _KEY.finditer(body)), len(body)] if few else []
     # One place for each token, or it is not certain which token a place belongs to.
     if len(ends) != len(completion.token_texts) + 1:
-        tokens = _Whole.model_validate_json(body).choices[0].logprobs["content"]
-        return {index: _pairs(tokens[index].get("top_logprobs")) for index in kept}
-    spans = list(pairwise(ends))
-    read = {index: _DECODER.raw_decode(body[slice(*spans[index])].decode())[0] for index in kept}
-    return {index: _pairs(_ALTERNATIVES.validate_python(list_)) for index, list_ in read.items()}
+        items = _items(completion)
+        lists = {index: items[index].get("top_logprobs") for index in kept}
+    else:
+        spans = list(pairwise(ends))
+        for index in kept:
+            lists[index] = _DECODER.raw_decode(body[slice(*spans[index])].decode())[0]
+    return {index: _pairs(_ALTERNATIVES.validate_python(list_)) for index, list_ in lists.items()}
 
 
 def _pairs(alternatives: list[Alternative] | None) -> tuple[tuple[str, float], ...]:

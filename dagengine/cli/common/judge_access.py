@@ -60,8 +60,8 @@ class Access:
         self._let_go()
 
     def _let_go(self) -> None:
-        held, self._held = self._held, []
-        for row, take in held:
+        rows, self._held = self._held, []
+        for row, take in rows:
             take(row)
 
 

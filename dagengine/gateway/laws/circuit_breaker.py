@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 
-FOR_GOOD = "the judge is given up: whatever it is asked"
+_GIVEN_UP = "the judge is given up: "
+FOR_GOOD = f"{_GIVEN_UP}whatever it is asked"
 """How the reason begins if nothing but somebody's hand brings the judge back."""
 _IN_A_ROW = 5
 _FIRST_WAIT = 0.25
@@ -145,9 +146,7 @@ class CircuitBreaker:
         self.ended(serial)
         if alike or (in_a_row and not (self._asks or self.has_answered)):
             self._in_doubt = self._asks
-            self._give_up(
-                f"{FOR_GOOD}, it fails with {why!r}; fix this, or wait, and run again"
-            )
+            self._give_up(f"{FOR_GOOD}, it fails with {why!r}; fix this, or wait, and run again")
         elif self._asks and (in_a_row or not self.has_answered) and self._may_be_all(now, status):
             self._next_probe = self._next_probe if self.is_open else -math.inf
             self.is_open = self._in_doubt = True
@@ -181,9 +180,9 @@ class CircuitBreaker:
             self._next_probe, self._in_doubt = now, True
         else:
             self._give_up(
-                f"the judge is given up: {self._failures} calls in a row failed in {now - self._since:.0f} s, the last "
-                f"one with {why!r}: its patience of {self.patience:g} s is used up; see that it "
-                "runs, and run again"
+                f"{_GIVEN_UP}{self._failures} calls in a row failed in {now - self._since:.0f} s, "
+                f"the last one with {why!r}: its patience of {self.patience:g} s is used up; see "
+                "that it runs, and run again"
             )
 
     def _give_up(self, why: str) -> None:

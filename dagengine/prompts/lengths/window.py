@@ -21,8 +21,8 @@ _OVERFLOW: Final = re.compile(
     # What is too long, then that it is so; not the schema, and no rate
     r"|\b(?:prompts?|inputs?(?! schema)|sequence|messages?|conversation|tokens?(?! per))\b"
     r"(?:[^.;\n]|\.(?=\S)){0,60}?(?:too (?:long|large|many)|exceed|longer than|超)"
-    r"|too many (?:input |prompt )?tokens|exceed\w* [^.;\n]{0,40}(?:token (?:limit|count)|of tokens)"
-    r"|reduce (?:the length of|your) (?:the )?(?:prompt|message|input)",
+    r"|too many (?:input |prompt )?tokens|exceed\w* [^.;\n]{0,40}(?:token (?:limit|count)"
+    r"|of tokens)|reduce (?:the length of|your) (?:the )?(?:prompt|message|input)",
     re.IGNORECASE,
 )
 _NUMBER: Final = r"\D{0,30}?(\d[\d,]*)"

@@ -26,6 +26,7 @@ from dagengine.question import Answer, Span, TokenChoice
 
 TOLERANCE: Final = 0.05
 """How far apart the bounds of an expected score (0 to 1) may be if it counts as known."""
+_WHOLE = 1.05  # of all alternatives together, with what rounding adds
 # Alternatives below this share of the mass cannot make the reading ambiguous.
 _NEGLIGIBLE = 0.01
 
@@ -80,6 +81,8 @@ def expected_score(
     if place is None:
         return Reading(stated, "raw (it is not known where the answer states the score)")
     path = tokens_from(place[0], answer.raw, answer.tokens)
+    if path and _whole_of(path[0]) > _WHOLE:
+        return Reading(stated, "raw (the server's probabilities add up to more than 1)")
     around = _around(path[0].token, answer.raw[slice(*place)], scale) if path else None
     if around is None:
         return Reading(stated, "raw (the score is not exactly one token of the answer)")
@@ -124,7 +127,7 @@ def stated_probability(
     """
     place = value_span(answer.raw, "verdict") if answer.tokens else None
     choice = token_over(place[0], answer.raw, answer.tokens) if place and answer.tokens else None
-    if choice is None or not choice.alternatives:
+    if choice is None or not 0 < _whole_of(choice) <= _WHOLE:
         return None, None
     options, doubt = {str(option).casefold(): 0.0 for option in verdicts}, 0.0
     chances = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
@@ -139,6 +142,11 @@ def stated_probability(
     mass = min(1.0, masses.total + doubt)
     sure = doubt <= _NEGLIGIBLE * mass
     return masses.chance(str(verdict).casefold()) if sure else None, mass
+
+
+def _whole_of(choice: TokenChoice) -> float:
+    """The sum of the probabilities that a server tells of a token: at most 1 if they are true."""
+    return math.fsum(math.exp(min(logprob, 1.0)) for _, logprob in choice.alternatives)
 
 
 def _around(token: str, stated: str, scale: Scale) -> Around | None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from dagengine.prompts.thoughts import without_thoughts
 from dagengine.question import Span, TokenChoice, schema_of
 
 _BLANKS: Final = re.compile("[ \t\r\n]+")
@@ -67,10 +68,13 @@ def value_span(raw: str, field: str) -> Span | None:
 
 @lru_cache(maxsize=8)  # an answer is looked into several times, one answer after the other
 def value_spans(raw: str) -> Mapping[str, Span]:
-    """Where the value of every top-level field stands; nothing in a text that is not an object."""
+    """Where the value of every top-level field of an object stands; nothing without an object.
+
+    Thoughts, a fence or a sentence may be before it.
+    """
     spans: dict[str, Span] = {}
-    place = _after_blanks(raw, 0)
-    if not raw.startswith("{", place):
+    place = (raw if raw.lstrip().startswith("{") else without_thoughts(raw)).find("{")
+    if place < 0:
         return {}
     try:
         place = _after_blanks(raw, place + 1)

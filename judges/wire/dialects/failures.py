@@ -62,7 +62,7 @@ _REFUSED: Final = re.compile(
     r"content_?filter|content_?policy|policy_?violation|invalid_prompt|responsible_?ai"
     r"|data_?inspection|inappropriate[_ ]content|content exists risk|prohibited_content|blocklist"
     r"|block_?reason|\bsafety\b|\bflagged\b|flagged_input|moderation|usage polic|guardrail"
-    r"|content management policy|(?<!case[- _])sensitive|harmful content|敏感|不安全|违规"
+    r"|content management policy|(?<!case[- _])(?<!in)sensitive|harmful content|敏感|不安全|违规"
     r"|\b(?:response|prompt|input|output|answer|content) (?:was|is|has been) (?:blocked|rejected)"
     r"|violat\w* (?:\w+ ){0,6}(?:polic|guideline|terms)",
     re.IGNORECASE,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any, Final
 
 from dagengine.judges.wire.dialects.ends import End, end_of
@@ -64,15 +63,9 @@ _DATA: Final = frozenset({"arguments", "input", "args", "parameters", "json"})
 # What is an object here is an answer itself, unless it has one of these.
 _WHOLE: Final = frozenset({"content", "response"})
 _WRAPPING: Final = frozenset({"type", "parts", "text", "content", "message", "choices", "role"})
-_FINISHES: Final = (
-    *("finish_reason", "finishreason", "stop_reason", "stopreason", "done_reason", "blockreason"),
-)
-_ASKED: Final = (
-    *("prompt_tokens", "input_tokens", "inputtokens", "prompttokencount", "prompt_eval_count"),
-)
-_ANSWERED: Final = (
-    *("completion_tokens", "output_tokens", "outputtokens", "candidatestokencount", "eval_count"),
-)
+_FINISH: Final = re.compile(r"(?:finish|stop|done|block)_?reason")
+_ASKED: Final = re.compile(r"(?:prompt|input)_?(?:tokens|tokencount|eval_count)")
+_ANSWERED: Final = re.compile(r"(?:completion|output|candidates)_?(?:tokens|tokencount)|eval_count")
 
 Json = dict[str, Any]
 
@@ -116,7 +109,7 @@ def normalise(body: Any) -> Json | None:
     _gather(body, "text", pieces)
     values = {key: value for key, value in reversed(list(pairs_in(body))) if value is not None}
     details = values.get("incomplete_details")  # of OpenAI's Responses
-    finish = details.get("reason") if isinstance(details, dict) else _first(values, _FINISHES)
+    finish = details.get("reason") if isinstance(details, dict) else _first(values, _FINISH)
     is_answer = any(pieces.values()) or isinstance(values.get("message"), dict)
     if not is_answer and end_of(finish) is End.WHOLE:
         return None
@@ -160,8 +153,8 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
             _gather(value[name], _KINDS[name] or kind, pieces, name)
 
 
-def _first(values: Json, keys: Iterable[str]) -> Any:
-    return next((values[key] for key in keys if key in values), None)
+def _first(values: Json, keys: re.Pattern[str]) -> Any:
+    return next((value for key, value in reversed(values.items()) if keys.fullmatch(key)), None)
 
 
 def without_answer(body: Any) -> str:

@@ -46,7 +46,8 @@ class Sent:
     `written` now, `earlier` by an earlier call, `absent` have no span there (yet), `failed` were
     not taken; those two are sent again the next time. `uncertain` were in a request whose end
     nobody saw, where a second write would be a second score: they are not sent again. Nor are those
-    of a request of which a part was `rejected`: which ones, the place does not say. `unwritable` are what the place has no form for. `problems` says why, by message.
+    of a request of which a part was `rejected`: which ones, the place does not say. `unwritable`
+    are what the place has no form for. `problems` says why, by message.
     """
 
     to: str

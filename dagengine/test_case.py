@@ -27,8 +27,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from dagengine.case_errors import CaseError as CaseError
-from dagengine.elsewhere import AnsweringEnum, absent_attributes, absent_names
 from dagengine.errors import InputError
+from dagengine.unknown import AnsweringEnum, absent_attributes, answer_absent
 
 
 class LLMTestCaseParams(StrEnum, metaclass=AnsweringEnum):
@@ -505,5 +505,4 @@ def case_label(case: TestCase, index: int) -> str:
     return case.name or f"case {index}"
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dagengine.elsewhere import absent_attributes
 from dagengine.errors import InputError, did_you_mean
 from dagengine.frozen import quick_init
 from dagengine.question import NO_USAGE, Usage
@@ -16,6 +15,7 @@ from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
 from dagengine.results.passing import SIGNS, End, State, case_state, state_of
 from dagengine.test_case import CASE_TYPES
+from dagengine.unknown import absent_attributes
 
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row

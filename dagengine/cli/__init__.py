@@ -22,11 +22,18 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+    finally:
+        import signal  # here, since it takes time
+
+        # The command is done, and its exit code counts while Python puts its things away.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def __getattr__(name: str) -> Any:
     if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from dagengine.unknown import absent_names
+
+        return absent_names(__name__)(name)
     from dagengine.cli.commands import app
 
     return app

@@ -233,8 +233,11 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
                     function(**given)
                 else:
                     function(options(**given))
-            except KeyboardInterrupt:  # before, or after, what can be resumed
-                say("interrupted", err=True)
+            except (KeyboardInterrupt, typer.Abort) as error:
+                # A question to the user ends with an Abort at Ctrl-C, and without an input.
+                if not {type(error), type(error.__context__)} & {KeyboardInterrupt}:
+                    raise
+                say("interrupted", err=True)  # before, or after, what can be resumed
                 raise typer.Exit(EXIT_INTERRUPTED) from None
             finally:
                 say_replaced(written, marks, given)

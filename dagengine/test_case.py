@@ -84,6 +84,11 @@ class ToolCallParams(StrEnum):
     OUTPUT = "output"
 
 
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # which pydantic does not name
+
 # How deepeval writes pictures and documents into texts.
 _PICTURES = ("[DEEPEVAL:IMAGE:", "[DEEPEVAL:PDF:")
 
@@ -113,7 +118,18 @@ class WithMetadata:
         return self.additional_metadata
 
 
-class CheckedValue(BaseModel):
+class _CheckedType(ModelMetaclass):
+    """The type of values, whose missing attributes are answered in words, too."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            with suppress(AttributeError):
+                return super().__getattr__(name)
+            return absent_attributes()(cls, name)
+
+
+class CheckedValue(BaseModel, metaclass=_CheckedType):
     """A value whose constructor says what is wrong with its fields: CaseError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)

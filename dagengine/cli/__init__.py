@@ -19,7 +19,10 @@ def main() -> None:
         from dagengine.cli.commands import main as run_command
 
         run_command()
-    except KeyboardInterrupt:
+    except BaseException as error:
+        # Python 3.11 makes another error of an interrupt in `__set_name__` of a class.
+        if KeyboardInterrupt not in (type(error), type(error.__cause__)):
+            raise
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     finally:

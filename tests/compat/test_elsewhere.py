@@ -18,7 +18,7 @@ from dagengine.compat import names as elsewhere
 from dagengine.dataset import EvaluationDataset
 from dagengine.errors import InputError
 from dagengine.loading import load_module
-from dagengine.metrics import DAGMetric, ExactMatchMetric
+from dagengine.metrics import DAGMetric, ExactMatchMetric, GEvalTemplate
 from dagengine.metrics.criteria import CriteriaEvalChain, EvaluatorType, load_evaluator
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.scorer import Scorer
@@ -383,6 +383,8 @@ def test_a_case_is_text_and_what_stands_for_a_picture_is_refused() -> None:
         (object.__new__(Synthesizer), "to_pandas", r"pandas\.DataFrame"),
         (LLMTestCase(input="Hi", actual_output="Ho"), "mcp_servers", "tools_called"),
         (LLMTestCase(input="Hi", actual_output="Ho"), "answer", "it has .*actual_output"),
+        (LLMTestCase, "flaky", "every case counts"),
+        (GEvalTemplate, "generate_trace_evaluation_steps", "it has .*generate_evaluation"),
         (LLMTestCaseParams, "MCP_SERVERS", "tools_called"),
         (EvaluatorType, "COT_QA", "labeled_criteria"),
     ],

@@ -109,12 +109,14 @@ def answer_attribute(name: str) -> str | None:
 
 
 def module_words(error: BaseException) -> str:
-    """Return what there is in the place of a module of ours that was not found; "" for others."""
-    name = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
-    package, _, last = (name or "").rpartition(".")
-    if package.partition(".")[0] != "dagengine":
+    """Return what there is in the place of a module that was not found, of ours or of a library
+    that `migrate` knows; "" for others.
+    """
+    name = str(getattr(error, "name", "")) if isinstance(error, ModuleNotFoundError) else ""
+    package, _, last = name.rpartition(".")
+    why = _compat().answer_module(name) if name else None
+    if why is None and package.partition(".")[0] != "dagengine":
         return ""
-    why = _compat().answer_module(name)
     return f"there is no {name}{f': {why}' if why else _what_is_there(package, last)}"
 
 

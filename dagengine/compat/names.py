@@ -517,6 +517,9 @@ def answer_attribute(name: str) -> str | None:
 
 def answer_module(name: str) -> str | None:
     """Return what is done here in the place of a module that we lack, `dagengine.tracing`."""
+    library = name.partition(".")[0]
+    if library in NAMES:
+        return f"`dagengine migrate FILE` rewrites the imports of programs for {library}"
     theirs = _theirs(name)
     modules = name.rpartition(".")[2].islower() and [home for home in HOMES if "." in home]
     if modules and any(f"{theirs}.".startswith(f"{module}.") for module in modules):

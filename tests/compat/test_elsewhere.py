@@ -280,6 +280,9 @@ def test_every_room_answers_what_it_lacks_and_nothing_is_found_by_asking() -> No
 def test_a_module_that_is_misspelt_is_answered_in_a_file_that_is_read(tmp_path: Path) -> None:
     assert "did you mean 'metrics'" in words_of_file(tmp_path, "import dagengine.metric")
     assert "no dagengine.x: it has " in words_of_file(tmp_path, "from dagengine.x import a")
+    assert "there is no deepeval: `dagengine migrate FILE`" in words_of_file(
+        tmp_path, "from deepeval.metrics import GEval"
+    )
     assert "No module named 'nobody_has_this'" in words_of_file(tmp_path, "import nobody_has_this")
 
 

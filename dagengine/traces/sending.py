@@ -200,6 +200,9 @@ class _Courier:
             verdict = backend.rejected(request, answer.text)
             rejected, text = verdict or (count, f"is no answer of {backend.name}: {text!r}")
             self.stopped = verdict is None
+            # Its own answer, which is damaged: some scores may be there.
+            own = any(name and name in answer.text for name in backend.answers)
+            answer = replace(answer, arrived=self.stopped and own)
         if status == 404 and request.otherwise is not None:
             self._make(request.otherwise)
             return

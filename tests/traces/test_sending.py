@@ -302,6 +302,15 @@ def test_log_records_that_are_rejected_are_not_written(
     assert (again.written, again.earlier) == ((4, 0) if rejected == 4 else (0, 4 - rejected))
 
 
+@pytest.mark.parametrize("count", ['"many"', "NaN", "[1]"])
+def test_what_a_damaged_answer_may_have_taken_is_not_sent_twice(tmp_path: Path, count: str) -> None:
+    folder = run_in(tmp_path)
+    with ScoreServer() as server:
+        server.says = [(200, f'{{"partialSuccess": {{"rejectedLogRecords": {count}}}}}', {})]
+        first, again = sent_to(folder, "otlp", server), sent_to(folder, "otlp", server)
+    assert (first.uncertain, again.uncertain, server.records) == (4, 4, [])
+
+
 def test_annotations_without_an_id_are_not_written(tmp_path: Path) -> None:
     with ScoreServer() as server:
         server.says = [(200, '{"data": [{"id": "a"}]}', {})]

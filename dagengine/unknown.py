@@ -104,7 +104,7 @@ def answer_argument(name: str) -> str | None:
 
 def answer_attribute(name: str) -> str | None:
     """Return what is done here in the place of an attribute of another library's class."""
-    why: str | None = _compat().answer_attribute(name)
+    why: str | None = _compat().answer_member(name)
     return why
 
 

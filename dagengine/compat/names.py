@@ -510,7 +510,7 @@ def answer_name(module: str, name: str) -> str | None:
     return why_no_name(name) or MODULES.get(f"{_theirs(module)}.{name}") or _WORDS.get(name)
 
 
-def answer_attribute(name: str) -> str | None:
+def answer_member(name: str) -> str | None:
     """Return what is done here in the place of an attribute that a class of ours lacks."""
     return _MEMBERS.get(name) or ARGUMENTS.get(name) or why_no_name(name)
 

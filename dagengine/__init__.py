@@ -1,12 +1,11 @@
 """Judge the output of language models with decision trees that compile, draw and run.
 
-Names are loaded when they are first used: importing this package does nothing else. Names and
-modules that only other libraries have are answered with what is done here (`elsewhere`).
+Names are loaded when they are first used: importing this package does nothing else. Names that only
+other libraries have are answered with what is done here (`compat`).
 """
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 
 # Nothing else is imported before the command line can answer Ctrl-C, `typing` included.
@@ -102,7 +101,7 @@ def __getattr__(name: str) -> Any:
     if name in _DOORS:
         return import_module(f"{__name__}.{name}")
     if name not in _HOME:
-        from dagengine.elsewhere import absent_names
+        from dagengine.unknown import absent_names
 
         return absent_names(__name__)(name)
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
@@ -112,18 +111,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class _OfOthers:
-    """The last finder of modules, for those that only other libraries have."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        from dagengine.elsewhere import refuse_module
-
-        # Who only asks whether a module is there is told so: words are for who imports it.
-        if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
-            refuse_module(name)
-
-
-sys.meta_path.append(_OfOthers())

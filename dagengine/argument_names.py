@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
-from dagengine.elsewhere import ARGUMENTS
 from dagengine.errors import did_you_mean
 from dagengine.gateway.limits import Limits
+from dagengine.unknown import answer_argument
 
 # What other tools and the command line call an argument.
 _RENAMED = {
@@ -77,7 +77,7 @@ def _meant(name: str, names: list[str]) -> str:
     place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
     if place is not None and place[0] in names:
         return f"`{name}` belongs in `{place[0]}={place[1]}`. "
-    instead = ARGUMENTS.get(name) or ("store" in names and _INSTEAD.get(name))
+    instead = answer_argument(name) or ("store" in names and _INSTEAD.get(name))
     if instead:
         return f"{instead}. "
     near = did_you_mean(name, names)

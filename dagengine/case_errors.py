@@ -10,8 +10,8 @@ from typing import Any, Literal, Self, Union, get_args, get_origin
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from dagengine.elsewhere import ARGUMENTS
 from dagengine.errors import InputError, nearest
+from dagengine.unknown import answer_argument
 
 _SHOWN = 60  # characters of a wrong value
 _PLAIN: dict[Any, str] = {
@@ -146,7 +146,7 @@ def field_like(name: str, fields: Sequence[str]) -> str:
 
 def _unknown(name: str, model: type[BaseModel]) -> str:
     field = field_like(name, list(model.model_fields))
-    near = ARGUMENTS.get(name) or (f"did you mean {field!r}?" if field else "")
+    near = answer_argument(name) or (f"did you mean {field!r}?" if field else "")
     hint = near or f"it has: {', '.join(model.model_fields)}"
     return f"unknown field {name!r:.80} ({hint})"
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
-from dagengine.elsewhere import Answering
 from dagengine.errors import InputError
 from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.unknown import Answering
 
 Show = bool | Literal["progress", "table"]
 STORE = ".dagengine/answers.db"

@@ -15,13 +15,13 @@ from dagengine.data.dataset_columns import (
     save_rows,
 )
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.elsewhere import Answering, absent_names
 from dagengine.evaluation import evaluate
 from dagengine.execution.app import App
 from dagengine.execution.engine import Settings
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, EvaluationResult
 from dagengine.test_case import TestCase
+from dagengine.unknown import Answering, answer_absent
 
 if TYPE_CHECKING:
     from dagengine.synthesis.synthesizer import Synthesizer
@@ -240,5 +240,4 @@ def _of(synthesizer: Synthesizer | None) -> Synthesizer:
 
 __all__ = ["App", "ConversationalGolden", "EvaluationDataset", "Golden"]
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

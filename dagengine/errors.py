@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from dagengine.elsewhere import absent_names
+from dagengine.unknown import answer_absent
 
 Severity = Literal["error", "warning", "note"]
 
@@ -312,5 +312,4 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     return str(near[0]) if near else ""
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

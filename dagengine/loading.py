@@ -25,6 +25,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
 from dagengine.test_case import TestCase
+from dagengine.unknown import module_words
 from dagengine.voting.wrappers import RewrittenMetric, quoted
 
 
@@ -53,7 +54,7 @@ def load_module(path: Path) -> ModuleType:
         lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
         place = f" line {lines[-1].lineno}" if lines else ""
         kind = "" if isinstance(error, DagengineError) else f"{type(error).__name__}: "
-        raise InputError(f"{path}{place}: {kind}{error}") from None
+        raise InputError(f"{path}{place}: {kind}{module_words(error) or error}") from None
     finally:
         sys.path.remove(folder)
     return module

@@ -15,6 +15,7 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -34,6 +35,30 @@ _KINDS = {
 # A system that lacks one of these has no such danger, or no such files.
 _FLAGS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _SAFE = sum(getattr(os, flag, 0) for flag in _FLAGS)
+
+
+# By path, whether something was lost there when it was first written; None: nobody asks.
+_written: ContextVar[dict[Path, bool] | None] = ContextVar("written", default=None)
+
+
+@contextmanager
+def noting_writes() -> Iterator[dict[Path, bool]]:
+    """Collect the files that are written inside, and whether each replaced something."""
+    written: dict[Path, bool] = {}
+    token = _written.set(written)
+    try:
+        yield written
+    finally:
+        _written.reset(token)
+
+
+def _note(path: Path) -> None:
+    written = _written.get()
+    if written is not None and path not in written:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            written[path] = os.lstat(path).st_size > 0
+            return
+        written[path] = False
 
 
 def require_regular(path: Path) -> None:
@@ -86,6 +111,8 @@ def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
 
     One that is not `emptied` is written at its end.
     """
+    if emptied:
+        _note(path)
     file = descriptor(path, os.O_RDWR | os.O_CREAT | (0 if emptied else os.O_APPEND))
     if emptied:
         os.ftruncate(file, 0)
@@ -148,11 +175,18 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         with os.fdopen(descriptor(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             made = True
             yield file
+        _note(path)
         new.replace(path)
     except BaseException:
         if made:
             new.unlink(missing_ok=True)
         raise
+
+
+def remove(path: Path) -> None:
+    """Remove a file of before, whose place what is written now takes; raises OSError."""
+    _note(path)
+    path.unlink(missing_ok=True)
 
 
 def private_folders() -> Iterator[Path]:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dagengine.elsewhere import Answering, absent_names
 from dagengine.errors import InputError, MissingExtraError
+from dagengine.unknown import Answering, answer_absent
 
 _ROUGE = re.compile(r"rouge([1-9]|L|Lsum)")
 # Modules by the package to install.
@@ -158,5 +158,4 @@ def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) 
         raise InputError(f"{text!r} is not a regular expression: {error}") from None
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

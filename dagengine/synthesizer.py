@@ -1,8 +1,5 @@
 """The door to goldens: `from dagengine.synthesizer import Synthesizer`."""
 
-from typing import TYPE_CHECKING
-
-from dagengine.elsewhere import absent_names
 from dagengine.synthesis import (
     ContextConstructionConfig,
     Evolution,
@@ -11,6 +8,7 @@ from dagengine.synthesis import (
     StylingConfig,
     Synthesizer,
 )
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "ContextConstructionConfig",
@@ -21,5 +19,4 @@ __all__ = [
     "Synthesizer",
 ]
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from io import TextIOWrapper
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,6 +83,17 @@ def few(names: Sequence[str], most: int = 5) -> str:
     """At most so many names of a list, and how many more it has: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def replaced_line(written: Mapping[Path, bool], continued: Collection[Path] = ()) -> str:
+    """Return the sentence on files that were replaced, by folder; empty for none.
+
+    `written` is what `noting_writes` collects. Files that are `continued` keep what they held.
+    """
+    replaced = sorted(path for path, lost in written.items() if lost and path not in continued)
+    folders = groupby(replaced, lambda path: path.parent)
+    parts = [f"{few([path.name for path in inside])} in {folder}" for folder, inside in folders]
+    return f"replaced {'; '.join(parts)}" if parts else ""
 
 
 def _escaped(match: re.Match[str]) -> str:

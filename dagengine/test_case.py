@@ -27,8 +27,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from dagengine.case_errors import CaseError as CaseError
-from dagengine.elsewhere import AnsweringEnum, absent_attributes, absent_names
 from dagengine.errors import InputError
+from dagengine.unknown import AnsweringEnum, absent_attributes, answer_absent
 
 
 class LLMTestCaseParams(StrEnum, metaclass=AnsweringEnum):
@@ -84,6 +84,11 @@ class ToolCallParams(StrEnum):
     OUTPUT = "output"
 
 
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # which pydantic does not name
+
 # How deepeval writes pictures and documents into texts.
 _PICTURES = ("[DEEPEVAL:IMAGE:", "[DEEPEVAL:PDF:")
 
@@ -113,7 +118,18 @@ class WithMetadata:
         return self.additional_metadata
 
 
-class CheckedValue(BaseModel):
+class _CheckedType(ModelMetaclass):
+    """The type of values, whose missing attributes are answered in words, too."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            with suppress(AttributeError):
+                return super().__getattr__(name)
+            return absent_attributes()(cls, name)
+
+
+class CheckedValue(BaseModel, metaclass=_CheckedType):
     """A value whose constructor says what is wrong with its fields: CaseError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)
@@ -505,5 +521,4 @@ def case_label(case: TestCase, index: int) -> str:
     return case.name or f"case {index}"
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

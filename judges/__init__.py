@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dagengine.elsewhere import absent_names
+from dagengine.unknown import absent_names
 
 if TYPE_CHECKING:
     from dagengine.judges.batches.anthropic_batch import AnthropicBatchJudge as AnthropicBatchJudge

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from dagengine.elsewhere import Answering
 from dagengine.errors import InputError, RefusedError, UnparseableError
 from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.prompts.bounds import schema_for
@@ -24,6 +23,7 @@ from dagengine.prompts.echo import without_echo
 from dagengine.prompts.parsing import read_aside, require_readable, validated
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.threads import in_daemon_thread
+from dagengine.unknown import Answering
 
 T = TypeVar("T", bound=BaseModel)
 

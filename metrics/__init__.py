@@ -1,8 +1,5 @@
 """Metrics: small modules that build a graph."""
 
-from typing import TYPE_CHECKING
-
-from dagengine.elsewhere import absent_names
 from dagengine.metrics.agent.argument_correctness import ArgumentCorrectnessMetric
 from dagengine.metrics.agent.goal_accuracy import GoalAccuracyMetric
 from dagengine.metrics.agent.plan_adherence import PlanAdherenceMetric
@@ -59,6 +56,7 @@ from dagengine.metrics.turns.retrieval import (
 )
 from dagengine.metrics.turns.topic_adherence import TopicAdherenceMetric
 from dagengine.test_case import ToolCallParams
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "AnswerRelevancyMetric",
@@ -119,5 +117,4 @@ __all__ = [
     "TurnRelevancyMetric",
 ]
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

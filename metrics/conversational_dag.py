@@ -4,9 +4,6 @@
 `turn_windows` slide over the whole conversation.
 """
 
-from typing import TYPE_CHECKING
-
-from dagengine.elsewhere import absent_names
 from dagengine.metrics.common.turns import turn_windows
 from dagengine.metrics.dag import (
     BaseNode,
@@ -16,6 +13,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
+from dagengine.unknown import answer_absent
 
 ConversationalBaseNode = BaseNode
 ConversationalBinaryJudgementNode = BinaryJudgementNode
@@ -34,5 +32,4 @@ __all__ = [
     "turn_windows",
 ]
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

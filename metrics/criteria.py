@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
@@ -19,7 +18,6 @@ from typing import (
 )
 
 from dagengine.argument_names import check_names
-from dagengine.elsewhere import EVALUATORS, AnsweringEnum, absent_names
 from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync
 from dagengine.graph.graph import Graph, MetricSpec
@@ -48,6 +46,7 @@ from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Message, Parser
 from dagengine.test_case import LLMTestCase
+from dagengine.unknown import AnsweringEnum, answer_absent, answer_attribute
 
 __all__ = [
     "PRINCIPLES",
@@ -410,7 +409,7 @@ def load_evaluator(
     InputError, and TypeError for settings that a kind does not have.
     """
     if evaluator not in [*EvaluatorType]:
-        if (why := EVALUATORS.get(str(evaluator))) is not None:
+        if (why := answer_attribute(str(evaluator).upper())) is not None:
             raise InputError(f"load_evaluator makes no {str(evaluator)!r}; here: {why}")
         kinds = ", ".join(repr(str(kind)) for kind in EvaluatorType)
         metrics = "other kinds are metrics: GEval, FactualCorrectness, ToolCorrectnessMetric, …"
@@ -440,5 +439,4 @@ def load_evaluators(
     ]
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

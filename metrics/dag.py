@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dagengine.compiler.checks import check
 from dagengine.compiler.syntax import hopeless
-from dagengine.elsewhere import absent_names
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
@@ -27,6 +26,7 @@ from dagengine.graph.settings import takes
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.report.pictures.drawing import Picture, draw
 from dagengine.results.passing import Combine
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "DAG",
@@ -147,5 +147,4 @@ class DAGMetric(DrawnMetric):
         return self.picture()._repr_mimebundle_(**kwargs)
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

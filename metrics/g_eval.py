@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dagengine.decision import Decision, Option
-from dagengine.elsewhere import absent_names
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
@@ -41,6 +40,7 @@ from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser
 from dagengine.test_case import LLMTestCaseParams
+from dagengine.unknown import answer_absent
 
 __all__ = ["GEval", "GEvalTemplate", "RatedMetric", "RatingForm", "Rubric", "StepRatingNode"]
 
@@ -278,5 +278,4 @@ class GEval(RatedMetric):
         return Graph(StepRatingNode(self.form(), self.evaluation_params, self.steps_nodes()))
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

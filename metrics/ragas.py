@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dagengine.elsewhere import absent_names
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
@@ -15,6 +14,7 @@ from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.faithfulness import FaithfulnessMetric, compared
+from dagengine.unknown import answer_absent
 
 
 class RagasMetric(PrebuiltMetric):
@@ -69,5 +69,4 @@ def mean_of_parts(*scores: float) -> NodeValue:
     return NodeValue(score, score=score, reason=reason)
 
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

@@ -148,7 +148,7 @@ def test_a_constructor_says_what_every_field_must_be() -> None:
 )
 def test_a_field_of_ragas_is_told_its_name_here(name: str, field: str) -> None:
     with pytest.raises(CaseError, match=rf"unknown field '{name}' \(did you mean '{field}'\?\)"):
-        LLMTestCase(**{"input": "a", name: "b"})  # type: ignore[arg-type]
+        LLMTestCase(**{"input": "a", name: "b"})
 
 
 @pytest.mark.parametrize(

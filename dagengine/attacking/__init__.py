@@ -4,6 +4,7 @@ from dagengine.attacking.campaign import a_attack, attack
 from dagengine.attacking.defences import defended
 from dagengine.attacking.families import Family, read_attacks
 from dagengine.attacking.values import AttackCard, Cell, Defence, Fall
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "AttackCard",
@@ -16,3 +17,5 @@ __all__ = [
     "defended",
     "read_attacks",
 ]
+
+answer_absent(__name__)

@@ -2,5 +2,8 @@
 
 from dagengine.checkup.checkup import check_judge
 from dagengine.checkup.values import Checkup
+from dagengine.unknown import answer_absent
 
 __all__ = ["Checkup", "check_judge"]
+
+answer_absent(__name__)

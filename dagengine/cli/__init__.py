@@ -19,14 +19,24 @@ def main() -> None:
         from dagengine.cli.commands import main as run_command
 
         run_command()
-    except KeyboardInterrupt:
+    except BaseException as error:
+        # Python 3.11 makes another error of an interrupt in `__set_name__` of a class.
+        if KeyboardInterrupt not in (type(error), type(error.__cause__)):
+            raise
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+    finally:
+        import signal  # here, since it takes time
+
+        # The command is done, and its exit code counts while Python puts its things away.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def __getattr__(name: str) -> Any:
     if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from dagengine.unknown import absent_names
+
+        return absent_names(__name__)(name)
     from dagengine.cli.commands import app
 
     return app

@@ -84,6 +84,9 @@ def main() -> None:
             place = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
             _fail(f"{place}: {error.strerror}" if place else str(error))
         except SystemExit as end:
+            # Outside of a command, where Typer makes an exit code of it and says nothing
+            if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
+                say("interrupted", err=True)
             lost = flushed()
             if lost is not None and lost.errno != errno.EPIPE:
                 _fail(f"standard output: {lost.strerror}")

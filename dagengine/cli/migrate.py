@@ -18,7 +18,7 @@ import typer
 from dagengine.cli.common.files import Reads, require_writable
 from dagengine.cli.common.options import EXIT_UNDECIDED
 from dagengine.cli.common.streams import say
-from dagengine.elsewhere import (
+from dagengine.compat.names import (
     ARGUMENTS,
     EVALUATORS,
     HOMES,

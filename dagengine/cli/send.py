@@ -56,10 +56,10 @@ def send_all(folder: Path, destinations: Sequence[str]) -> bool:
             say(f"  {count} x {problem}", err=True)
         if sent.absent or sent.failed:
             say("  run `dagengine send` again for what is missing", err=True)
-        if sent.uncertain:
+        if doubtful := sent.uncertain + sent.rejected:
             say(
-                f"  {sent.uncertain} uncertain: look at {backend.name} whether they arrived; they "
-                f"are not sent again, unless you remove {folder / 'sent.jsonl'}",
+                f"  {doubtful} may be there or not: look at {backend.name}; they are not sent "
+                f"again, unless you remove {folder / 'sent.jsonl'}",
                 err=True,
             )
         complete = complete and sent.complete

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dagengine.cli.common.command import Commands
+from dagengine.cli.common.options import EXIT_INTERRUPTED
 from dagengine.errors import MissingExtraError
 
 app = Commands(
@@ -21,6 +22,7 @@ app = Commands(
 
 STORE = ".dagengine/answers.db"
 """Where `-c` keeps answers."""
+_PYTEST_INTERRUPTED = 2
 
 
 @app.callback()
@@ -71,7 +73,7 @@ def run(
         bool, typer.Option("-v", "--verbose", help="Print the name of every test.")
     ] = False,
 ) -> None:
-    """Run tests with pytest; the exit code is that of pytest.
+    """Run tests with pytest; the exit code is that of pytest, and 130 for an interrupt.
 
     For all other options use `pytest` directly: the plugin is the same.
     """
@@ -98,10 +100,14 @@ def _require(module: str, package: str | None = None) -> None:
 
 def _code(command: list[str]) -> int:
     """The exit code of a command; an interrupt is the command's own, and it ends by itself."""
+    interrupted = False
     with subprocess.Popen(command) as process:
         while True:
             try:
                 code = process.wait()
             except KeyboardInterrupt:
+                interrupted = True
                 continue
+            if interrupted and code == _PYTEST_INTERRUPTED:
+                return EXIT_INTERRUPTED
             return code if code >= 0 else 128 - code  # as a shell names a signal

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from dagengine.watch import Watch, WatchSettings
     from dagengine.watch.budget import DailyAccount
 
-_ATTEMPTS = 6  # so many failures in a row, of one case only, show that the judge is away
+# One more than the failures in a row that open the circuit. With fewer a case that is asked alone
+# would have a row, as failed for itself, before it shows that the judge is away.
+_ATTEMPTS = 6
 _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
 
 

@@ -3,5 +3,8 @@
 from dagengine.compiler.checks import check
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
+from dagengine.unknown import answer_absent
 
 __all__ = ["Plan", "check", "compile_metrics"]
+
+answer_absent(__name__)

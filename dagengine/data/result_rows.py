@@ -39,6 +39,7 @@ _COLUMNS = (
     ("failure", _TEXT),
     ("path", _TEXT),
     ("ended", _TEXT),
+    ("judge", _TEXT),
     ("steps", _TEXT),
     ("trace", _TEXT),
 )

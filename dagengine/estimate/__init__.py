@@ -2,5 +2,8 @@
 
 from dagengine.estimate.counting import estimate, verdicts_of
 from dagengine.estimate.values import Estimate
+from dagengine.unknown import answer_absent
 
 __all__ = ["Estimate", "estimate", "verdicts_of"]
+
+answer_absent(__name__)

@@ -4,5 +4,8 @@ from dagengine.execution.cluster.coordinator import Workers
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import Executor, OnRow, RunObserver
 from dagengine.execution.interrupts import sync
+from dagengine.unknown import answer_absent
 
 __all__ = ["Engine", "Executor", "OnRow", "RunObserver", "Settings", "Workers", "sync"]
+
+answer_absent(__name__)

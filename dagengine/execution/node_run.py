@@ -16,6 +16,7 @@ from dagengine.errors import (
     MetricFailedError,
     MissingFieldError,
     NotApplicableError,
+    ProviderError,
     UnparseableError,
     UnsupportedError,
 )
@@ -151,7 +152,9 @@ def _failure(error: BaseException, node: str) -> Failure:
     if isinstance(error, JudgeError | MetricFailedError):  # or a metric that its code measured
         kinds = [kind for kind in OutcomeKind if kind == error.kind]
         raw = error.raw if isinstance(error, UnparseableError) else None
-        return Failure(kinds[0] if kinds else OutcomeKind.CODE_ERROR, node, str(error), raw)
+        kind = kinds[0] if kinds else OutcomeKind.CODE_ERROR
+        lasting = isinstance(error, ProviderError) and error.lasting
+        return Failure(kind, node, str(error), raw, lasting=lasting)
     if isinstance(error, MissingFieldError):
         return Failure(OutcomeKind.MISSING_FIELD, node, str(error))
     if isinstance(error, NotApplicableError):

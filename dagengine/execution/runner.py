@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from dagengine.compiler.plan import Plan, Unit
+from dagengine.compiler.plan import NONE, Plan, PlanMetric, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
 from dagengine.execution.executor import JudgedCase, RunObserver
@@ -38,7 +38,8 @@ from dagengine.gateway.urgency import FIRST
 from dagengine.gateway.waiting import Resting
 from dagengine.graph.blank import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
-from dagengine.question import Judge
+from dagengine.question import Judge, display_name
+from dagengine.redaction import public_text
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 
@@ -127,6 +128,7 @@ class Runner:
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
         self._deciding = deciding(plan, judges) if self._bringing else ()
+        self._judge_names = [only_judge(plan, metric, judges) for metric in plan.metrics]
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -414,8 +416,10 @@ class Runner:
     async def _explained(self, active: _ActiveCase) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
         results = with_odds(self._plan, active.state.results(), active.state.values)
-        for metric in self._plan.metrics:
+        for metric, judge_name in zip(self._plan.metrics, self._judge_names, strict=True):
             result = results[metric.index]
+            # Nobody has seen it yet, and a copy of every result would take time.
+            object.__setattr__(result, "judge", judge_name)
             if wants_reason(metric.spec, result):
                 question = reason_question(metric.spec, result)
                 judge = self._judges[self._plan.judge_of(metric.spec.model)]
@@ -428,6 +432,16 @@ class Runner:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
         self._rows.add(row)
+
+
+def only_judge(plan: Plan, metric: PlanMetric, judges: Sequence[Judge]) -> str | None:
+    """Return the name of the judge that a metric asks; None if it asks none, or several."""
+    slots = (plan.slots[number] for number in metric.slots)
+    units = (plan.units[slot.unit] for slot in slots if slot.unit != NONE)
+    names = {
+        display_name(judges[place]) for unit in units if unit.node.asks for place in unit.judges
+    }
+    return public_text(names.pop()) if len(names) == 1 else None
 
 
 def _end(participant: Participant | None) -> None:

@@ -2,5 +2,8 @@
 
 from dagengine.gateway.gateway import Gateway
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.unknown import answer_absent
 
 __all__ = ["DEFAULT_LIMITS", "Gateway", "Limits"]
+
+answer_absent(__name__)

@@ -177,7 +177,7 @@ class JudgeLimiter:
     def require_hope(self) -> None:
         """Raise ProviderError when the judge is given up."""
         if self.breaker.given_up is not None:
-            raise ProviderError(self.breaker.given_up, transient=False)
+            raise ProviderError(self.breaker.given_up, transient=False, lasting=True)
 
     def started(self, call: Call) -> None:
         """Count a call that starts now."""

@@ -14,6 +14,7 @@ from dagengine.graph.nodes import (
     TaskNode,
 )
 from dagengine.graph.values import Judgement, NodeValue
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "BaseNode",
@@ -32,3 +33,5 @@ __all__ = [
     "VerdictListNode",
     "VerdictNode",
 ]
+
+answer_absent(__name__)

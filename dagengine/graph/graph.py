@@ -15,9 +15,10 @@ from dagengine.graph.blank import Judged
 from dagengine.graph.node import BaseNode
 from dagengine.results.passing import Combine
 from dagengine.test_case import CASE_TYPES
+from dagengine.unknown import Answering
 
 
-class Graph:
+class Graph(Answering):
     """A directed acyclic graph of nodes, given by the nodes it starts from.
 
     `root_node` (or several, as `root_nodes` or as a list in its place) run on every case.

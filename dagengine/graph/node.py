@@ -51,6 +51,7 @@ from dagengine.question import (
     Question,
 )
 from dagengine.test_case import LLMTestCaseParams
+from dagengine.unknown import Answering
 
 T = TypeVar("T", bound=BaseModel)
 N = TypeVar("N", bound="BaseNode")
@@ -71,7 +72,7 @@ def shorten(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
 
-class BaseNode:
+class BaseNode(Answering):
     """Base of all nodes.
 
     `evaluation_params` are the case fields that the node reads. `inputs` are the nodes that it

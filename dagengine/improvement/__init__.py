@@ -3,5 +3,8 @@
 from dagengine.improvement.rewriters import JudgeRewriter, Rewriter
 from dagengine.improvement.search import a_improve, improve
 from dagengine.improvement.values import Candidate, Improvement
+from dagengine.unknown import answer_absent
 
 __all__ = ["Candidate", "Improvement", "JudgeRewriter", "Rewriter", "a_improve", "improve"]
+
+answer_absent(__name__)

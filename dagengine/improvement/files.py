@@ -19,7 +19,7 @@ from dagengine.improvement.patching import patch, program
 from dagengine.improvement.values import FORMAT, Candidate, Improvement
 from dagengine.loading import split_target
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.regular_files import is_there, read_whole, write_whole
+from dagengine.regular_files import is_there, read_whole, remove, write_whole
 from dagengine.reliability import card
 from dagengine.report.pictures.drawing import draw
 from dagengine.test_case import TestCase
@@ -115,7 +115,7 @@ class Folder:
     def _change(self, result: Improvement, target: str, metric: BaseMetric) -> str | None:
         """The change as a patch, else as a program; None without a change."""
         for name in (PATCH, PROGRAM):
-            (self.path / name).unlink(missing_ok=True)
+            remove(self.path / name)
         if not result.accepted:
             return None
         path = split_target(target)[0]

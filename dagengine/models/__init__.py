@@ -1,8 +1,5 @@
 """Judges by the import paths that evaluation libraries share."""
 
-from typing import TYPE_CHECKING
-
-from dagengine.elsewhere import absent_names
 from dagengine.models.base_model import DeepEvalBaseLLM
 from dagengine.models.providers import (
     AmazonBedrockModel,
@@ -14,6 +11,7 @@ from dagengine.models.providers import (
     OllamaModel,
     OpenAIModel,
 )
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "AmazonBedrockModel",
@@ -27,5 +25,4 @@ __all__ = [
     "OpenAIModel",
 ]
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from dagengine.argument_names import check_names
-from dagengine.elsewhere import Answering
 from dagengine.errors import InputError
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
+from dagengine.unknown import Answering
 
 
 def _million(per_token: float | None) -> str:

@@ -4,5 +4,8 @@ from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.parsing import read_answer
 from dagengine.prompts.template import PromptTemplate
+from dagengine.unknown import answer_absent
 
 __all__ = ["Evidence", "PromptTemplate", "messages_for", "read_answer"]
+
+answer_absent(__name__)

@@ -3,5 +3,8 @@
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import Run, load_run
 from dagengine.record.writer import RunWriter
+from dagengine.unknown import answer_absent
 
 __all__ = ["Run", "RunWriter", "compare_runs", "load_run"]
+
+answer_absent(__name__)

@@ -19,7 +19,7 @@ from dagengine.record.columns import START, ColumnsWriter, columns_in
 from dagengine.record.run import Run
 from dagengine.record.values import CountsRecord, Exit, Manifest, SpentRecord, TotalsRecord
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, files_of, require_own, sole_writer
-from dagengine.regular_files import is_there, write_whole
+from dagengine.regular_files import is_there, remove, write_whole
 
 _WHO = ("judge", "base_url", "app")
 _EXITS: tuple[Exit, ...] = ("ok", "no_score", "failed")  # from the best to the worst
@@ -41,7 +41,7 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
         _write_record(out, manifest.model_copy(update={"ended": None, "exit": None}))
         # Columns of an earlier merge tell of rows that are about to go.
         for path in columns_in(out):
-            path.unlink(missing_ok=True)
+            remove(path)
         starts = _write(out / ROWS, [run.results for run in ordered])
         if manifest.texts:
             _write(out / CASES, [run.folder / CASES for run in ordered])

@@ -26,7 +26,7 @@ from dagengine.record.run_conditions import Figures
 from dagengine.record.times import times_line
 from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
 from dagengine.redaction import public_text, shortened
-from dagengine.regular_files import is_there, write_whole
+from dagengine.regular_files import is_there, remove, write_whole
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.summary import Summing
 
@@ -167,14 +167,11 @@ class RunWriter:
         self._begun = True
         with self.rows.naming(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            for name in _MADE:
-                (self.folder / name).unlink(missing_ok=True)
-            for path in (self.folder / CASES, self.folder / TIMES):
-                path.unlink(missing_ok=True)
-                beside(path).unlink(missing_ok=True)
+            texts = (self.folder / CASES, self.folder / TIMES)
             # Also half of a file of columns, which a killed run leaves under its other name.
-            for path in columns_in(self.folder):
-                path.unlink(missing_ok=True)
+            earlier = (*texts, *map(beside, texts), *columns_in(self.folder))
+            for path in (*(self.folder / name for name in _MADE), *earlier):
+                remove(path)
         # From here on a kill leaves a record without an end: the run counts as unfinished.
         self._replace(self.manifest.model_copy(update={"ended": None}))
 

@@ -69,7 +69,7 @@ _VIEWS = (
 )
 _NOTHING = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in {**_ROW, "json": "JSON"}.items())
 _AT_ONCE = 1000  # lines of an answer that are held
-_PATTERN = re.compile(r"[*?\[]")
+_PATTERN = re.compile(r"[*?\[]|^\w{2,}:")  # also of an address: file:, s3:
 _READ = 1 << 20  # bytes of a file that are looked at together
 _FORM = "format = 'newline_delimited', maximum_object_size = 1000000000"
 
@@ -189,7 +189,7 @@ def _readable(path: Path, run: Run, copy: Path) -> Path:
 
 
 def _plain(path: Path, link: Path) -> Path:
-    """A file under a name that DuckDB does not take for a pattern of names."""
+    """A file under a name that DuckDB takes neither for a pattern of names nor for an address."""
     if not _PATTERN.search(str(path)):
         return path
     link.symlink_to(path.resolve())

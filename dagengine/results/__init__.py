@@ -1,8 +1,5 @@
 """What a run leaves behind, added up and shown."""
 
-from typing import TYPE_CHECKING
-
-from dagengine.elsewhere import absent_names
 from dagengine.results.evaluation import EvaluationResult, Saves
 from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.outcomes import (
@@ -19,6 +16,7 @@ from dagengine.results.outcomes import (
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import MetricSummary, Share, Summary
 from dagengine.results.totals import Attempt, Spent, Totals, Waiting
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "Attempt",
@@ -45,5 +43,4 @@ __all__ = [
     "step_output",
 ]
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dagengine.elsewhere import absent_attributes
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.regular_files import require_own_folder
 from dagengine.results.html import cell, number, table
@@ -18,6 +17,7 @@ from dagengine.results.summary import Summary, Summing
 from dagengine.results.totals import Totals
 from dagengine.results.worst import Worst
 from dagengine.terminal import counted
+from dagengine.unknown import absent_attributes
 
 # What a reader expects here, and where it is.
 _ELSEWHERE = {

@@ -58,7 +58,7 @@ class Failure:
 
     `raw` is the judge's answer, if it was invalid. Texts of more than 10,000 characters are
     truncated and end with their length. `asked` are the questions of the node (see `Step`); rows
-    have them with the step.
+    have them with the step. `lasting` is that of a ProviderError: the judge answers nobody soon.
     """
 
     kind: OutcomeKind
@@ -66,6 +66,7 @@ class Failure:
     message: str
     raw: str | None = None
     asked: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    lasting: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", shortened(self.message))

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dagengine.elsewhere import absent_attributes
 from dagengine.errors import InputError, did_you_mean
 from dagengine.frozen import quick_init
 from dagengine.question import NO_USAGE, Usage
@@ -16,6 +15,7 @@ from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
 from dagengine.results.passing import SIGNS, End, State, case_state, state_of
 from dagengine.test_case import CASE_TYPES
+from dagengine.unknown import absent_attributes
 
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
@@ -26,7 +26,7 @@ _ELSEWHERE = {
     "metric": "row.metrics has one result per metric",
     **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
     **dict.fromkeys(("cost", "evaluation_cost"), "what a run cost is result.cost"),
-    "evaluation_model": "the judges are in the record of a run (out=FOLDER, run.json)",
+    "evaluation_model": "a row has the results of all metrics: row[METRIC].evaluation_model",
     "strict_mode": "`raw_score` is the score before strict mode",
     "conversational": "it is the type of row.test_case",
     **dict.fromkeys(
@@ -54,7 +54,8 @@ class MetricResult:
     strict mode. `success` is None when the metric has no threshold or no score. `path` lists (node,
     verdict) of every decision taken, in topological order. `ended` is the node that gave the score,
     and its verdict (None for a rating), if it is not the last decision. `odds` are the odds of all
-    paths, if a judge gave probabilities.
+    paths, if a judge gave probabilities. `judge` is the model, or the name, of the judge that the
+    metric asks; None if it asks none, or several.
     """
 
     metric: str
@@ -69,6 +70,7 @@ class MetricResult:
     steps: tuple[Step, ...] = ()
     odds: ResultOdds | None = None
     ended: tuple[str, Verdict | None] | None = None
+    judge: str | None = None
 
     # Type checkers take whoever has `__getattr__` to have every attribute.
     if not TYPE_CHECKING:
@@ -81,6 +83,11 @@ class MetricResult:
     def name(self) -> str:
         """The metric's name."""
         return self.metric
+
+    @property
+    def evaluation_model(self) -> str | None:
+        """The judge, as other libraries call it."""
+        return self.judge
 
     @property
     def error(self) -> str | None:
@@ -184,6 +191,8 @@ class MetricResult:
         }
         if self.ended is not None:
             row["ended"] = list(self.ended)
+        if self.judge is not None:
+            row["judge"] = self.judge
         return row if self.odds is None else {**row, "odds": self.odds.as_dict()}
 
 

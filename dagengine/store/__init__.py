@@ -1,5 +1,8 @@
 """One file of answers: cache, journal to resume from, replay."""
 
 from dagengine.store.answers import OpenStore, Store, as_store
+from dagengine.unknown import answer_absent
 
 __all__ = ["OpenStore", "Store", "as_store"]
+
+answer_absent(__name__)

@@ -11,6 +11,7 @@ from dagengine.synthesis.values import (
     Report,
     StylingConfig,
 )
+from dagengine.unknown import answer_absent
 
 __all__ = [
     "ContextConstructionConfig",
@@ -25,3 +26,5 @@ __all__ = [
     "from_scratch",
     "of_conversations",
 ]
+
+answer_absent(__name__)

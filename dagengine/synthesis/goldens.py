@@ -11,7 +11,7 @@ from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
 from dagengine.record.writer import RunWriter
-from dagengine.regular_files import write_whole
+from dagengine.regular_files import remove, write_whole
 from dagengine.report.page.drafts import DRAFTS, DraftRecord
 from dagengine.results import CaseResult
 from dagengine.synthesis.values import Report
@@ -49,7 +49,7 @@ class Folder:
         if not self._begun:
             self._begun = True
             for name in (LINES, PAGE, YIELD, DRAFTS):
-                (self._record.folder / name).unlink(missing_ok=True)
+                remove(self._record.folder / name)
 
     def save(
         self, goldens: Sequence[AnyGolden], report: Report, drafts: Iterable[DraftRecord]

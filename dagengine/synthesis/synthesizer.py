@@ -12,7 +12,6 @@ from typing import Any, Literal, cast
 from dagengine.argument_names import check_names, names_of
 from dagengine.data.dataset_columns import save_rows
 from dagengine.data.golden import Golden
-from dagengine.elsewhere import Answering
 from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate
 from dagengine.execution.engine import Settings
@@ -45,6 +44,7 @@ from dagengine.synthesis.wanted import (
     up_to,
     wanted_goldens,
 )
+from dagengine.unknown import Answering
 
 _NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
 _SETTINGS = ("limits", "store", "on_attempt", "tracer")

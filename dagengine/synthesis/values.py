@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from dagengine.elsewhere import Answering
 from dagengine.errors import InputError, did_you_mean
+from dagengine.unknown import Answering
 
 Difficulty = Literal["easy", "medium", "hard"]
 Cause = Literal["empty", "scanned", "encrypted", "broken"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dagengine.unknown import absent_names
+
 if TYPE_CHECKING:
     from dagengine.testing.assertion import assert_test as assert_test
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
@@ -24,7 +26,7 @@ __all__ = ["AnswerMissingError", "EvaluationFailed", "assert_test", "on_test_run
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return absent_names(__name__)(name)
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     globals()[name] = value
     return value

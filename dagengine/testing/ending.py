@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dagengine.errors import DagengineError
+from dagengine.regular_files import noting_writes
+from dagengine.terminal import replaced_line
 from dagengine.testing.gates import Gate
 from dagengine.testing.recorded.modes import TestFiles
 from dagengine.testing.summary import Summary
@@ -113,8 +115,10 @@ def end(
 
         ending.take(against(Path(baseline), summary.all))
     if out is not None and run is not None:
-        run.save(Path(out), summary.totals)
+        with noting_writes() as written:
+            run.save(Path(out), summary.totals)
         ending.take([(True, f"run folder: {Path(out)}")])
+        ending.take((True, line) for line in [replaced_line(written)] if line)
     gates: Sequence[str] = config.getoption("evals_min") or ()
     ending.take(Gate.read(text).check(summary.all) for text in gates)
     return ending

@@ -156,6 +156,22 @@ def _hold_folder(config: pytest.Config) -> None:
     config.add_cleanup(lock.close)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Answer a module of ours that a file of tests imports, and nobody has, in words."""
+    report = yield
+    call: pytest.CallInfo[object] | None = getattr(report, "call", None)
+    if report.failed and call is not None and call.excinfo is not None:
+        from dagengine.unknown import module_words
+
+        cause = call.excinfo.value.__cause__
+        if words := "" if cause is None else module_words(cause):
+            report.sections.append(("dagengine", words))
+    return report
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if config in _running:
         _running.remove(config)

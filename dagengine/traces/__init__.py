@@ -3,5 +3,8 @@
 from dagengine.traces.in_process import case_of_spans
 from dagengine.traces.reading import read_traces
 from dagengine.traces.sending import Sent, send
+from dagengine.unknown import answer_absent
 
 __all__ = ["Sent", "case_of_spans", "read_traces", "send"]
+
+answer_absent(__name__)

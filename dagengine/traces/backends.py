@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError, did_you_mean
+from dagengine.terminal import counted
 from dagengine.traces.otlp import DAMAGES
 from dagengine.traces.scores import Score
 
@@ -353,7 +354,8 @@ class Otlp(Backend):
         partial = answer.get("partialSuccess", answer.get("partial_success")) or {}
         counts = [int(count) for name, count in partial.items() if name.startswith("rejected")]
         why = partial.get("errorMessage") or partial.get("error_message")
-        return min(max(0, sum(counts)), len(request.scores)), f"rejected: {why}"
+        rejected, count = min(max(0, sum(counts)), len(request.scores)), len(request.scores)
+        return rejected, f"{rejected} of {counted(count, 'record')} of one request rejected: {why}"
 
     def _record(self, score: Score, now: int) -> dict[str, Any]:
         attributes = {

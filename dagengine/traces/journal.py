@@ -18,7 +18,7 @@ from dagengine.regular_files import is_there, open_to_read, open_to_write
 from dagengine.traces.scores import Score
 
 SENT = "sent.jsonl"
-_BEGUN, _DONE, _FAILED = "begun", "sent", "failed"
+_BEGUN, _DONE, _FAILED, _PARTLY = "begun", "sent", "failed", "partly"
 
 
 class Journal:
@@ -28,6 +28,8 @@ class Journal:
         self._path, self._to = folder / SENT, to
         self._sent: set[str] = set()
         self._begun: set[str] = set()
+        self._partly: set[str] = set()
+        self.rejected = 0  # of those that were taken in part
         self._broken = False
         if not is_there(self._path):
             return
@@ -50,6 +52,9 @@ class Journal:
             self._begun.difference_update(keys)
         if entry.get("state") == _DONE:
             self._sent.update(keys)
+        elif entry.get("state") == _PARTLY:
+            self._partly.update(keys)
+            self.rejected += int(entry.get("rejected") or 0)
 
     def __enter__(self) -> Self:
         self._file = open_to_write(self._path, emptied=False)
@@ -65,6 +70,10 @@ class Journal:
     def was_sent(self, score: Score) -> bool:
         """Whether it was written there, in this form."""
         return score.key in self._sent
+
+    def was_partly_sent(self, score: Score) -> bool:
+        """Return whether it was in a request of which a part was rejected; which is not known."""
+        return score.key in self._partly
 
     def is_uncertain(self, score: Score) -> bool:
         """Whether a request with it began whose end nobody saw."""
@@ -82,10 +91,16 @@ class Journal:
         """Note that a request that began was refused: nothing of it is there."""
         self._note(_FAILED, scores)
 
-    def _note(self, state: str, scores: Iterable[Score], *, safely: bool = False) -> None:
+    def partly(self, scores: Iterable[Score], rejected: int) -> None:
+        """Note a request of which so many scores were rejected."""
+        self._note(_PARTLY, scores, rejected=rejected)
+
+    def _note(
+        self, state: str, scores: Iterable[Score], *, safely: bool = False, **more: int
+    ) -> None:
         keys = [score.key for score in scores]
         if keys:
-            entry = {"to": self._to, "state": state, "keys": keys}
+            entry = {"to": self._to, "state": state, "keys": keys, **more}
             self._file.write(line_of(entry))
             self._file.flush()
             self._take(entry)

@@ -45,9 +45,9 @@ class Sent:
 
     `written` now, `earlier` by an earlier call, `absent` have no span there (yet), `failed` were
     not taken; those two are sent again the next time. `uncertain` were in a request whose end
-    nobody saw, or of which a part was rejected, where a second write would be a second score: they
-    are not sent again.
-    `unwritable` are what the place has no form for. `problems` says why, by message.
+    nobody saw, where a second write would be a second score: they are not sent again. Nor are those
+    of a request of which a part was `rejected`: which ones, the place does not say. `unwritable`
+    are what the place has no form for. `problems` says why, by message.
     """
 
     to: str
@@ -56,6 +56,7 @@ class Sent:
     absent: int = 0
     failed: int = 0
     uncertain: int = 0
+    rejected: int = 0
     unwritable: int = 0
     without_trace: int = 0
     problems: Counter[str] = field(default_factory=Counter[str])
@@ -63,7 +64,7 @@ class Sent:
     @property
     def complete(self) -> bool:
         """Return whether all scores are there that have a form there."""
-        return not (self.absent or self.failed or self.uncertain)
+        return not (self.absent or self.failed or self.uncertain or self.rejected)
 
     def __str__(self) -> str:
         parts = [f"{counted(self.written, 'score')} written"]
@@ -72,6 +73,7 @@ class Sent:
             "without their span there": self.absent,
             "not taken": self.failed,
             "uncertain (not sent twice)": self.uncertain,
+            "rejected (which ones is not known, none is sent twice)": self.rejected,
             "without a form there": self.unwritable,
         }
         parts += [f"{count} {what}" for what, count in more.items() if count]
@@ -132,7 +134,11 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
         scores = _unsent(run, backend, journal, sent)
         # Looked at before the first request: a run without traces is refused with nothing written.
         first = list(islice(scores, _AT_ONCE))
-        if not first and sent.without_trace and not (sent.earlier or sent.uncertain):
+        if (
+            not first
+            and sent.without_trace
+            and not (sent.earlier or sent.uncertain or sent.rejected)
+        ):
             raise InputError(
                 f"the cases of {run.folder} have no ids of traces: read them with --map otel, or "
                 "map a column to additional_metadata.trace_id"
@@ -146,13 +152,17 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
 
 def _unsent(run: Run, backend: Backend, journal: Journal, sent: Sent) -> Iterator[Score]:
     """The scores of a run that are not at the place yet."""
-    scores = Scores(run.manifest)
+    scores, rejected = Scores(run.manifest), journal.rejected
     for row in run.rows():
         if row.trace is None:
             sent.without_trace += 1
         for score in scores.of(row):
             if journal.was_sent(score):
                 sent.earlier += 1
+            elif journal.was_partly_sent(score):  # some of them were written, whichever
+                sent.rejected += rejected > 0
+                sent.earlier += rejected <= 0
+                rejected -= 1
             elif journal.is_uncertain(score) and not backend.repeatable:
                 sent.uncertain += 1
             elif why := backend.unwritable(score):
@@ -190,6 +200,9 @@ class _Courier:
             verdict = backend.rejected(request, answer.text)
             rejected, text = verdict or (count, f"is no answer of {backend.name}: {text!r}")
             self.stopped = verdict is None
+            # Its own answer, which is damaged: some scores may be there.
+            own = any(name and name in answer.text for name in backend.answers)
+            answer = replace(answer, arrived=self.stopped and own)
         if status == 404 and request.otherwise is not None:
             self._make(request.otherwise)
             return
@@ -201,7 +214,11 @@ class _Courier:
         sent.problems[problem] += rejected
         self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
         if not backend.repeatable:
-            if rejected < count or answer.arrived:
+            if rejected < count:
+                self.journal.partly(request.scores, rejected)
+                sent.rejected += rejected
+                return
+            if answer.arrived:
                 sent.uncertain += rejected  # a second write could be a second score
                 return
             self.journal.failed(request.scores)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dagengine.unknown import absent_names
+
 if TYPE_CHECKING:
     from dagengine.view.opened import OpenRun as OpenRun
     from dagengine.view.server import Served as Served
@@ -26,7 +28,7 @@ __all__ = ["OpenRun", "Served", "application", "open_runs", "serve"]
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return absent_names(__name__)(name)
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 

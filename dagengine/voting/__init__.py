@@ -1,8 +1,6 @@
 """Other answers at nodes: votes, juries, escalation, other judges, questions merged and split."""
 
-from typing import TYPE_CHECKING
-
-from dagengine.elsewhere import absent_names
+from dagengine.unknown import answer_absent
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
 from dagengine.voting.wrappers import (
     answered_by,
@@ -28,5 +26,4 @@ __all__ = [
     "voted",
 ]
 
-if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
-    __getattr__ = absent_names(__name__)
+answer_absent(__name__)

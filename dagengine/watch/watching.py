@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -68,8 +67,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0  # seconds before a judge that does not
 _LONG = 600.0  # seconds without an answer after which a watch until idle leaves its last cases
 # How often the judge may answer others, and not a case, before that is the row of this case.
 _STRIKES = 3
-# Failures that say that a judge answers nobody: it was given up, or the key or the account is.
-_AWAY = re.compile(r"the judge is given up|HTTP 40[12]\b")
 _SAMPLES = 1024  # between the samples of two times that an old question is asked again
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -316,7 +313,7 @@ class Watch(RunObserver):
     def _holds(self, row: CaseResult) -> bool:
         """Keep the case of a row that only says that the judge is away; whether it is one."""
         failures = [result.failure for result in row.metrics if result.failure is not None]
-        why = next((f.message for f in failures if _AWAY.search(f.message)), None)
+        why = next((failure.message for failure in failures if failure.lasting), None)
         if why is None:
             return False
         if self._away is None:

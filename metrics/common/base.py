@@ -13,7 +13,6 @@ import anyio
 import sniffio
 
 from dagengine.argument_names import check_names
-from dagengine.elsewhere import Answering
 from dagengine.errors import (
     DagengineError,
     GraphError,
@@ -33,6 +32,7 @@ from dagengine.results.html import cell
 from dagengine.results.passing import passes
 from dagengine.terminal import one_line, plain
 from dagengine.threads import in_daemon_thread
+from dagengine.unknown import Answering
 
 _NAME = 60  # characters of a name in a `repr`
 

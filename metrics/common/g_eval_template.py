@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from dagengine.metrics.common.rubric import FULL_SCALE
 from dagengine.prompts.instructions import in_one_text
+from dagengine.unknown import Answering
 
 _WRITE_STEPS = (
     "You write the steps by which somebody else will judge {work}. You see none of it now. "
@@ -54,7 +55,7 @@ def strict_instructions(work: str, evaluation_steps: str, best: str | None = Non
     return f"{_RATE.format(work=work, scale=_ALL_OR_NOTHING)}{_LISTED}{evaluation_steps}{meaning}"
 
 
-class GEvalTemplate:
+class GEvalTemplate(Answering):
     """The prompts of `GEval`; override a method to replace one.
 
     Methods are called by keyword. `test_case_content` is fenced: text of the case cannot

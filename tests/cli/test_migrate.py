@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dagengine import elsewhere
 from dagengine.cli.commands import app
 from dagengine.cli.migrate import migrated
+from dagengine.compat import names as elsewhere
 
 BEFORE = '''\
 """A program."""

@@ -5,23 +5,28 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.util
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from folders.places import ROOT
 
 import dagengine
-from dagengine import a_evaluate, elsewhere, evaluate
+from dagengine import a_evaluate, evaluate, unknown
+from dagengine.compat import names as elsewhere
 from dagengine.dataset import EvaluationDataset
 from dagengine.errors import InputError
-from dagengine.metrics import ExactMatchMetric
+from dagengine.loading import load_module
+from dagengine.metrics import DAGMetric, ExactMatchMetric, GEvalTemplate
 from dagengine.metrics.criteria import CriteriaEvalChain, EvaluatorType, load_evaluator
-from dagengine.metrics.dag import RatingNode
+from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.scorer import Scorer
 from dagengine.synthesizer import Synthesizer
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams
 
+PACKAGE = ROOT / "dagengine"
+pytest_plugins = ["pytester"]
 # What deepeval 4.3.1 exports, by module.
 DEEPEVAL = {
     "": """a_flush_traces assert_test compare evaluate flush_traces instrument log_hyperparameters
@@ -123,13 +128,29 @@ MODULES = [module for module in elsewhere.MODULES if module.startswith("deepeval
 HERE_TOO = ("dagengine.cli",)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_of_others_is_answered_with_what_is_done_here(module: str) -> None:
-    ours = f"dagengine{module.removeprefix('deepeval')}"
-    with pytest.raises(ModuleNotFoundError) as caught:
-        importlib.import_module(f"{ours}.inner")
-    missing = f"{ours}.inner" if ours in HERE_TOO else ours
-    assert f"there is no {missing}: {elsewhere.MODULES[module]}" in str(caught.value)
+def words_of_file(folder: Path, line: str) -> str:
+    """What is said of a file of metrics that imports what is not there."""
+    path = folder / f"metrics_{len([*folder.iterdir()])}.py"  # a new file: no code is cached
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError) as caught:
+        load_module(path)
+    return str(caught.value)
+
+
+def test_a_module_of_others_is_answered_with_what_is_done_here(tmp_path: Path) -> None:
+    for module in MODULES:
+        ours = f"dagengine{module.removeprefix('deepeval')}"
+        missing = f"{ours}.inner" if ours in HERE_TOO else ours
+        words = words_of_file(tmp_path, f"import {ours}.inner")
+        assert f"there is no {missing}: {elsewhere.MODULES[module]}" in words
+
+
+def test_a_test_that_imports_a_module_of_others_is_told_what_is_done_here(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("from dagengine.tracing import observe")
+    result = pytester.runpytest_subprocess("-q")
+    result.stdout.fnmatch_lines(["there is no dagengine.tracing: traces of an instrumented*"])
 
 
 def test_names_of_older_versions_for_pictures_are_answered() -> None:
@@ -138,7 +159,7 @@ def test_names_of_older_versions_for_pictures_are_answered() -> None:
             imported("dagengine.metrics", name)
 
 
-def test_modules_that_are_elsewhere_here_are_named() -> None:
+def test_modules_that_are_elsewhere_here_are_named(tmp_path: Path) -> None:
     says = (
         "what is public in deepeval.{} is in dagengine{}; `dagengine migrate FILE` rewrites imports"
     )
@@ -152,18 +173,9 @@ def test_modules_that_are_elsewhere_here_are_named() -> None:
         "test_case.llm_test_case": ".test_case",
         "metrics.g_eval.utils": ".metrics.g_eval",
     }.items():
-        with pytest.raises(ModuleNotFoundError) as caught:
-            importlib.import_module(f"dagengine.{module}")
         missing = module.partition(".")[0] if home == "" else module
-        assert says.format(missing, home) in str(caught.value)
-
-
-def test_a_program_that_knows_the_package_by_another_name_is_answered_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "theirs", dagengine)
-    with pytest.raises(ModuleNotFoundError, match=r"there is no dagengine.simulator: conv"):
-        importlib.import_module("theirs.simulator")
+        words = words_of_file(tmp_path, f"import dagengine.{module}")
+        assert says.format(missing, home) in words
 
 
 @pytest.mark.parametrize(
@@ -187,7 +199,7 @@ def test_a_name_of_ours_is_answered_with_its_module(module: str, name: str, home
 def test_a_module_with_the_name_of_a_function_can_still_be_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(elsewhere, "_FACES", ("dagengine.estimate",))
+    monkeypatch.setattr(unknown, "_FACES", ("dagengine.estimate",))
     monkeypatch.delattr(dagengine, "estimate", raising=False)
     assert not hasattr(dagengine, "estimate")  # there is a function of the name, and no refusal
     imported("dagengine", "estimate")
@@ -237,7 +249,7 @@ def test_a_judge_is_no_argument_of_a_measurement() -> None:
 
 
 def test_other_imports_are_as_they_were() -> None:
-    assert importlib.util.find_spec("dagengine.__nonsense__") is None
+    assert importlib.util.find_spec("dagengine.nonsense") is None
     assert importlib.util.find_spec("nonsense_of_nobody") is None
     assert not hasattr(dagengine.metrics, "nonsense")
 
@@ -245,11 +257,11 @@ def test_other_imports_are_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("from dagengine.x import missing", "no dagengine.x: it has .*evaluate"),
         ("from dagengine import evaluat", "did you mean 'evaluate'"),
         ("from dagengine.metrics import NoSuchThing", "it has .*GEval"),
-        ("from dagengine.scorer import rouge", "what is public in deepeval.scorer.rouge"),
-        ("import dagengine.metric", "did you mean 'metrics'"),
+        ("from dagengine.reliability import missing", "it has .*repeat"),
+        ("from dagengine.errors import InputErorr", "did you mean 'InputError'"),
+        ("from dagengine.scorer import rouge", "did you mean 'rouge_type'"),
     ],
 )
 def test_an_import_of_what_nobody_has_says_what_there_is(line: str, words: str) -> None:
@@ -257,11 +269,26 @@ def test_an_import_of_what_nobody_has_says_what_there_is(line: str, words: str) 
         exec(line, {})
 
 
-@pytest.mark.parametrize("name", ["nonsense", "tracing", "metrics.community", "test_case.x"])
+@pytest.mark.parametrize("name", ["nonsense", "tracing", "metrics.community"])
 def test_a_question_whether_a_module_is_there_is_no_error(name: str) -> None:
     assert importlib.util.find_spec(f"dagengine.{name}") is None
-    with pytest.raises(ModuleNotFoundError, match="there is no dagengine"):
-        importlib.import_module(f"dagengine.{name}")
+
+
+def test_every_room_answers_what_it_lacks_and_nothing_is_found_by_asking() -> None:
+    rooms = [f"dagengine.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")]
+    for room in {*rooms, "dagengine.judges", "dagengine.metrics"}:
+        with pytest.raises(ImportError, match=f"{room} has no missing: it has "):
+            imported(room, "missing")
+        assert not hasattr(importlib.import_module(room), "missing")
+
+
+def test_a_module_that_is_misspelt_is_answered_in_a_file_that_is_read(tmp_path: Path) -> None:
+    assert "did you mean 'metrics'" in words_of_file(tmp_path, "import dagengine.metric")
+    assert "no dagengine.x: it has " in words_of_file(tmp_path, "from dagengine.x import a")
+    assert "there is no deepeval: `dagengine migrate FILE`" in words_of_file(
+        tmp_path, "from deepeval.metrics import GEval"
+    )
+    assert "No module named 'nobody_has_this'" in words_of_file(tmp_path, "import nobody_has_this")
 
 
 def test_nothing_of_the_table_is_here() -> None:
@@ -330,7 +357,7 @@ def test_a_test_that_brings_a_golden_is_told_what_completes_it() -> None:
 @pytest.mark.parametrize("field", ["flaky", "mcp_tools_called", "trace_dict", "expectations"])
 def test_a_field_of_others_is_answered_with_what_is_done_here(field: str) -> None:
     with pytest.raises(InputError) as caught:
-        LLMTestCase(**{"input": "a", field: None})  # type: ignore[arg-type]
+        LLMTestCase(**{"input": "a", field: None})
     assert elsewhere.ARGUMENTS[field] in str(caught.value)
 
 
@@ -352,6 +379,10 @@ def test_a_case_is_text_and_what_stands_for_a_picture_is_refused() -> None:
     ("owner", "name", "words"),
     [
         (ExactMatchMetric(), "upload", "there is no service"),
+        (DAGMetric, "upload", "there is no service"),
+        (RatingNode, "upload", "there is no service"),
+        (DAG, "nodez", "it has .*nodes"),
+        (RatingNode("How good?"), "_execute", "it has .*label"),
         (ExactMatchMetric(), "verdicts", r"metric\.result\.steps"),
         (Scorer(), "bert_score", "no vectors are compared"),
         (Scorer(), "sentence_bleu_score", "bleu_score is BLEU"),
@@ -360,6 +391,8 @@ def test_a_case_is_text_and_what_stands_for_a_picture_is_refused() -> None:
         (object.__new__(Synthesizer), "to_pandas", r"pandas\.DataFrame"),
         (LLMTestCase(input="Hi", actual_output="Ho"), "mcp_servers", "tools_called"),
         (LLMTestCase(input="Hi", actual_output="Ho"), "answer", "it has .*actual_output"),
+        (LLMTestCase, "flaky", "every case counts"),
+        (GEvalTemplate, "generate_trace_evaluation_steps", "it has .*generate_evaluation"),
         (LLMTestCaseParams, "MCP_SERVERS", "tools_called"),
         (EvaluatorType, "COT_QA", "labeled_criteria"),
     ],

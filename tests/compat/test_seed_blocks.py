@@ -225,6 +225,30 @@ def test_a_block_of_shell_does_what_the_table_says(
         assert done.exit_code == 0, done.output
 
 
+BARE = re.compile(
+    r"has no attribute '\w+'$|cannot import name|No module named '(?:deepeval|langchain|dagengine)"
+    r"|unexpected keyword|(?:takes|missing) .*positional argument"
+)
+
+
+@pytest.mark.parametrize("command", ["check", "migrate", "run"])
+def test_no_block_that_a_command_reads_ends_with_a_bare_error(command: str, place: Path) -> None:
+    more = ["--data", "cases.jsonl", "--judge", "lexical", "--no-page"] if command == "run" else []
+    (place / "cases.jsonl").write_text('{"input": "Who?", "actual_output": "Ada."}\n')
+    bare: list[str] = []
+    for number, block in enumerate(PYTHON):
+        for whose, code in (("theirs", block.printed()), ("ours", ours(block.printed()))):
+            path = Path(f"block_{number}_{whose}.py")
+            path.write_text(code, encoding="utf-8")
+            done = CliRunner().invoke(app, [command, str(path), *more])
+            error = done.exception
+            words = f"{done.output}\n{'' if isinstance(error, SystemExit) else error or ''}"
+            if BARE.search(words) or not isinstance(error, DagengineError | SystemExit | None):
+                bare.append(f"{block.where}: {words}")
+    assert len(PYTHON) > 50
+    assert bare == []
+
+
 def not_ours(block: Block, line: str) -> None:
     """A line for the shell itself, a notebook, or another program."""
     if line.startswith("export "):

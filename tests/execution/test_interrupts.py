@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import anyio
@@ -33,6 +34,23 @@ def test_interrupts_let_the_work_put_its_things_away(times: int) -> None:
                 interrupt()
                 await anyio.sleep(0.01)
                 put_away.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        sync(work)
+    assert put_away == ["all"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_code_that_blocks_the_event_loop_is_interrupted_after_a_moment() -> None:
+    put_away: list[str] = []
+
+    async def work() -> None:
+        try:
+            interrupt()
+            while True:  # as a judge that never comes back
+                time.sleep(60)
+        finally:
+            put_away.append("all")
 
     with pytest.raises(KeyboardInterrupt):
         sync(work)

@@ -14,8 +14,14 @@ from servers.decision_server import DecisionServer
 
 from dagengine import evaluate
 from dagengine.judges import DecisionJudge, LexicalJudge
-from dagengine.metrics import AnswerRelevancyMetric, DAGMetric, FaithfulnessMetric
+from dagengine.metrics import (
+    AnswerRelevancyMetric,
+    DAGMetric,
+    ExactMatchMetric,
+    FaithfulnessMetric,
+)
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.record import load_run
 from dagengine.record.values import Manifest
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 
@@ -58,6 +64,17 @@ def test_what_runs_write_follows_the_schema(tmp_path: Path) -> None:
         for line in lines(tmp_path / folder / "times.jsonl"):
             validator("Times").validate(line)
     assert len(lines(tmp_path / "a" / "cases.jsonl")) == 4
+    (row,) = lines(tmp_path / "b" / "results.jsonl")
+    assert {result["judge"] for result in row["metrics"]} == {"lexical 2"}
+
+
+def test_a_row_names_the_judge_of_a_metric_that_asks_one(tmp_path: Path) -> None:
+    case = LLMTestCase(input="Hi", actual_output="Hi", expected_output="Hi")
+    metrics = [decided(), ExactMatchMetric()]
+    done = evaluate([case], metrics, model=judge(), show=False, out=tmp_path / "run")
+    manners, exact = done.test_results[0].metrics_data
+    assert (manners.evaluation_model, exact.evaluation_model) == ("script", None)
+    assert next(iter(load_run(tmp_path / "run").rows())).metrics[0].judge == "script"
 
 
 def test_a_row_with_odds_follows_it_too(tmp_path: Path) -> None:

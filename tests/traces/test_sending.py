@@ -285,7 +285,7 @@ def test_what_another_place_answers_is_not_written(
     assert len(server.kept or server.records) == 4
 
 
-@pytest.mark.parametrize(("rejected", "left"), [(4, 0), (1, 4)])
+@pytest.mark.parametrize(("rejected", "left"), [(4, 0), (1, 1), (3, 3)])
 def test_log_records_that_are_rejected_are_not_written(
     tmp_path: Path, rejected: int, left: int
 ) -> None:
@@ -295,8 +295,20 @@ def test_log_records_that_are_rejected_are_not_written(
         sent = sent_to(folder, "otlp", server)
         assert (sent.written, sent.complete) == (4 - rejected, False)
         assert any("full" in problem for problem in sent.problems)
+        assert any(f"{rejected} of 4 records" in problem for problem in sent.problems)
         # Which ones were taken is not known: so none is written twice.
-        assert sent_to(folder, "otlp", server).uncertain == left
+        again = sent_to(folder, "otlp", server)
+    assert (again.rejected, again.complete) == (left, not left)
+    assert (again.written, again.earlier) == ((4, 0) if rejected == 4 else (0, 4 - rejected))
+
+
+@pytest.mark.parametrize("count", ['"many"', "NaN", "[1]"])
+def test_what_a_damaged_answer_may_have_taken_is_not_sent_twice(tmp_path: Path, count: str) -> None:
+    folder = run_in(tmp_path)
+    with ScoreServer() as server:
+        server.says = [(200, f'{{"partialSuccess": {{"rejectedLogRecords": {count}}}}}', {})]
+        first, again = sent_to(folder, "otlp", server), sent_to(folder, "otlp", server)
+    assert (first.uncertain, again.uncertain, server.records) == (4, 4, [])
 
 
 def test_annotations_without_an_id_are_not_written(tmp_path: Path) -> None:

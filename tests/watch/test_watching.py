@@ -309,11 +309,20 @@ class Away(Judge):
     def __call__(self, question: Question[Any]) -> bool:
         self.calls += 1
         if self.first <= self.calls < self.last:
-            raise ProviderError(self.why, transient="503" in self.why)
+            status = int(self.why[5:8])
+            # A quota of the day is known by its judge, and by no status.
+            lasting = None if "quota" not in self.why else True
+            raise ProviderError(self.why, transient=status == 503, status=status, lasting=lasting)
         return super().__call__(question)
 
 
-@pytest.mark.parametrize("why", ["HTTP 503: away", "HTTP 401: revoked", "HTTP 402: pay"])
+@pytest.mark.parametrize(
+    "why",
+    [
+        *("HTTP 503: away", "HTTP 401: revoked", "HTTP 402: pay", "HTTP 403: your address"),
+        *("HTTP 404: no such model", "HTTP 429: the quota of the day"),
+    ],
+)
 @pytest.mark.parametrize(("first", "calls"), [(1, 30), (30, 20), (60, 7)])
 @pytest.mark.parametrize("again", [0.0, 0.2])
 async def test_a_judge_that_is_away_consumes_nothing(
@@ -349,11 +358,12 @@ async def test_a_watch_that_ends_while_the_judge_is_away_leaves_its_cases_to_the
     assert watch.counts == {"judged": 9}
 
 
-async def test_a_case_that_no_judge_can_answer_stops_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [403, 500])
+async def test_a_case_that_no_judge_can_answer_stops_no_other(tmp_path: Path, status: int) -> None:
     class Poisoned(Judge):
         def __call__(self, question: Question[Any]) -> bool:
             if "question 7" in question.messages[-1]["content"]:
-                raise ProviderError("HTTP 500: crashed", transient=True)
+                raise ProviderError(f"HTTP {status}: no", transient=status == 500, status=status)
             return super().__call__(question)
 
     write(tmp_path / "spans" / "a.jsonl", ["good"] * 9)

@@ -13,11 +13,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
-from dagengine.cli.common.files import Reads, Writes, guard
+from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
 from dagengine.cli.common.options import EXIT_INTERRUPTED
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import did_you_mean, nearest
+from dagengine.regular_files import noting_writes
 
 # What other tools, and people, call commands.
 _EMBEDDINGS = "no judge uses embeddings; `synthesize --embedder` takes what makes them"
@@ -225,15 +226,21 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
-        try:
-            guard(marks, labels, given)
-            if options is None:
-                function(**given)
-            else:
-                function(options(**given))
-        except KeyboardInterrupt:  # before, or after, what can be resumed
-            say("interrupted", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+        with noting_writes() as written:
+            try:
+                guard(marks, labels, given)
+                if options is None:
+                    function(**given)
+                else:
+                    function(options(**given))
+            except (KeyboardInterrupt, typer.Abort) as error:
+                # A question to the user ends with an Abort at Ctrl-C, and without an input.
+                if not {type(error), type(error.__context__)} & {KeyboardInterrupt}:
+                    raise
+                say("interrupted", err=True)  # before, or after, what can be resumed
+                raise typer.Exit(EXIT_INTERRUPTED) from None
+            finally:
+                say_replaced(written, marks, given)
 
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]

@@ -13,14 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
 from dagengine.regular_files import LEFT_BY, require_own_folder, require_regular
+from dagengine.terminal import replaced_line
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""
+Marks: TypeAlias = "Mapping[str, Reads | Writes]"
+"""What a command does to the files of its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class _File:
     mark: Reads | Writes
 
 
-def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given: Given) -> None:
+def guard(marks: Marks, labels: Mapping[str, str], given: Given) -> None:
     """Check the files of a command before it opens any of them.
 
     `marks` and `labels` (what messages call an option) are by parameter. Raises InputError when
@@ -93,6 +97,18 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
                 require_own_folder(folder, [path.name for path in beside if path.parent == folder])
             if not file.mark.opened:
                 require_writable(file.path)
+
+
+def say_replaced(written: Mapping[Path, bool], marks: Marks, given: Given) -> None:
+    """Say which files of before a command has replaced; those that it continued are not."""
+    continued = {
+        path
+        for name, mark in marks.items()
+        if isinstance(mark, Writes) and mark.opened
+        for path in _paths(mark, given.get(name), given)
+    }
+    if line := replaced_line(written, continued):
+        say(line, err=True)
 
 
 def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:

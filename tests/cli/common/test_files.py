@@ -477,3 +477,33 @@ def feed(target: str | int) -> None:
     """Write the cases into a pipe, and end it."""
     with open(target, "wb") as pipe:
         pipe.write(Path("cases.jsonl").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("command", "replaced"),
+    [
+        ("render m.py --out tree.svg", "tree.svg in ."),
+        ("show base --as-cases few.jsonl", "few.jsonl in ."),
+        (
+            "run m.py --data cases.jsonl --judge m.py:judge --out again --junit j.xml --no-page",
+            "cases.jsonl, columns.parquet,",
+        ),
+    ],
+)
+def test_what_a_command_replaces_is_said_once_when_it_is_written(
+    folder: Path, command: str, replaced: str
+) -> None:
+    runner, words = CliRunner(), command.split()
+    base = "run m.py --data cases.jsonl --judge m.py:judge --out base"
+    assert runner.invoke(app, base.split()).exit_code == 0
+    first, second = runner.invoke(app, words), runner.invoke(app, words)
+    assert "replaced" not in first.output
+    assert second.output.count(f"replaced {replaced}") == 1
+
+
+def test_what_a_command_does_not_write_it_does_not_replace(folder: Path) -> None:
+    (folder / "tree.svg").write_text("mine")
+    done = CliRunner().invoke(app, ["render", "nothing.py", "--out", "tree.svg"])
+    assert isinstance(done.exception, InputError)
+    assert "replaced" not in done.output
+    assert (folder / "tree.svg").read_text() == "mine"

@@ -1,19 +1,13 @@
 """Names of other libraries: where each is here, or what is done here in its place.
 
-This is the only table of them. Modules answer imports of such names from it (`absent_names`,
-`refuse_module`), and classes attributes (`absent_attributes`). `dagengine migrate` rewrites
-programs by it. A name of ours that is asked of the wrong module is answered with its own.
+This is the only table of them. What is not here is answered from it (`dagengine.unknown`), and
+`dagengine migrate` rewrites programs by it.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Mapping
-from enum import EnumType
-from importlib import import_module
-from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 HOMES: Mapping[str, str] = {
     "deepeval": "dagengine",
@@ -401,23 +395,6 @@ _WORDS = {
     ),
     "optimize": "use improve: it changes one node so that the metric agrees with human labels",
 }
-# Where a name of ours is looked for that was asked of another module, in this order.
-_FACES = (
-    "dagengine",
-    "dagengine.metrics",
-    "dagengine.metrics.dag",
-    "dagengine.test_case",
-    "dagengine.dataset",
-    "dagengine.judges",
-    "dagengine.voting",
-    "dagengine.models",
-    "dagengine.synthesizer",
-    "dagengine.results",
-    "dagengine.record",
-    "dagengine.reliability",
-    "dagengine.errors",
-)
-
 ARGUMENTS: Mapping[str, str] = {
     "display": "cases that failed are in result.failed()",
     "goldens": "an application completes them: evaluate(goldens, metrics, app=…)",
@@ -525,138 +502,33 @@ def why_no_name(name: str, module: str = "") -> str | None:
     return why
 
 
-def absent_names(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module of ours that answers names that are elsewhere in words.
-
-    What it raises for them is an ImportError: an AttributeError would reach no reader, since
-    `from module import name` replaces it by its own.
-    """
-
-    def missing(name: str) -> Any:
-        if name == "__path__":  # so that `refuse_module` is asked about modules below this one
-            return []
-        refuse(module, name)
-        hint = "" if name.startswith("_") else _what_is_there(module, name)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
-
-    return missing
+def answer_name(module: str, name: str) -> str | None:
+    """Return what is done here in the place of a name that a module of ours lacks."""
+    renamed = next((names[name] for names in RENAMED.values() if name in names), None)
+    if renamed is not None:
+        return f"use {renamed}"
+    return why_no_name(name) or MODULES.get(f"{_theirs(module)}.{name}") or _WORDS.get(name)
 
 
-def absent_attributes(hints: Mapping[str, str] | None = None) -> Callable[[Any, str], Any]:
-    """The `__getattr__` of a public class that answers missing attributes in words.
-
-    `hints` says of some where they are, before what is known of other libraries. Of any other
-    attribute it says what the class has.
-    """
-
-    def refuse_attribute(owner: Any, name: str) -> Any:
-        kind = owner if isinstance(owner, type) else type(owner)
-        if kind is not owner and hasattr(kind, name):  # a property: its own error counts
-            return object.__getattribute__(owner, name)
-        message = f"{kind.__name__!r} object has no attribute {name!r}"
-        if name.startswith("__"):
-            raise AttributeError(message, name=name, obj=owner)
-        why = (hints or {}).get(name) or _MEMBERS.get(name) or ARGUMENTS.get(name)
-        why = why or why_no_name(name) or _public_names(owner)
-        # With another object, so that Python adds no guess of its own
-        raise AttributeError(f"{message}; {why}", name=name, obj=object())
-
-    return refuse_attribute
+def answer_member(name: str) -> str | None:
+    """Return what is done here in the place of an attribute that a class of ours lacks."""
+    return _MEMBERS.get(name) or ARGUMENTS.get(name) or why_no_name(name)
 
 
-def _public_names(owner: Any) -> str:
-    kind = vars(owner if isinstance(owner, type) else type(owner))
-    names = kind.get("__pydantic_fields__") or kind.get("_member_map_") or dir(owner)
-    return f"it has {', '.join(name for name in names if not name.startswith('_'))}"
-
-
-class Answering:
-    """A class whose missing attributes are answered in words."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:  # type checkers shall not take any name for an attribute
-        __getattr__ = absent_attributes()
-
-
-class AnsweringEnum(EnumType):
-    """The type of enumerations whose missing members are answered in words."""
-
-    if not TYPE_CHECKING:  # type checkers shall not take any name for a member
-
-        def __getattr__(cls, name: str) -> Any:
-            if not name.startswith("_") and name in cls.__members__:
-                return cls.__members__[name]
-            return absent_attributes()(cls, name)
-
-
-def refuse(module: str, name: str) -> None:
-    """Raise ImportError if `name` is elsewhere: in another library, or another module of ours.
-
-    It says what is done here, or how the name is imported.
-    """
-    why = why_no_name(name) or why_no_module(f"{_theirs(module)}.{name}") or _WORDS.get(name)
-    called = next((names[name] for names in RENAMED.values() if name in names), None)
-    if called is not None:
-        why = f"use {called}"
-    if why is None and (face := _face_with(name, module)):
-        why = f"write `from {face} import {name}`"
-    if why:
-        raise ImportError(f"{module} has no {name}: {why}", name=module)
-
-
-def _what_is_there(module: str, name: str) -> str:
-    """The end of a message that a module of ours has no such name: the nearest, or all."""
-    import difflib  # only a mistake needs it
-
-    below = (face.rpartition(".") for face in _FACES)
-    public = [*getattr(sys.modules.get(module), "__all__", ())]
-    public += [last for package, _, last in below if package == module]
-    near = difflib.get_close_matches(name, public, n=1)
-    if near:
-        return f": did you mean {near[0]!r}?"
-    return f": it has {', '.join(public)}" if public else ""
-
-
-def _face_with(name: str, module: str) -> str | None:
-    """The module of ours that has the name; None if none has, or if it is a module's own name."""
-    if name.startswith("_"):
-        return None
-    places = getattr(sys.modules.get(module), "__path__", [])
-    # `from dagengine import estimate` asks for the name first, and imports the module after it.
-    if PathFinder.find_spec(f"{module}.{name}", places) is not None:
-        return None
-    for face in _FACES:
-        names = vars(import_module(face))
-        public = names.get("__all__")
-        if public is None:
-            public = [key for key, value in names.items() if _is_made_in(face, value)]
-        if name in public and face != module:
-            return face
-    return None
-
-
-def _is_made_in(module: str, value: Any) -> bool:
-    return getattr(value, "__module__", None) == module
+def answer_module(name: str) -> str | None:
+    """Return what is done here in the place of a module that we lack, `dagengine.tracing`."""
+    library = name.partition(".")[0]
+    if library in NAMES:
+        return f"`dagengine migrate FILE` rewrites the imports of programs for {library}"
+    theirs = _theirs(name)
+    modules = name.rpartition(".")[2].islower() and [home for home in HOMES if "." in home]
+    if modules and any(f"{theirs}.".startswith(f"{module}.") for module in modules):
+        home = home_of(theirs)
+        if home is not None:
+            words = f"what is public in {theirs} is in {home}"
+            return f"{words}; `dagengine migrate FILE` rewrites imports"
+    return why_no_module(theirs)
 
 
 def _theirs(module: str) -> str:
     return f"deepeval{module.removeprefix('dagengine')}"
-
-
-def refuse_module(name: str) -> None:
-    """Raise ModuleNotFoundError for a module, or a name, that a package of ours does not have."""
-    package, _, last = name.rpartition(".")
-    # Programs may know a package of ours under a name of their own.
-    ours = str(getattr(sys.modules.get(package), "__name__", ""))
-    if ours.partition(".")[0] != "dagengine":
-        return
-    theirs = f"{_theirs(ours)}.{last}"
-    why, home = why_no_module(theirs), home_of(theirs)
-    modules = last.islower() and [module for module in HOMES if "." in module]
-    if why is None and modules and any(f"{theirs}.".startswith(f"{m}.") for m in modules):
-        why = f"what is public in {theirs} is in {home}; `dagengine migrate FILE` rewrites imports"
-    hint = f": {why}" if why else _what_is_there(ours, last)
-    if hint and not last.startswith("_"):
-        # Of the package, since `from package import name` passes over what is missing by its name
-        raise ModuleNotFoundError(f"there is no {ours}.{last}{hint}", name=package)

@@ -1,0 +1,248 @@
+"""Below which confidence a second judge should decide: fitted on some cases, proved on others.
+
+A cascade hands a judgement to the large judge if the confidence of the small one is below a
+threshold. It has to be better than the small judge alone, and better than handing over as many
+judgements by chance: else the confidence says nothing, and any mixture of the two does as well.
+
+`numpy` computes it (`pip install dagengine[benchmark]`) and is loaded when used.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from dagengine.reliability.statistics.comparisons import (
+    Comparison,
+    compare_repeated,
+    shown_more_often,
+)
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, mean_of, needs
+from dagengine.reliability.statistics.sums import mean
+
+NEVER, UNKNOWN = -math.inf, -sys.float_info.max
+"""The threshold of the small judge alone, and the confidence of a verdict without one."""
+_CUTS, _LEAST_SEGMENT = 200, 20
+
+
+class Way(NamedTuple):
+    """One way of a cascade through a case.
+
+    `turns` has the small judge's confidence in each judgement, and whether the verdict is that of
+    the large judge (None: both say the same). `right` says whether the result is the label,
+    `lacks` names a node that the way leads to and that nobody asked.
+    """
+
+    turns: tuple[tuple[float, bool | None], ...]
+    right: bool
+    lacks: str = ""
+
+
+class TwoJudges(NamedTuple):
+    """A labelled case under both judges, with the `ways` of all its `runs`.
+
+    `small` and `large` are the shares of right results of each judge alone (0 to 1), `asked` is the
+    number of judgements of the large one alone.
+    """
+
+    ways: tuple[Way, ...]
+    small: float
+    large: float
+    asked: float = 1.0
+    runs: int = 1
+
+    @classmethod
+    def of(cls, confidence: float, small: bool, large: bool) -> TwoJudges:
+        """The case of one judgement: whether each judge is right about it."""
+        sides = [(None, small)] if small == large else [(False, small), (True, large)]
+        ways = tuple(Way(((confidence, side),), right) for side, right in sides)
+        return cls(ways, small, large)
+
+
+class Fitted(NamedTuple):
+    """The cheapest threshold with an accuracy within a distance of the best (both from 0 to 1).
+
+    `below` is `NEVER` for the small judge alone. From `low` to `high` all are within the distance.
+    """
+
+    below: float
+    low: float
+    high: float
+    accuracy: float
+    best: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A threshold on cases that it was not fitted on.
+
+    `accuracy` and `price` (US dollars per case; empty without prices) are by judge: `small`,
+    `cascade`, `chance` (as many handed over by chance) and `large`. `gains` has what the cascade
+    gains over the others. `share` is that of judgements handed over. `lacking` counts the cases
+    that lead to a node that nobody asked, by node; they count as wrong.
+    """
+
+    accuracy: Mapping[str, Interval | Unknown]
+    price: Mapping[str, Interval | Unknown]
+    gains: Mapping[str, Comparison | Unknown]
+    share: float
+    lacking: Mapping[str, int]
+    items: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is shown to be better than the small judge alone, and than chance."""
+        gains = [getattr(self.gains[name], "interval", None) for name in ("small", "chance")]
+        return all(isinstance(gain, Interval) and gain.low > 0 for gain in gains)
+
+
+class Cascade:
+    """Labelled cases under both judges, and what a threshold makes of them.
+
+    `groups` names the cases that depend on each other; None: all are independent.
+    """
+
+    def __init__(self, cases: Sequence[TwoJudges], groups: Sequence[Hashable] | None = None):
+        numpy = self._numpy = needs("numpy")
+        self.cases, self.groups = cases, groups
+        self.ways = [(number, way) for number, case in enumerate(cases) for way in case.ways]
+        self._case = numpy.array([number for number, _ in self.ways], dtype=int)
+        self._weight = numpy.array([1 / cases[number].runs for number, _ in self.ways])
+        self._right = numpy.array([float(way.right) for _, way in self.ways])
+        turns = [(k, *turn) for k, (_, way) in enumerate(self.ways) for turn in way.turns]
+        self._turn = numpy.array([place for place, _, _ in turns], dtype=int)
+        self.sure = numpy.array([sure for _, sure, _ in turns])
+        self._side = numpy.array([side for *_, side in turns], dtype=object)
+
+    def at(self, below: float) -> tuple[Any, Any, Any, Any]:
+        """By case: right results, judgements, those handed over, those without a confidence."""
+        handed = self.sure < below
+        contrary = (handed & (self._side == False)) | (~handed & (self._side == True))  # noqa: E712
+        self.taken = self._count(contrary) == 0
+        weight = self._weight * self.taken
+        unknown = handed & (self.sure == UNKNOWN)
+        counts = (self._count(each) for each in (handed | True, handed, unknown))
+        return (self._by_case(self._right * weight),
+                *(self._by_case(count * weight) for count in counts))  # fmt: skip
+
+    def by_chance(self, share: float) -> Any:
+        """The expected share of right results of each case, if chance hands over this share.
+
+        Of judgements with a confidence: those without one are always handed over.
+        """
+        chance = self._numpy.where(self.sure == UNKNOWN, 1.0, share)
+        chance = self._numpy.where(self._side == False, 1 - chance, chance)  # noqa: E712
+        chance[self._side == None] = 1.0  # noqa: E711
+        weight = self._weight.copy()
+        self._numpy.multiply.at(weight, self._turn, chance)
+        return self._by_case(self._right * weight)
+
+    def _count(self, turns: Any) -> Any:
+        return self._numpy.bincount(self._turn, turns, len(self.ways))
+
+    def _by_case(self, values: Any) -> Any:
+        return self._numpy.bincount(self._case, values, len(self.cases))
+
+
+def fit_escalation(
+    cascade: Cascade, *, distance: float = 0.005, prices: tuple[float, float] = (0.0, 1.0)
+) -> Fitted:
+    """The cheapest of up to 200 thresholds whose accuracy is within `distance` of the best.
+
+    `prices` are US dollars of one judgement, of the small judge and of the large one.
+    """
+    known = sorted({float(sure) for sure in cascade.sure if sure != UNKNOWN})
+    # Above the highest everything is handed over; of probabilities 1 is the highest threshold.
+    pairs = [*pairwise([*known, 1.0 if 0 <= known[-1] <= 1 else known[-1] + 1])] if known else []
+    step = max(1, len(pairs) / _CUTS)
+    chosen = {pairs[int(k * step)] for k in range(int(len(pairs) / step))} | {*pairs[-1:]}
+    cuts = [NEVER, *sorted(_between(low, high) for low, high in chosen if low < high)]
+    rows = [cascade.at(cut) for cut in cuts]
+    right = [float(row[0].mean()) for row in rows]
+    price = [prices[0] * float(row[1].mean()) + prices[1] * float(row[2].mean()) for row in rows]
+    near = [share >= max(right) - distance - 1e-12 for share in right]
+    low = high = best = min((k for k in range(len(cuts)) if near[k]), key=lambda k: (price[k], k))
+    while low > 0 and near[low - 1]:
+        low -= 1
+    while high + 1 < len(cuts) and near[high + 1]:
+        high += 1
+    return Fitted(cuts[best], cuts[low], cuts[high], right[best], max(right))
+
+
+def _between(low: float, high: float) -> float:
+    """The number of fewest digits above `low` and up to `high`, near the middle of both."""
+    rounded = (round((low + high) / 2, digits) for digits in range(1, 17))
+    return next((number for number in rounded if low < number <= high), high)
+
+
+def prove_escalation(
+    cascade: Cascade, below: float, *, prices: tuple[float, float] | None = None
+) -> Proof:
+    """What a threshold comes to, beside the small judge, the large one, and chance.
+
+    Gains are those of `compare_repeated`. Chance hands over the share that the cascade does on the
+    same cases, and the error of that is in the interval: a case counts with its influence on the
+    difference, which for one judgement per case is the covariance of being handed over and of what
+    that gains.
+    """
+    numpy, groups = needs("numpy"), cascade.groups
+    alone, asked_small, _, _ = cascade.at(NEVER)
+    right, asked, handed, unknown = cascade.at(below)
+    taken = {(case, way.lacks) for (case, way), is_taken
+             in zip(cascade.ways, cascade.taken, strict=True) if is_taken and way.lacks}  # fmt: skip
+    large, asked_large = (
+        numpy.array([getattr(case, name) for case in cascade.cases]) for name in ("large", "asked")
+    )
+    free, chosen = asked - unknown, handed - unknown
+    share = float(chosen.sum() / (free.sum() or 1.0))
+    ends = max(share - 1e-3, 0.0), min(share + 1e-3, 1.0)
+    slope = float((cascade.by_chance(ends[1]) - cascade.by_chance(ends[0])).mean())
+    slope /= ends[1] - ends[0]
+    chance = cascade.by_chance(share) + slope * (chosen - share * free) / (free.mean() or 1.0)
+    arms = {
+        "small": (alone, asked_small, 0 * handed), "cascade": (right, asked, handed),
+        "chance": (chance, asked, handed), "large": (large, 0 * asked, asked_large),
+    }  # fmt: skip
+    paid = {name: prices[0] * few + prices[1] * dear for name, (_, few, dear) in arms.items()} \
+        if prices else {}  # fmt: skip
+    return Proof(
+        {name: _share(each.tolist(), groups) for name, (each, _, _) in arms.items()},
+        {name: mean_of(each.tolist(), groups=groups) for name, each in paid.items()},
+        {name: compare_repeated([*zip(each.tolist(), right.tolist(), strict=True)], groups=groups)
+         for name, (each, _, _) in arms.items() if name != "cascade"},
+        float(handed.sum() / (asked.sum() or 1.0)),
+        {node: sum(node == name for _, name in taken) for node in sorted({n for _, n in taken})},
+        len(cascade.cases),
+    )  # fmt: skip
+
+
+def _share(values: Sequence[float], groups: Sequence[Hashable] | None) -> Interval | Unknown:
+    plain = min(values) >= 0 and max(values) <= 1
+    return (bootstrap(values, mean, groups=groups) if plain else None) or mean_of(
+        values, groups=groups
+    )
+
+
+def worse_segments(
+    cases: Sequence[TwoJudges], segments: Mapping[str, Sequence[int]]
+) -> list[tuple[str, int, float]]:
+    """The segments in which the large judge is shown to be worse, corrected for their number.
+
+    `segments` has the cases of each by number; those of fewer than 20 cases are left out. Returns
+    name, number of cases, and how much worse it is there (0 to 1).
+    """
+    named = {name: [cases[k] for k in own] for name, own in segments.items()
+             if len(own) >= _LEAST_SEGMENT}  # fmt: skip
+    counts = [
+        (sum(case.small > case.large for case in own), sum(case.small < case.large for case in own))
+        for own in named.values()
+    ]
+    return [
+        (name, len(own), sum(case.small - case.large for case in own) / len(own))
+        for (name, own), shown in zip(named.items(), shown_more_often(counts), strict=True)
+        if shown
+    ]

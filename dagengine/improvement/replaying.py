@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.gateway.prices import find_price
+from dagengine.graph.graph import Metric
 from dagengine.improvement.rungs import with_escalation
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.record.run import load_run
@@ -20,7 +21,7 @@ from dagengine.reliability.fitting.escalation import UNKNOWN, TwoJudges, Way
 from dagengine.reliability.labels import Vote, labels_for, left_out, sources_of
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.repetition import a_repeat
-from dagengine.reliability.runs import Run, Runs, runs_of
+from dagengine.reliability.runs import Run, runs_of
 from dagengine.reliability.verdict_files import Collected
 from dagengine.results import OutcomeKind
 from dagengine.store import Store
@@ -35,6 +36,7 @@ _JUDGED = {
     None, OutcomeKind.OK, OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED, OutcomeKind.TRUNCATED,
     OutcomeKind.JUDGE_REFUSED,
 }  # fmt: skip
+Turns = tuple[tuple[float, bool | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Replayed:
     notes: Sequence[str]
     columns: Mapping[int, Mapping[str, Any]]
 
-    def segments(self, fields: Sequence[str], chosen: Sequence[int]) -> dict[str, list[int]]:
+    def segments(self, fields: Iterable[str], chosen: Sequence[int]) -> dict[str, list[int]]:
         """The places in `chosen` of the cases with each value of each field or column."""
         places: dict[str, list[int]] = {}
         for field in fields:
@@ -65,61 +67,24 @@ class Replayed:
         return places
 
 
-def replay_tables(collected: Collected, labels: str | None, groups: str | None) -> Replayed:
-    """Replay two tables of verdicts, or runs of a metric with one judgement.
-
-    Raises InputError for labels that are no outcome, and for confidences that are no numbers.
-    """
-    replay = Counterfactual(collected.metric)
-    (node,) = {speaker.node for speaker in replay.speakers}
-    runs = runs_of(collected.observations, replay)
-    small = [(number, row) for number, row in collected.runs if row.at["judge"] == SIDES[0]]
-    small.sort(key=lambda pair: (pair[0], pair[1].file, -1 if pair[1].run is None else pair[1].run))
-    each = (run for _, own in sorted(runs.cases.items())
-            for run in own.get(Condition(judge=SIDES[0]), ()))  # fmt: skip
-    for run, (_, row) in zip(each, small, strict=True):
-        try:
-            run.sure[node] = UNKNOWN if row.confidence is None else float(row.confidence)
-            valid = math.isfinite(run.sure[node] or 0.0)
-        except (TypeError, ValueError):
-            valid = False
-        if not valid:
-            raise InputError(
-                f"{row.where}: `confidence` is {row.confidence!r}, but must be a number, or empty"
-            )
-    made = _replayed(
-        replay, {node}, runs, collected.cases, labels or collected.labels,
-        collected.groups if groups is None else None,
-    )  # fmt: skip
-    columns = {number: row.columns for number, row in reversed(collected.runs)}
-    own_groups = {n: str(columns[n].get(groups, n)) for n in made.judged} if groups else made.groups
-    return replace(made, columns=columns, groups=own_groups)
-
-
-def replay_tree(
-    metric: BaseMetric,
-    rows: Sequence[Observation],
-    cases: Sequence[TestCase],
-    labels: str,
-    groups: str | None,
-) -> Replayed:
-    """Replay a metric with escalation: each of its judgements is kept, or handed over, by itself.
-
-    Raises InputError for labels that are no outcome.
-    """
-    replay = Counterfactual(metric)
-    handing = {u.name for u in replay.plan.units if isinstance(u.node.panel, Escalation)}
-    return _replayed(replay, handing, runs_of(rows, replay), cases, labels, groups)
-
-
-def _replayed(
-    replay: Counterfactual,
-    handing: Collection[str],
-    runs: Runs,
+def replay_judges(
+    metric: Metric,
+    rows: Iterable[Observation],
     cases: Sequence[TestCase],
     source: str | Mapping[int, Any],
-    groups: str | None,
+    groups: str | None = None,
+    columns: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> Replayed:
+    """Replay what two judges (`SIDES`) said of labelled cases.
+
+    Each judgement of a metric with escalation is kept or handed over by itself; without it all
+    are. `source` has the labels, `groups` names a field or a column. Raises InputError for labels
+    that are no outcome.
+    """
+    replay, columns = Counterfactual(metric), columns or {}
+    handing = {u.name for u in replay.plan.units if isinstance(u.node.panel, Escalation)}
+    handing = handing or {speaker.node for speaker in replay.speakers}
+    runs = runs_of(rows, replay)
     (people,) = sources_of(source, cases, [replay])
     labels = labels_for(people, replay, cases, replay.spec.threshold)
     read = reading(labels.kind, 1.0 if replay.spec.strict else replay.spec.threshold)
@@ -130,10 +95,6 @@ def _replayed(
         )
     judged: dict[int, TwoJudges] = {}
     for number, label in labels.by_case.items():
-
-        def right(run: Run, label: Vote = label) -> bool:
-            return run.score is not None and read(run) == label
-
         small, large = (
             [run for run in runs.cases.get(number, {}).get(Condition(judge=side), ())
              if run.outcome in _JUDGED]
@@ -142,24 +103,23 @@ def _replayed(
         if small and large:
             size = max(len(small), len(large))
             pairs = [(small[k % len(small)], large[k % len(large)]) for k in range(size)]
-            judged[number] = TwoJudges(
-                tuple(
-                    way
-                    for pair in pairs
-                    for way in _ways(replay, handing, pair, cases[number], right, {}, ())
-                ),
-                sum(right(run) for run, _ in pairs) / size,
-                sum(right(run) for _, run in pairs) / size,
-                sum(len(handing & run.replies.keys()) for _, run in pairs) / size,
-                size,
+            alone = [[run.score is not None and read(run) == label for run in own] for own in pairs]
+            ways = tuple(
+                Way(turns, run.score is not None and read(run) == label, lacks)
+                for pair in pairs
+                for turns, run, lacks in _ways(replay, handing, pair, cases[number], {}, ())
             )
+            first, second = (sum(right) / size for right in zip(*alone, strict=True))
+            asked = sum(len(handing & run.replies.keys()) for _, run in pairs) / size
+            judged[number] = TwoJudges(ways, first, second, asked, size)
     notes = [*left_out(source, cases, [replay])]
     if lacking := len(labels.by_case) - len(judged):
         every = counted(len(labels.by_case), "labelled case")
         notes.append(f"{lacking} of {every} left out: not judged by both judges")
     reads = replay.plan.fields
-    together = clusters(cases, (), groups, [reads])
-    return Replayed(cases, labels.by_case, judged, together, reads, notes, {})
+    named = {n: str(row[groups]) for n, row in columns.items() if groups in row} if groups else {}
+    together = named or clusters(cases, (), groups, [reads])
+    return Replayed(cases, labels.by_case, judged, together, reads, notes, columns)
 
 
 def _ways(
@@ -167,18 +127,17 @@ def _ways(
     handing: Collection[str],
     pair: tuple[Run, Run],
     case: TestCase,
-    right: Callable[[Run], bool],
     replies: Mapping[str, Reply],
-    turns: tuple[tuple[float, bool | None], ...],
-) -> Iterator[Way]:
-    """The ways through a case that go on from what was said so far."""
+    turns: Turns,
+) -> Iterator[tuple[Turns, Run, str]]:
+    """The ways that go on from what was said so far: their turns, their end, and what they lack."""
     try:
         result = replay.result(replies, case)
     except NoReplyError as lack:
         node = lack.node
     else:
-        path, score = (result.path, result.score) if result is not None else ((), None)
-        yield Way(turns, right(Run(Condition(), score, path)))
+        scored = None if result is None else result.score
+        yield turns, Run(Condition(), scored, () if result is None else result.path), ""
         return
     small, large = (run.replies.get(node) for run in pair)
     known = (sure for step, sure in pair[0].sure.items() if replay.name_of(step) == node)
@@ -193,13 +152,28 @@ def _ways(
     for reply, side in sides:
         longer = (*turns, (sure, side)) if node in handing else turns
         if reply is None:
-            yield Way(longer, False, node)
+            yield longer, Run(Condition()), node
         else:
-            more = {**replies, node: reply}
-            yield from _ways(replay, handing, pair, case, right, more, longer)
+            yield from _ways(replay, handing, pair, case, {**replies, node: reply}, longer)
 
 
-# What judges said, in runs and stores.
+# What judges said: in files of verdicts, in runs, in stores.
+
+
+def observe_verdicts(collected: Collected) -> Iterator[Observation]:
+    """The verdicts of a file with their confidences; raises InputError if one is no number."""
+    for seen, (_, row) in zip(collected.observations, collected.runs, strict=True):
+        try:
+            sure = None if row.confidence is None else float(row.confidence)
+        except (TypeError, ValueError):
+            sure = math.nan
+        if sure is not None and not math.isfinite(sure):
+            raise InputError(
+                f"{row.where}: `confidence` is {row.confidence!r}, but must be a number, or empty"
+            )
+        yield seen
+        verdict = seen.path[-1][1] if seen.path else None
+        yield replace(seen, node=seen.metric, verdict=verdict, path=(), confidence=sure)
 
 
 def observe_run(
@@ -209,17 +183,18 @@ def observe_run(
     numbers: dict[str | None, list[int]] = {}
     for number, case in enumerate(cases):
         numbers.setdefault(case.content_hash(), []).append(number)
-    name, at = metric.spec().name, Condition(judge=judge)
     for row in load_run(path).rows():
-        for result in (result for result in row.metrics if result.metric == name):
+        for result in (each for each in row.metrics if each.metric == metric.spec().name):
             for number in numbers.get(row.hash, ()):
-                yield Observation(
-                    number, name, "", at, None, result.score, "", result.outcome, result.path
-                )
+                whole = Observation(
+                    number, result.metric, "", Condition(judge=judge), None, result.score, "",
+                    result.outcome, result.path,
+                )  # fmt: skip
+                yield whole
                 for step in result.steps:
-                    yield Observation(
-                        number, name, step.node, at, step.verdict, step.score, "", step.outcome,
-                        confidence=step.confidence,
+                    yield replace(
+                        whole, node=step.node, verdict=step.verdict, score=step.score,
+                        outcome=step.outcome, confidence=step.confidence, path=(),
                     )  # fmt: skip
 
 

@@ -13,7 +13,13 @@ _COMMANDS = {
     "Look at results": ("show", "view", "diff", "sql", "index", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
     "Know and set the judge": (
-        "judge", "benchmark", "attack", "labels", "improve", "fit", "store",
+        "judge",
+        "benchmark",
+        "attack",
+        "labels",
+        "improve",
+        "fit",
+        "store",
     ),
 }
 _OPTIONS = {
@@ -32,7 +38,7 @@ _OPTIONS = {
         "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
         "tokens_per_minute", "call_timeout", "case_timeout",
     ),
-    "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node", "segments", "distance"),
+    "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node", "segments"),
     "Output": (
         "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
     ),

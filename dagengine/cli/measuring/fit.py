@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.files import Given, Reads, Writes, sole
-from dagengine.cli.common.options import BaseUrl, Delimiters, Mapped, cases_of
+from dagengine.cli.common.files import Reads, sole, within
+from dagengine.cli.common.options import (
+    BaseUrl,
+    Delimiters,
+    Groups,
+    Mapped,
+    SealedShare,
+    cases_of,
+    sole_metric,
+    two_numbers,
+)
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
+    from dagengine.improvement.files import Folder
     from dagengine.improvement.replaying import Replayed
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.reliability.fitting.escalation import Fitted, Proof
 
-LEAST = 100
-"""Labelled cases (or groups of them) below which no threshold is fitted."""
-_NAMES = {
+LEAST = 100  # labelled cases (or groups of them); fewer cannot show what a threshold is worth
+_ARMS = {
     "small": "small judge alone", "cascade": "cascade", "chance": "as many by chance",
     "large": "large judge alone",
 }  # fmt: skip
-
-app = Commands(
-    name="fit",
-    help="Fit a number of a metric to human labels, and prove it on cases that were sealed.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+_HELP = "Fit a number of a metric to human labels, and prove it on cases that were sealed."
+app = Commands(name="fit", help=_HELP, no_args_is_help=True, rich_markup_mode="markdown")
+_Source = typer.Option(
+    metavar="RUN|FILE|MODEL",
+    help="What this judge said: a run, a file of verdicts (of the small judge with a column "
+    "`confidence`), or the judge itself with --store.",
 )
 
 
@@ -41,28 +52,10 @@ def about() -> None:
     """Fit a number of a metric to human labels, and prove it on cases that were sealed."""
 
 
-def _files(out: Path, _: Given) -> Iterable[Path]:
-    from dagengine.improvement.files import PATCH, PROGRAM, RECORD
+@dataclass(frozen=True, kw_only=True)
+class EscalationOptions:
+    """The options of one fit, as they were typed."""
 
-    yield from (out / name for name in (RECORD, PATCH, PROGRAM))
-
-
-@app.command()
-def escalation(
-    small: Annotated[
-        str,
-        typer.Option(
-            metavar="RUN|FILE|MODEL",
-            help="What the small judge said: a run, a file of verdicts with a column `confidence`, "
-            "or with --store the judge.",
-        ),
-        Reads(),
-    ],
-    large: Annotated[
-        str,
-        typer.Option(metavar="RUN|FILE|MODEL", help="What the large judge said of the same cases."),
-        Reads(),
-    ],
     metrics: Annotated[
         str | None,
         typer.Argument(
@@ -70,159 +63,159 @@ def escalation(
             help="The metric, with `escalated` or without: the threshold is written as a patch.",
         ),
         Reads(),
-    ] = None,
+    ] = None
+    small: Annotated[str, _Source, Reads()]
+    large: Annotated[str, _Source, Reads()]
     data: Annotated[
         Path | None,
-        typer.Option(help="Test cases in a file; then each node of the metric is replayed."),
+        typer.Option(help="Test cases in a file: each node of METRICS.py is replayed by itself."),
         Reads(),
-    ] = None,
-    mapped: Mapped = None,
-    delimiter: Delimiters = None,
+    ] = None
+    mapped: Mapped = None
+    delimiter: Delimiters = None
     store: Annotated[
-        Path | None, typer.Option(help="A store that has the answers of both judges."), Reads()
-    ] = None,
-    base_url: BaseUrl = None,
+        Path | None, typer.Option(help="A store with the answers of both judges."), Reads()
+    ] = None
+    base_url: BaseUrl = None
     labels: Annotated[
         str | None,
         typer.Option(
             metavar="FIELD|FILE",
             help="Human labels, as for `improve`. Default: the column `label` of the verdicts.",
         ),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Cases with an equal value here stay together."),
-    ] = None,
+    ] = None
+    groups: Groups = None
     segments: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FIELD",
-            help="Say for which values of this field or column the large judge is worse. "
-            "Repeatable.",
+            help="For which values of this field or column is the large judge worse? Repeatable.",
         ),
-    ] = None,
+    ] = None
     metric: Annotated[
         str | None, typer.Option(help="The metric, if files of verdicts have several.")
-    ] = None,
+    ] = None
     distance: Annotated[
         float, typer.Option(min=0, max=100, help="Points below the best accuracy that are as good.")
-    ] = 0.5,
+    ] = 0.5
     prices: Annotated[
         str | None,
         typer.Option(
             metavar="SMALL,LARGE",
-            help="US dollars of one judgement of each judge. Default: what the answers of runs "
-            "cost.",
+            help="US dollars of one judgement. Default: what the answers of runs cost.",
         ),
-    ] = None,
-    sealed: Annotated[
-        float,
-        typer.Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed."),
-    ] = 0.4,
-    seed: Annotated[int, typer.Option(help="Another number seals other cases.")] = 0,
+    ] = None
+    sealed: SealedShare = 0.4
+    seed: Annotated[int, typer.Option(help="Another number seals other cases.")] = 0
     out: Annotated[
         Path,
         typer.Option(metavar="DIR", help="The folder for the record and the patch."),
-        Writes(_files),
-    ] = Path("escalation"),
-) -> None:
-    """Fit below which confidence a large judge should decide, and prove it. Makes no judge calls.
+        within("improve.json", "metrics.patch", "improved.py"),
+    ] = Path("escalation")
+
+
+@app.command()
+def escalation(options: EscalationOptions) -> None:
+    """Fit below which confidence a large judge decides, and prove it. Makes no judge calls.
 
     Replays a small and a large judge from runs, files of verdicts or a store. Fits the threshold
-    on one part of the labelled cases. Opens the sealed part once, if a threshold is better there
-    than the small judge alone. The cascade is proved if it is better than the small judge alone,
-    and better than as many judgements escalated by chance.
+    on one part of the labelled cases. The sealed part is opened once, if some threshold is better
+    than the small judge alone. There the cascade has to be better than the small judge alone, and
+    better than as many judgements escalated by chance.
 
     Exit codes: 0 done, whether or not the threshold is proved; 2 invalid input; 130 interrupted.
     """
     from dagengine.improvement.files import RECORD, Folder
 
-    loaded = _metric(metrics)
-    replayed, to, known = _replay(
-        loaded, (small, large), data, mapped, delimiter, store, base_url, labels, groups, metric
-    )
-    paid = _prices(prices) or known
+    metric = None if options.metrics is None else sole_metric(options.metrics)
+    replayed, to, known = _replay(options, metric)
+    typed = options.prices
+    paid = known if typed is None else two_numbers(typed, "--prices is SMALL,LARGE")
     for note in replayed.notes:
         say(f"warning: {shown(note)}", err=True)
-    out.mkdir(parents=True, exist_ok=True)
-    with sole(out / RECORD):
-        _fit(replayed, loaded, metrics, to, paid, distance / 100, sealed, seed, segments or (),
-             Folder(out))  # fmt: skip
-
-
-def _metric(metrics: str | None) -> BaseMetric | None:
-    from dagengine.loading import load_metrics
-
-    loaded = [] if metrics is None else load_metrics(metrics)
-    if len(loaded) > 1:
-        names = ", ".join(repr(each.spec().name) for each in loaded)
-        raise InputError(f"{metrics} has several metrics ({names}): choose one, metrics.py:NAME")
-    return loaded[0] if loaded else None
+    _check(replayed, options.sealed)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with sole(options.out / RECORD):
+        _fit(options, replayed, metric, to, paid, Folder(options.out))
 
 
 def _replay(
-    loaded: BaseMetric | None, sources: tuple[str, str], data: Path | None, mapped: Any,
-    delimiter: Any, store: Path | None, base_url: str | None, labels: str | None,
-    groups: str | None, metric: str | None,
-) -> tuple[Replayed, str | None, tuple[float, float] | None]:  # fmt: skip
+    options: EscalationOptions, metric: BaseMetric | None
+) -> tuple[Replayed, str | None, tuple[float, float] | None]:
     """Both judges, the name of the large one, and what an answer of each costs, if it is known."""
     from dagengine.execution.interrupts import sync
-    from dagengine.improvement.replaying import (
-        SIDES,
-        judge_of,
-        observe_run,
-        observe_store,
-        replay_tables,
-        replay_tree,
-    )
+    from dagengine.improvement import replaying
     from dagengine.improvement.rungs import escalation_of, with_escalation
     from dagengine.loading import load_judge
     from dagengine.record.run import run_at
     from dagengine.reliability.verdict_files import collected_of_two
 
+    sources, store = (options.small, options.large), options.store
     paths = [Path(source) for source in sources]
-    runs = [judge_of(path) for path in paths] if store is None and all(map(run_at, paths)) else []
-    costs = [price for _, price in runs if price is not None]
-    known = (costs[0], costs[1]) if len(costs) == len(SIDES) else None
-    to = sources[1] if store is not None else runs[1][0] if runs else None
-    if data is None:
-        if store is not None:
-            raise InputError("--store needs METRICS.py and --data: a store does not name its cases")
-        verdicts = collected_of_two(*paths, metric=metric)
-        return replay_tables(verdicts, labels, groups), to, known
-    if loaded is None or labels is None or not (runs or store):
-        raise InputError("--data goes with METRICS.py, --labels, and runs or a --store")
-    panel = escalation_of(loaded)
+    runs = [replaying.judge_of(path) for path in paths if store is None and run_at(path)]
+    to = options.large if store is not None else runs[-1][0] if len(runs) == len(paths) else None
+    costs = [cost for _, cost in runs if cost is not None]
+    known = (costs[0], costs[1]) if len(costs) == len(paths) else None
+    labels, groups = options.labels, options.groups
+    if options.data is None and store is None:
+        seen = collected_of_two(*paths, metric=options.metric)
+        rows: list[Any] = [*replaying.observe_verdicts(seen)]
+        columns = {number: row.columns for number, row in reversed(seen.runs)}
+        source = labels or seen.labels
+        return (
+            replaying.replay_judges(
+                seen.metric, rows, seen.cases, source, groups or seen.groups, columns
+            ),
+            to, known,
+        )  # fmt: skip
+    if metric is None or options.data is None or labels is None:
+        raise InputError("--data and --store need METRICS.py, --data and --labels")
+    panel, rows = escalation_of(metric), []
     if panel is not None and (panel.votes > 1 or panel.unsure):
-        raise InputError("escalated(votes=…) and unsure= cannot be replayed: leave below= alone")
-    cases = list(cases_of(data, mapped, delimiter))
-    rows: list[Any] = []
-    for side, source, path in zip(SIDES, sources, paths, strict=True):
+        raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
+    cases: list[Any] = [*cases_of(options.data, options.mapped, options.delimiter)]
+    for side, source, path in zip(replaying.SIDES, sources, paths, strict=True):
         if store is None:
-            rows += observe_run(path, loaded, cases, side)
+            rows += replaying.observe_run(path, metric, cases, side)
         else:
-            judge = load_judge(source, base_url)
-            rows += sync(lambda: observe_store(store, loaded, cases, side, judge))  # noqa: B023
-    cascade = loaded if panel is not None else with_escalation(loaded, 0.5, to or SIDES[1])
-    return replay_tree(cascade, rows, cases, labels, groups), to, known
+            judge = load_judge(source, options.base_url)
+            rows += sync(partial(replaying.observe_store, store, metric, cases, side, judge))
+    cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
+    return replaying.replay_judges(cascade, rows, cases, labels, groups), to, known
 
 
-def _prices(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
-        few, many = (float(part) for part in text.split(","))
-        if 0 <= few < float("inf") and 0 <= many < float("inf"):
-            return few, many
-    except ValueError:
-        pass
-    raise InputError(f"--prices is SMALL,LARGE, two numbers from 0 on, not {text!r}")
+def _check(replayed: Replayed, sealed: float) -> None:
+    """Raise InputError before anything is fitted if nothing can be shown; say what is unknown."""
+    from dagengine.reliability.fitting.escalation import UNKNOWN
+    from dagengine.reliability.statistics.comparisons import visible_difference
+
+    judged = replayed.judged
+    sure = [turn[0] for case in judged.values() for way in case.ways for turn in way.turns]
+    unknown = sum(known == UNKNOWN for known in sure)
+    size = len({replayed.groups.get(number, number) for number in judged})
+    if size < LEAST:
+        differing = sum(case.small != case.large for case in judged.values()) / max(1, len(judged))
+        # A difference that half of the samples show is as large as half of the interval.
+        half = visible_difference(max(1, round(sealed * size)), differing or 1.0, power=0.5)
+        raise InputError(
+            f"{size} labelled cases (or groups) that both judges judged are too few: on those that "
+            f"are sealed a gain is known to ± {100 * half:.0f} points; label at least {LEAST}"
+        )
+    if unknown == len(sure):
+        raise InputError(
+            "no confidence of the small judge is known, so every judgement would escalate: give "
+            "verdicts a column `confidence`, nodes `options=Options(top_logprobs=5)`, or run "
+            "`benchmark --times 1 --probabilities --store FILE`; a run of several nodes needs "
+            "METRICS.py and --data"
+        )
+    if unknown:
+        judgements = counted(len(sure), "judgement")
+        say(f"warning: {unknown} of {judgements} without confidence always escalate", err=True)
 
 
 def _fit(
-    replayed: Replayed, loaded: BaseMetric | None, target: str | None, to: str | None,
-    paid: tuple[float, float] | None, distance: float, sealed: float, seed: int,
-    segments: Iterable[str], folder: Any,
+    options: EscalationOptions, replayed: Replayed, metric: BaseMetric | None, to: str | None,
+    paid: tuple[float, float] | None, folder: Folder,
 ) -> None:  # fmt: skip
     """Fit on one part, prove on the other, and say and write what came of it."""
     from pydantic_core import to_jsonable_python
@@ -231,83 +224,48 @@ def _fit(
     from dagengine.improvement.rungs import escalation_of, with_escalation
     from dagengine.improvement.splitting import split_cases
     from dagengine.improvement.values import FORMAT, Candidate
-    from dagengine.reliability.fitting.escalation import (
-        NEVER,
-        UNKNOWN,
-        Cascade,
-        fit_escalation,
-        prove_escalation,
-        worse_segments,
-    )
-    from dagengine.reliability.statistics.comparisons import visible_difference
+    from dagengine.reliability.fitting import escalation as law
 
-    judged, groups = replayed.judged, replayed.groups
-    numbers = sorted(judged)
-    sure = [turn[0] for n in numbers for way in judged[n].ways for turn in way.turns]
-    if not any(known != UNKNOWN for known in sure):
-        raise InputError(
-            "no confidence of the small judge is known, so every judgement would escalate: give "
-            "verdicts a column `confidence`, nodes `options=Options(top_logprobs=5)`, or run "
-            "`benchmark --times 1 --probabilities --store FILE`; a run of several nodes needs "
-            "METRICS.py and --data"
-        )
-    size = len({groups.get(n, n) for n in numbers})
-    differing = sum(judged[n].small != judged[n].large for n in numbers) / len(numbers)
-    if size < LEAST:
-        # A difference that half of the samples show is as large as half of the interval.
-        half = visible_difference(max(1, round(sealed * size)), differing or 1.0, power=0.5)
-        raise InputError(
-            f"{size} labelled cases (or groups) with verdicts of both judges are too few: on the "
-            f"sealed ones a gain would be known to ± {100 * half:.0f} points; label at least "
-            f"{LEAST}"
-        )
-    if unknown := sum(known == UNKNOWN for known in sure):
-        say(f"warning: {unknown} of {counted(len(sure), 'judgement')} have no confidence: they "
-            "always escalate", err=True)  # fmt: skip
+    def cascade(part: Iterable[int]) -> law.Cascade:
+        own = [*part]
+        names = [replayed.groups.get(number, number) for number in own]
+        several = len(set(names)) < len(names)
+        return law.Cascade([replayed.judged[n] for n in own], names if several else None)
 
-    def cascade(part: Iterable[int]) -> Cascade:
-        own = list(part)
-        names = [groups.get(n, n) for n in own]
-        return Cascade([judged[n] for n in own], names if len(set(names)) < len(names) else None)
-
-    labels = {n: replayed.labels[n] for n in numbers}
+    labels = {number: replayed.labels[number] for number in sorted(replayed.judged)}
     split = split_cases(
-        replayed.cases, labels, groups, sealed, replayed.reads, f"escalation {seed}"
-    )
-    fitted = fit_escalation(cascade(split.tried), distance=distance, prices=paid or (0.0, 1.0))
-    proof, earlier = None, 0
-    # Other seeds seal other cases of the same: they are looks at the same labels.
-    contents = sorted(f"{read_digest(replayed.cases[n], replayed.reads)} {labels[n]!r}"
-                      for n in numbers)  # fmt: skip
-    sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
-    if fitted.below != NEVER:
-        tried = repr((seed, sealed, distance, paid, sorted(judged.items())))
-        earlier = folder.look(sha256, hashlib.sha256(tried.encode()).hexdigest())
-        proof = prove_escalation(cascade(split.sealed), fitted.below, prices=paid)
-    named = replayed.segments(list(segments), split.tried)
-    worse = worse_segments([judged[n] for n in split.tried], named)
-    accepted, left = [], None
-    if loaded is not None and proof is not None and proof.proved:
-        here = escalation_of(loaded) is not None
-        if 0 < fitted.below <= 1 and (here or to is not None):
-            detail = {"below": fitted.below, **({} if here else {"to": to})}
-            accepted = [Candidate("escalation", "escalation", "", detail=detail)]
-            improved = with_escalation(loaded, **detail)
-            left = folder.change(target, loaded, accepted, improved)
-    for line in _lines(fitted, proof, distance, (len(split.tried), len(split.sealed)), left):
-        say(line)
-    for name, cases, loss in worse:
-        say(shown(f"  worse    the large judge is, by {100 * loss:.1f} points, in {name} "
-                  f"({counted(cases, 'tried case')})"))  # fmt: skip
+        replayed.cases, labels, replayed.groups, options.sealed, replayed.reads,
+        f"escalation {options.seed}",
+    )  # fmt: skip
+    tried = cascade(split.tried)
+    fitted = law.fit_escalation(tried, distance=options.distance / 100, prices=paid or (0.0, 1.0))
+    segments = replayed.segments(options.segments or (), split.tried)
+    worse = law.worse_segments(tried.cases, segments)
+    # A look with another seed, or at other judges, is one more look at the same labels.
+    read = [f"{read_digest(replayed.cases[n], replayed.reads)} {labels[n]!r}" for n in labels]
+    sha256 = hashlib.sha256("\n".join(sorted(read)).encode()).hexdigest()
+    proof, earlier, left = None, 0, None
+    if fitted.below != law.NEVER:
+        look = repr((options.seed, options.sealed, options.distance, paid, replayed.judged))
+        earlier = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
+        proof = law.prove_escalation(cascade(split.sealed), fitted.below, prices=paid)
+    if metric is not None and options.metrics and proof is not None and proof.proved:
+        detail: dict[str, Any] = {"below": fitted.below}
+        if escalation_of(metric) is None:
+            detail["to"] = to
+        if 0 < fitted.below <= 1 and detail.get("to", "") is not None:
+            change = [Candidate("escalation", "escalation", "", detail=detail)]
+            left = folder.change(options.metrics, metric, change, with_escalation(metric, **detail))
+    sizes = len(split.tried), len(split.sealed)
+    for line in [*_lines(fitted, proof, options.distance, sizes, left), *_worse(worse)]:
+        say(shown(line))
     if earlier:
-        say(f"warning: these labels were looked at {counted(earlier, 'time')} before, with other "
-            "judges, seeds or shares: the gain is no longer that of cases that nobody has seen; "
-            "label new cases", err=True)  # fmt: skip
+        say(f"warning: these labels were looked at {counted(earlier, 'time')} before, for other "
+            "judges or seeds: they are no longer cases that nobody has seen", err=True)  # fmt: skip
     record = {
-        "format": FORMAT,
-        "sealed_part": {"sha256": sha256, "looks": folder.looks(sha256)},
-        "seed": seed, "distance": distance, "fitted": fitted._asdict(), "proof": proof,
-        "proved": proof is not None and proof.proved, "worse": worse, "next": left,
+        "format": FORMAT, "sealed_part": {"sha256": sha256, "looks": folder.looks(sha256)},
+        "seed": options.seed, "distance": options.distance, "fitted": fitted._asdict(),
+        "proof": proof, "proved": proof is not None and proof.proved, "worse": worse, "next": left,
     }  # fmt: skip
     folder.record(to_jsonable_python(record, inf_nan_mode="null"))
     say(f"\nrecord: {folder.path / 'improve.json'}")
@@ -317,15 +275,13 @@ def _lines(
     fitted: Fitted, proof: Proof | None, distance: float, sizes: tuple[int, int], left: str | None
 ) -> Iterator[str]:
     """The headline, what to do next, the figures by judge, and what they are of."""
-    tried, sealed = sizes
+    labels = f"  labels   {sum(sizes):,}: {sizes[0]:,} to fit on, {sizes[1]:,} sealed"
+    best = f"within {distance:g} points of the best ({100 * fitted.best:.1f} % right)"
     if proof is None:
-        yield (
-            f"✕ Nothing to escalate: the small judge alone is within {100 * distance:g} points of "
-            f"the best threshold ({100 * fitted.accuracy:.1f} and {100 * fitted.best:.1f} %)\n"
-        )
-        yield f"  labels   {tried + sealed}: {tried} to fit on, {sealed} sealed, not opened"
+        yield f"✕ Nothing to escalate: the small judge alone is {best}\n"
+        yield f"{labels}, not opened"
         return
-    gains = {name: _points(gain) for name, gain in proof.gains.items()}
+    gains = {arm: _figure(gain, "+.1f") for arm, gain in proof.gains.items()}
     if proof.proved:
         gain = gains["small"].partition(" ")[0]
         yield f"✓ Escalate below {fitted.below:g}: {gain} points on cases it was not fitted on\n"
@@ -333,33 +289,33 @@ def _lines(
     else:
         yield f"○ Escalating below {fitted.below:g} is not proved to be worth it\n"
         yield "  next     keep the small judge, or label more cases\n"
-    yield f"  {'':18} {'right, per cent':>22} {'the cascade gains':>20} {'US dollars a case':>32}"
-    for key, name in _NAMES.items():
-        price = _figure(proof.price[key], 1, "{:.3g}") if proof.price else "not known: --prices"
-        right = _figure(proof.accuracy[key], 100, "{:.1f}")
-        yield f"  {name:18} {right:>22} {gains.get(key, ''):>20} {price:>32}"
+    yield f"  {'':18}{'right, per cent':>22}{'the cascade gains':>22}{'US dollars a case':>30}"
+    for arm, name in _ARMS.items():
+        price = _figure(proof.price[arm], ".3g", 1) if proof.price else "not known: --prices"
+        right = _figure(proof.accuracy[arm], ".1f")
+        yield f"  {name:18}{right:>22}{gains.get(arm, ''):>22}{price:>30}"
     low = "never" if fitted.low < -1e300 else f"{fitted.low:g}"
     yield (
-        f"\n  below    {fitted.below:g}: the cheapest within {100 * distance:g} points of the best "
-        f"({100 * fitted.best:.1f} %); {low} to {fitted.high:g} are as good"
+        f"\n  below    {fitted.below:g}: the cheapest {best}; {low} to {fitted.high:g} are as good"
     )
-    yield f"  share    {100 * proof.share:.0f} % of judgements escalate"
-    yield f"  labels   {tried + sealed}: {tried} to fit on, {sealed} sealed, opened once"
+    yield f"  share    {100 * proof.share:.0f} % of the judgements escalate"
+    yield f"{labels}, opened once"
     for node, cases in proof.lacking.items():
-        yield f"  lacking  {counted(cases, 'case')} lead to {shown(node)}, which nobody asked: wrong"
+        yield f"  lacking  {counted(cases, 'case')} wrong, as they lead to {node}: nobody asked it"
 
 
-def _points(gain: Any) -> str:
-    interval = getattr(gain, "interval", gain)
-    value = getattr(gain, "value", None)
-    if value is None or not hasattr(interval, "low"):
-        return "not known"
-    return f"{100 * value:+.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+def _worse(segments: Sequence[tuple[str, int, float]]) -> Iterator[str]:
+    for name, cases, loss in segments:
+        yield (
+            f"  worse    the large judge is, by {100 * loss:.1f} points, in {name} "
+            f"({counted(cases, 'case')} to fit on)"
+        )
 
 
-def _figure(interval: Any, factor: float, form: str) -> str:
+def _figure(measured: Any, form: str, factor: float = 100) -> str:
+    """A figure with its interval; of one that is not known why."""
+    interval = getattr(measured, "interval", measured)
     if not hasattr(interval, "low"):
-        return "the same for all" if interval.reason == "no variation" else interval.reason
-    value, low, high = (form.format(factor * x) for x in (interval.value, interval.low,
-                                                         interval.high))  # fmt: skip
-    return f"{value} ({low} to {high})"
+        return f"not known: {interval.reason}"
+    low, high = (f"{factor * end:{form.lstrip('+')}}" for end in (interval.low, interval.high))
+    return f"{factor * measured.value:{form}} ({low} to {high})"

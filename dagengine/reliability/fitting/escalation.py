@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,11 +31,10 @@ _CUTS, _LEAST_SEGMENT = 200, 20
 
 
 class Way(NamedTuple):
-    """One way of a cascade through a case.
+    """One way of a cascade through a case, and whether its result is `right`.
 
     `turns` has the small judge's confidence in each judgement, and whether the verdict is that of
-    the large judge (None: both say the same). `right` says whether the result is the label,
-    `lacks` names a node that the way leads to and that nobody asked.
+    the large judge (None: both say the same). The way leads to a node `lacks` that nobody asked.
     """
 
     turns: tuple[tuple[float, bool | None], ...]
@@ -59,8 +59,9 @@ class TwoJudges(NamedTuple):
     def of(cls, confidence: float, small: bool, large: bool) -> TwoJudges:
         """The case of one judgement: whether each judge is right about it."""
         sides = [(None, small)] if small == large else [(False, small), (True, large)]
-        ways = tuple(Way(((confidence, side),), right) for side, right in sides)
-        return cls(ways, small, large)
+        return cls(
+            tuple(Way(((confidence, side),), is_right) for side, is_right in sides), small, large
+        )
 
 
 class Fitted(NamedTuple):
@@ -80,7 +81,7 @@ class Fitted(NamedTuple):
 class Proof:
     """A threshold on cases that it was not fitted on.
 
-    `accuracy` and `price` (US dollars per case; empty without prices) are by judge: `small`,
+    `accuracy` and `price` (US dollars per case; empty without prices) are by arm: `small`,
     `cascade`, `chance` (as many handed over by chance) and `large`. `gains` has what the cascade
     gains over the others. `share` is that of judgements handed over. `lacking` counts the cases
     that lead to a node that nobody asked, by node; they count as wrong.
@@ -91,7 +92,6 @@ class Proof:
     gains: Mapping[str, Comparison | Unknown]
     share: float
     lacking: Mapping[str, int]
-    items: int
 
     @property
     def proved(self) -> bool:
@@ -106,7 +106,9 @@ class Cascade:
     `groups` names the cases that depend on each other; None: all are independent.
     """
 
-    def __init__(self, cases: Sequence[TwoJudges], groups: Sequence[Hashable] | None = None):
+    def __init__(
+        self, cases: Sequence[TwoJudges], groups: Sequence[Hashable] | None = None
+    ) -> None:
         numpy = self._numpy = needs("numpy")
         self.cases, self.groups = cases, groups
         self.ways = [(number, way) for number, case in enumerate(cases) for way in case.ways]
@@ -116,18 +118,21 @@ class Cascade:
         turns = [(k, *turn) for k, (_, way) in enumerate(self.ways) for turn in way.turns]
         self._turn = numpy.array([place for place, _, _ in turns], dtype=int)
         self.sure = numpy.array([sure for _, sure, _ in turns])
-        self._side = numpy.array([side for *_, side in turns], dtype=object)
+        self._is_large, self._is_small = (
+            numpy.array([side is wanted for *_, side in turns], dtype=bool)
+            for wanted in (True, False)
+        )
 
     def at(self, below: float) -> tuple[Any, Any, Any, Any]:
         """By case: right results, judgements, those handed over, those without a confidence."""
         handed = self.sure < below
-        contrary = (handed & (self._side == False)) | (~handed & (self._side == True))  # noqa: E712
-        self.taken = self._count(contrary) == 0
-        weight = self._weight * self.taken
-        unknown = handed & (self.sure == UNKNOWN)
-        counts = (self._count(each) for each in (handed | True, handed, unknown))
-        return (self._by_case(self._right * weight),
-                *(self._by_case(count * weight) for count in counts))  # fmt: skip
+        unlike = (handed & self._is_small) | (~handed & self._is_large)
+        self.taken = self._numpy.bincount(self._turn, unlike, len(self.ways)) == 0
+        values = [self._right]
+        for turns in (handed | True, handed, handed & (self.sure == UNKNOWN)):
+            values.append(self._numpy.bincount(self._turn, turns, len(self.ways)))
+        right, asked, over, unknown = (self._by_case(each * self.taken) for each in values)
+        return right, asked, over, unknown
 
     def by_chance(self, share: float) -> Any:
         """The expected share of right results of each case, if chance hands over this share.
@@ -135,17 +140,14 @@ class Cascade:
         Of judgements with a confidence: those without one are always handed over.
         """
         chance = self._numpy.where(self.sure == UNKNOWN, 1.0, share)
-        chance = self._numpy.where(self._side == False, 1 - chance, chance)  # noqa: E712
-        chance[self._side == None] = 1.0  # noqa: E711
-        weight = self._weight.copy()
-        self._numpy.multiply.at(weight, self._turn, chance)
-        return self._by_case(self._right * weight)
-
-    def _count(self, turns: Any) -> Any:
-        return self._numpy.bincount(self._turn, turns, len(self.ways))
+        chance[self._is_small] = 1 - chance[self._is_small]
+        chance[~self._is_small & ~self._is_large] = 1.0
+        values = self._right.copy()
+        self._numpy.multiply.at(values, self._turn, chance)
+        return self._by_case(values)
 
     def _by_case(self, values: Any) -> Any:
-        return self._numpy.bincount(self._case, values, len(self.cases))
+        return self._numpy.bincount(self._case, values * self._weight, len(self.cases))
 
 
 def fit_escalation(
@@ -161,16 +163,16 @@ def fit_escalation(
     step = max(1, len(pairs) / _CUTS)
     chosen = {pairs[int(k * step)] for k in range(int(len(pairs) / step))} | {*pairs[-1:]}
     cuts = [NEVER, *sorted(_between(low, high) for low, high in chosen if low < high)]
-    rows = [cascade.at(cut) for cut in cuts]
-    right = [float(row[0].mean()) for row in rows]
-    price = [prices[0] * float(row[1].mean()) + prices[1] * float(row[2].mean()) for row in rows]
-    near = [share >= max(right) - distance - 1e-12 for share in right]
-    low = high = best = min((k for k in range(len(cuts)) if near[k]), key=lambda k: (price[k], k))
+    means = [[float(each.mean()) for each in cascade.at(cut)] for cut in cuts]
+    price = [prices[0] * asked + prices[1] * handed for _, asked, handed, _ in means]
+    best = max(right for right, *_ in means)
+    near = [right >= best - distance - 1e-12 for right, *_ in means]
+    low = high = at = min((k for k in range(len(cuts)) if near[k]), key=lambda k: (price[k], k))
     while low > 0 and near[low - 1]:
         low -= 1
     while high + 1 < len(cuts) and near[high + 1]:
         high += 1
-    return Fitted(cuts[best], cuts[low], cuts[high], right[best], max(right))
+    return Fitted(cuts[at], cuts[low], cuts[high], means[at][0], best)
 
 
 def _between(low: float, high: float) -> float:
@@ -192,39 +194,42 @@ def prove_escalation(
     numpy, groups = needs("numpy"), cascade.groups
     alone, asked_small, _, _ = cascade.at(NEVER)
     right, asked, handed, unknown = cascade.at(below)
-    taken = {(case, way.lacks) for (case, way), is_taken
-             in zip(cascade.ways, cascade.taken, strict=True) if is_taken and way.lacks}  # fmt: skip
-    large, asked_large = (
-        numpy.array([getattr(case, name) for case in cascade.cases]) for name in ("large", "asked")
-    )
+    pairs = zip(cascade.ways, cascade.taken, strict=True)
+    lacks = sorted({(way.lacks, case) for (case, way), is_taken in pairs if is_taken and way.lacks})
+    large, asked_large = numpy.array([(case.large, case.asked) for case in cascade.cases]).T
     free, chosen = asked - unknown, handed - unknown
     share = float(chosen.sum() / (free.sum() or 1.0))
     ends = max(share - 1e-3, 0.0), min(share + 1e-3, 1.0)
-    slope = float((cascade.by_chance(ends[1]) - cascade.by_chance(ends[0])).mean())
-    slope /= ends[1] - ends[0]
+    slope = (cascade.by_chance(ends[1]) - cascade.by_chance(ends[0])).mean() / (ends[1] - ends[0])
     chance = cascade.by_chance(share) + slope * (chosen - share * free) / (free.mean() or 1.0)
     arms = {
         "small": (alone, asked_small, 0 * handed), "cascade": (right, asked, handed),
         "chance": (chance, asked, handed), "large": (large, 0 * asked, asked_large),
     }  # fmt: skip
-    paid = {name: prices[0] * few + prices[1] * dear for name, (_, few, dear) in arms.items()} \
-        if prices else {}  # fmt: skip
+
+    def mean_by_case(values: Any) -> Interval | Unknown:
+        each, middle = values.tolist(), float(values.mean())
+        if min(each) == max(each):  # the price of one judgement each
+            return Interval(middle, middle, middle, 0.95, "t", len(each))
+        return mean_of(each, groups=groups)
+
     return Proof(
-        {name: _share(each.tolist(), groups) for name, (each, _, _) in arms.items()},
-        {name: mean_of(each.tolist(), groups=groups) for name, each in paid.items()},
-        {name: compare_repeated([*zip(each.tolist(), right.tolist(), strict=True)], groups=groups)
-         for name, (each, _, _) in arms.items() if name != "cascade"},
+        {
+            name: mean_by_case(values) if name == "chance"
+            else bootstrap(values.tolist(), mean, groups=groups) or mean_by_case(values)
+            for name, (values, _, _) in arms.items()
+        },
+        {
+            name: mean_by_case(prices[0] * few + prices[1] * many)
+            for name, (_, few, many) in arms.items() if prices
+        },
+        {
+            name: compare_repeated([*zip(own.tolist(), right.tolist(), strict=True)], groups=groups)
+            for name, (own, _, _) in arms.items() if name != "cascade"
+        },
         float(handed.sum() / (asked.sum() or 1.0)),
-        {node: sum(node == name for _, name in taken) for node in sorted({n for _, n in taken})},
-        len(cascade.cases),
+        Counter(node for node, _ in lacks),
     )  # fmt: skip
-
-
-def _share(values: Sequence[float], groups: Sequence[Hashable] | None) -> Interval | Unknown:
-    plain = min(values) >= 0 and max(values) <= 1
-    return (bootstrap(values, mean, groups=groups) if plain else None) or mean_of(
-        values, groups=groups
-    )
 
 
 def worse_segments(
@@ -232,17 +237,13 @@ def worse_segments(
 ) -> list[tuple[str, int, float]]:
     """The segments in which the large judge is shown to be worse, corrected for their number.
 
-    `segments` has the cases of each by number; those of fewer than 20 cases are left out. Returns
+    `segments` has the places of the cases of each; those of fewer than 20 are left out. Returns
     name, number of cases, and how much worse it is there (0 to 1).
     """
-    named = {name: [cases[k] for k in own] for name, own in segments.items()
-             if len(own) >= _LEAST_SEGMENT}  # fmt: skip
-    counts = [
-        (sum(case.small > case.large for case in own), sum(case.small < case.large for case in own))
-        for own in named.values()
-    ]
-    return [
-        (name, len(own), sum(case.small - case.large for case in own) / len(own))
-        for (name, own), shown in zip(named.items(), shown_more_often(counts), strict=True)
-        if shown
-    ]
+    changes = {
+        name: [cases[place].small - cases[place].large for place in own]
+        for name, own in segments.items() if len(own) >= _LEAST_SEGMENT
+    }  # fmt: skip
+    counts = [(sum(d > 0 for d in own), sum(d < 0 for d in own)) for own in changes.values()]
+    worse = zip(changes.items(), shown_more_often(counts), strict=True)
+    return [(name, len(own), sum(own) / len(own)) for (name, own), is_shown in worse if is_shown]

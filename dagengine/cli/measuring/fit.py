@@ -146,14 +146,17 @@ def _replay(
     from dagengine.execution.interrupts import sync
     from dagengine.improvement import replaying
     from dagengine.improvement.rungs import escalation_of, with_escalation
-    from dagengine.loading import load_judge
+    from dagengine.loading import load_judge, names_a_file
     from dagengine.record.run import run_at
     from dagengine.reliability.verdict_files import collected_of_two
 
     sources, store = (options.small, options.large), options.store
     paths = [Path(source) for source in sources]
     runs = [replaying.judge_of(path) for path in paths if store is None and run_at(path)]
-    to = options.large if store is not None else runs[-1][0] if len(runs) == len(paths) else None
+    if store is not None:
+        to = None if names_a_file(options.large) else options.large
+    else:
+        to = runs[-1][0] if len(runs) == len(paths) else None
     costs = [cost for _, cost in runs if cost is not None]
     known = (costs[0], costs[1]) if len(costs) == len(paths) else None
     labels, groups = options.labels, options.groups
@@ -210,7 +213,10 @@ def _check(replayed: Replayed, sealed: float) -> None:
         )
     if unknown:
         judgements = counted(len(sure), "judgement")
-        say(f"warning: {unknown} of {judgements} without confidence always escalate", err=True)
+        say(
+            f"warning: {unknown} of {judgements} have no known confidence: they always escalate",
+            err=True,
+        )
 
 
 def _fit(
@@ -250,10 +256,11 @@ def _fit(
         earlier = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
         proof = law.prove_escalation(cascade(split.sealed), fitted.below, prices=paid)
     if metric is not None and options.metrics and proof is not None and proof.proved:
-        detail: dict[str, Any] = {"below": fitted.below}
-        if escalation_of(metric) is None:
-            detail["to"] = to
-        if 0 < fitted.below <= 1 and detail.get("to", "") is not None:
+        now = escalation_of(metric)
+        detail: dict[str, Any] = {"below": fitted.below, **({} if now else {"to": to})}
+        if now is not None and now.below == fitted.below:
+            left = "nothing: this is the threshold that it has"
+        elif 0 < fitted.below <= 1 and (now or to):
             change = [Candidate("escalation", "escalation", "", detail=detail)]
             left = folder.change(options.metrics, metric, change, with_escalation(metric, **detail))
     sizes = len(split.tried), len(split.sealed)
@@ -289,11 +296,11 @@ def _lines(
     else:
         yield f"○ Escalating below {fitted.below:g} is not proved to be worth it\n"
         yield "  next     keep the small judge, or label more cases\n"
-    yield f"  {'':18}{'right, per cent':>22}{'the cascade gains':>22}{'US dollars a case':>30}"
+    yield f"  {'':18}{'right, per cent':>22}{'the cascade gains':>22}{'US dollars a case':>32}"
     for arm, name in _ARMS.items():
         price = _figure(proof.price[arm], ".3g", 1) if proof.price else "not known: --prices"
         right = _figure(proof.accuracy[arm], ".1f")
-        yield f"  {name:18}{right:>22}{gains.get(arm, ''):>22}{price:>30}"
+        yield f"  {name:18}{right:>22}{gains.get(arm, ''):>22}{price:>32}"
     low = "never" if fitted.low < -1e300 else f"{fitted.low:g}"
     yield (
         f"\n  below    {fitted.below:g}: the cheapest {best}; {low} to {fitted.high:g} are as good"

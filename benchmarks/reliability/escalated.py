@@ -34,6 +34,7 @@ from dagengine.reliability.fitting.escalation import (
     Cascade,
     Proof,
     TwoJudges,
+    Way,
     fit_escalation,
     prove_escalation,
 )
@@ -42,6 +43,13 @@ from dagengine.reliability.statistics.intervals import Interval
 
 Drawn = Callable[[Random], TwoJudges]
 SEALED = 0.4
+
+
+def one_judgement(sure: float, small: bool, large: bool) -> TwoJudges:
+    """The case of one judgement: how sure the small judge is, and whether each is right."""
+    sides = [(None, small)] if small == large else [(False, small), (True, large)]
+    ways = tuple(Way(((sure, side),), is_right) for side, is_right in sides)
+    return TwoJudges(ways, small, large)
 
 
 def planted(kind: str) -> Drawn:
@@ -54,14 +62,14 @@ def planted(kind: str) -> Drawn:
             sure = round(4 * sure) / 4
             right = 0.5 + 0.45 * sure
         if kind.startswith("no better"):
-            return TwoJudges.of(sure, random.random() < right, random.random() < right)
+            return one_judgement(sure, random.random() < right, random.random() < right)
         if kind == "worse":
-            return TwoJudges.of(sure, random.random() < right, random.random() < right - 0.1)
+            return one_judgement(sure, random.random() < right, random.random() < right - 0.1)
         if kind.startswith("says nothing"):
             sure = round(4 * sure) / 4 if kind.endswith("confidences") else sure
             gain = 0.05 if "little" in kind else 0.15
-            return TwoJudges.of(sure, random.random() < 0.75, random.random() < 0.75 + gain)
-        return TwoJudges.of(sure, random.random() < 0.5 + 0.5 * sure, random.random() < 0.85)
+            return one_judgement(sure, random.random() < 0.75, random.random() < 0.75 + gain)
+        return one_judgement(sure, random.random() < 0.5 + 0.5 * sure, random.random() < 0.85)
 
     return draw
 
@@ -166,7 +174,7 @@ def recorded(path: Path) -> Iterator[tuple[str, list[TwoJudges]]]:
             (margin(scores[small][item], few), margin(scores[large][item], many))
             for item in sorted(both)
         ]
-        cases = [TwoJudges.of(*mine, theirs[1]) for mine, theirs in pairs if mine and theirs]
+        cases = [one_judgement(*mine, theirs[1]) for mine, theirs in pairs if mine and theirs]
         yield f"{small} x {few}, {large} x {many}", cases
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from dagengine.terminal import counted
 if TYPE_CHECKING:
     from dagengine.improvement.files import Folder
     from dagengine.improvement.replaying import Replayed
+    from dagengine.improvement.values import Split
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.reliability.fitting.escalation import Fitted, Proof
 
@@ -128,9 +129,10 @@ def escalation(options: EscalationOptions) -> None:
     from dagengine.improvement.files import RECORD, Folder
 
     metric = None if options.metrics is None else sole_metric(options.metrics)
-    replayed, to, known = _replay(options, metric)
-    typed = options.prices
-    paid = known if typed is None else two_numbers(typed, "--prices is SMALL,LARGE")
+    replayed, to, costs = _replay(options, metric)
+    paid = (costs[0], costs[1]) if len(costs) == 2 else None
+    if options.prices is not None:
+        paid = two_numbers(options.prices, "--prices is SMALL,LARGE")
     for note in replayed.notes:
         say(f"warning: {shown(note)}", err=True)
     _check(replayed, options.sealed)
@@ -141,8 +143,8 @@ def escalation(options: EscalationOptions) -> None:
 
 def _replay(
     options: EscalationOptions, metric: BaseMetric | None
-) -> tuple[Replayed, str | None, tuple[float, float] | None]:
-    """Both judges, the name of the large one, and what an answer of each costs, if it is known."""
+) -> tuple[Replayed, str | None, list[float]]:
+    """Both judges, the name of the large one, and what an answer of each costs, where known."""
     from dagengine.execution.interrupts import sync
     from dagengine.improvement import replaying
     from dagengine.improvement.rungs import escalation_of, with_escalation
@@ -150,41 +152,33 @@ def _replay(
     from dagengine.record.run import run_at
     from dagengine.reliability.verdict_files import collected_of_two
 
-    sources, store = (options.small, options.large), options.store
-    paths = [Path(source) for source in sources]
-    runs = [replaying.judge_of(path) for path in paths if store is None and run_at(path)]
-    if store is not None:
-        to = None if names_a_file(options.large) else options.large
-    else:
-        to = runs[-1][0] if len(runs) == len(paths) else None
+    sources, store, labels = (options.small, options.large), options.store, options.labels
+    runs = [replaying.judge_of(Path(name)) for name in sources if not store and run_at(name)]
     costs = [cost for _, cost in runs if cost is not None]
-    known = (costs[0], costs[1]) if len(costs) == len(paths) else None
-    labels, groups = options.labels, options.groups
+    to = runs[-1][0] if len(runs) == len(sources) else None
     if options.data is None and store is None:
-        seen = collected_of_two(*paths, metric=options.metric)
+        seen = collected_of_two(*map(Path, sources), metric=options.metric)
         rows: list[Any] = [*replaying.observe_verdicts(seen)]
         columns = {number: row.columns for number, row in reversed(seen.runs)}
-        source = labels or seen.labels
-        return (
-            replaying.replay_judges(
-                seen.metric, rows, seen.cases, source, groups or seen.groups, columns
-            ),
-            to, known,
-        )  # fmt: skip
+        groups = options.groups or seen.groups
+        return replaying.replay_judges(
+            seen.metric, rows, seen.cases, labels or seen.labels, groups, columns
+        ), to, costs  # fmt: skip
     if metric is None or options.data is None or labels is None:
         raise InputError("--data and --store need METRICS.py, --data and --labels")
     panel, rows = escalation_of(metric), []
     if panel is not None and (panel.votes > 1 or panel.unsure):
         raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
     cases: list[Any] = [*cases_of(options.data, options.mapped, options.delimiter)]
-    for side, source, path in zip(replaying.SIDES, sources, paths, strict=True):
+    for side, name in zip(replaying.SIDES, sources, strict=True):
         if store is None:
-            rows += replaying.observe_run(path, metric, cases, side)
+            rows += replaying.observe_run(Path(name), metric, cases, side)
         else:
-            judge = load_judge(source, options.base_url)
+            judge = load_judge(name, options.base_url)
             rows += sync(partial(replaying.observe_store, store, metric, cases, side, judge))
+            to = None if names_a_file(name) else name
     cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
-    return replaying.replay_judges(cascade, rows, cases, labels, groups), to, known
+    return replaying.replay_judges(cascade, rows, cases, labels, options.groups), to, costs
 
 
 def _check(replayed: Replayed, sealed: float) -> None:
@@ -263,9 +257,11 @@ def _fit(
         elif 0 < fitted.below <= 1 and (now or to):
             change = [Candidate("escalation", "escalation", "", detail=detail)]
             left = folder.change(options.metrics, metric, change, with_escalation(metric, **detail))
-    sizes = len(split.tried), len(split.sealed)
-    for line in [*_lines(fitted, proof, options.distance, sizes, left), *_worse(worse)]:
+    for line in _lines(fitted, proof, options.distance, split, left):
         say(shown(line))
+    for name, cases, loss in worse:
+        where = f"{shown(name)} ({counted(cases, 'case')} to fit on)"
+        say(f"  worse    the large judge is, by {100 * loss:.1f} points, in {where}")
     if earlier:
         say(f"warning: these labels were looked at {counted(earlier, 'time')} before, for other "
             "judges or seeds: they are no longer cases that nobody has seen", err=True)  # fmt: skip
@@ -279,10 +275,10 @@ def _fit(
 
 
 def _lines(
-    fitted: Fitted, proof: Proof | None, distance: float, sizes: tuple[int, int], left: str | None
+    fitted: Fitted, proof: Proof | None, distance: float, split: Split, left: str | None
 ) -> Iterator[str]:
     """The headline, what to do next, the figures by judge, and what they are of."""
-    labels = f"  labels   {sum(sizes):,}: {sizes[0]:,} to fit on, {sizes[1]:,} sealed"
+    labels = f"  labels   {len(split.tried):,} to fit on, {len(split.sealed):,} sealed"
     best = f"within {distance:g} points of the best ({100 * fitted.best:.1f} % right)"
     if proof is None:
         yield f"✕ Nothing to escalate: the small judge alone is {best}\n"
@@ -291,32 +287,24 @@ def _lines(
     gains = {arm: _figure(gain, "+.1f") for arm, gain in proof.gains.items()}
     if proof.proved:
         gain = gains["small"].partition(" ")[0]
-        yield f"✓ Escalate below {fitted.below:g}: {gain} points on cases it was not fitted on\n"
-        yield f"  next     {left or f'write below={fitted.below:g}'}\n"
+        yield f"✓ Escalate below {fitted.below}: {gain} points on cases it was not fitted on\n"
+        yield f"  next     {left or f'write below={fitted.below}'}\n"
     else:
-        yield f"○ Escalating below {fitted.below:g} is not proved to be worth it\n"
+        yield f"○ Escalating below {fitted.below} is not proved to be worth it\n"
         yield "  next     keep the small judge, or label more cases\n"
     yield f"  {'':18}{'right, per cent':>22}{'the cascade gains':>22}{'US dollars a case':>32}"
     for arm, name in _ARMS.items():
         price = _figure(proof.price[arm], ".3g", 1) if proof.price else "not known: --prices"
-        right = _figure(proof.accuracy[arm], ".1f")
-        yield f"  {name:18}{right:>22}{gains.get(arm, ''):>22}{price:>32}"
+        right, gain = _figure(proof.accuracy[arm], ".1f"), gains[arm] if arm != "cascade" else ""
+        yield f"  {name:18}{right:>22}{gain:>22}{price:>32}"
     low = "never" if fitted.low < -1e300 else f"{fitted.low:g}"
     yield (
-        f"\n  below    {fitted.below:g}: the cheapest {best}; {low} to {fitted.high:g} are as good"
+        f"\n  below    {fitted.below}: the cheapest {best}; {low} to {fitted.high:g} are as good"
     )
     yield f"  share    {100 * proof.share:.0f} % of the judgements escalate"
     yield f"{labels}, opened once"
     for node, cases in proof.lacking.items():
         yield f"  lacking  {counted(cases, 'case')} wrong, as they lead to {node}: nobody asked it"
-
-
-def _worse(segments: Sequence[tuple[str, int, float]]) -> Iterator[str]:
-    for name, cases, loss in segments:
-        yield (
-            f"  worse    the large judge is, by {100 * loss:.1f} points, in {name} "
-            f"({counted(cases, 'case')} to fit on)"
-        )
 
 
 def _figure(measured: Any, form: str, factor: float = 100) -> str:

@@ -55,25 +55,16 @@ class TwoJudges(NamedTuple):
     asked: float = 1.0
     runs: int = 1
 
-    @classmethod
-    def of(cls, confidence: float, small: bool, large: bool) -> TwoJudges:
-        """The case of one judgement: whether each judge is right about it."""
-        sides = [(None, small)] if small == large else [(False, small), (True, large)]
-        return cls(
-            tuple(Way(((confidence, side),), is_right) for side, is_right in sides), small, large
-        )
-
 
 class Fitted(NamedTuple):
-    """The cheapest threshold with an accuracy within a distance of the best (both from 0 to 1).
+    """The cheapest threshold within a distance of the best accuracy (0 to 1), as all around it are.
 
-    `below` is `NEVER` for the small judge alone. From `low` to `high` all are within the distance.
+    `NEVER` is the threshold of the small judge alone.
     """
 
     below: float
     low: float
     high: float
-    accuracy: float
     best: float
 
 
@@ -166,13 +157,11 @@ def fit_escalation(
     means = [[float(each.mean()) for each in cascade.at(cut)] for cut in cuts]
     price = [prices[0] * asked + prices[1] * handed for _, asked, handed, _ in means]
     best = max(right for right, *_ in means)
-    near = [right >= best - distance - 1e-12 for right, *_ in means]
-    low = high = at = min((k for k in range(len(cuts)) if near[k]), key=lambda k: (price[k], k))
-    while low > 0 and near[low - 1]:
-        low -= 1
-    while high + 1 < len(cuts) and near[high + 1]:
-        high += 1
-    return Fitted(cuts[at], cuts[low], cuts[high], means[at][0], best)
+    far = [k for k, (right, *_) in enumerate(means) if right < best - distance - 1e-12]
+    at = min(set(range(len(cuts))) - set(far), key=lambda k: (price[k], k))
+    low = max([-1, *(k for k in far if k < at)]) + 1
+    high = min([len(cuts), *(k for k in far if k > at)]) - 1
+    return Fitted(cuts[at], cuts[low], cuts[high], best)
 
 
 def _between(low: float, high: float) -> float:
@@ -213,23 +202,19 @@ def prove_escalation(
             return Interval(middle, middle, middle, 0.95, "t", len(each))
         return mean_of(each, groups=groups)
 
-    return Proof(
-        {
-            name: mean_by_case(values) if name == "chance"
-            else bootstrap(values.tolist(), mean, groups=groups) or mean_by_case(values)
-            for name, (values, _, _) in arms.items()
-        },
-        {
-            name: mean_by_case(prices[0] * few + prices[1] * many)
-            for name, (_, few, many) in arms.items() if prices
-        },
-        {
-            name: compare_repeated([*zip(own.tolist(), right.tolist(), strict=True)], groups=groups)
-            for name, (own, _, _) in arms.items() if name != "cascade"
-        },
-        float(handed.sum() / (asked.sum() or 1.0)),
-        Counter(node for node, _ in lacks),
-    )  # fmt: skip
+    accuracy = {
+        name: mean_by_case(own) if name == "chance"
+        else bootstrap(own.tolist(), mean, groups=groups) or mean_by_case(own)
+        for name, (own, _, _) in arms.items()
+    }  # fmt: skip
+    price = {name: mean_by_case(prices[0] * few + prices[1] * many)
+             for name, (_, few, many) in arms.items() if prices}  # fmt: skip
+    gains = {
+        name: compare_repeated([*zip(own.tolist(), right.tolist(), strict=True)], groups=groups)
+        for name, (own, _, _) in arms.items()
+    }
+    over = float(handed.sum() / (asked.sum() or 1.0))
+    return Proof(accuracy, price, gains, over, Counter(node for node, _ in lacks))
 
 
 def worse_segments(

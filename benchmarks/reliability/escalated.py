@@ -179,15 +179,15 @@ def recorded(path: Path) -> Iterator[tuple[str, list[TwoJudges]]]:
 
 
 def main(
-    draws: Annotated[int, typer.Option(help="Draws of each planted cascade.")] = 400,
-    covering: Annotated[int, typer.Option(help="Draws of each population.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Draws of each planted cascade; 0: none.")] = 400,
+    covering: Annotated[int, typer.Option(help="Draws of each population; 0: none.")] = 1000,
     folder: Annotated[Path | None, typer.Option("--recorded", help="Recorded scores.")] = None,
 ) -> None:
     """Print both tables."""
     console = Console(width=140)
     table = Table("planted", "cases", "naive", "opened", "proved")
     for kind in (*USELESS, "useful"):
-        for size in (100, 300, 1000):
+        for size in (100, 400) if draws else ():
             shares = proved_shares(kind, size, draws)
             table.add_row(kind, str(size), *(f"{100 * share:.1f} %" for share in shares))
     console.print(table)
@@ -195,13 +195,13 @@ def main(
     table = Table("population", "cases", *names, "accuracies")
     populations = {
         kind: [planted(kind)(random) for _ in range(2000)]
-        for kind in ("useful", "no better", "says nothing")
+        for kind in ("useful", "no better")
         for random in [Random(kind)]
     }
     if folder is not None:
         populations |= dict(recorded(folder / "scores.jsonl"))
     for name, population in populations.items():
-        for size in (250, 1000):
+        for size in (250, 1000) if covering else ():
             held = held_shares(population, size, covering)
             least = min(share for of, share in held.items() if of.startswith("accuracy"))
             row = [*(held.get(of, 0.0) for of in names), least]

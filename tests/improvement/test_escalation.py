@@ -91,7 +91,7 @@ def words(question):
 small = RecordedJudge(Answers("small"), key=words, name="small")
 large = RecordedJudge(Answers("large"), key=words, name="large")
 '''
-COUNT = 150
+COUNT = 200
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with Path("cases.jsonl").open("w", encoding="utf-8") as file:
         for number in range(COUNT):
             polite, sourced = (random.choice(["yes", "no"]) for _ in range(2))
-            text = f"Answer {number} {polite} {sourced} {random.uniform(0.5, 1):.3f} ."
+            text = f"Answer {number} {polite} {sourced} {random.choice([0.53, 0.56, 0.94, 0.97])} ."
             label = "pass" if polite == sourced == "yes" else "fail"
             metadata = {"label": label, "language": "de" if number % 2 else "en"}
             case = {"input": "?", "actual_output": text, "additional_metadata": metadata}
@@ -138,7 +138,7 @@ def tables(count: int, *, sure: bool = True, better: bool = True) -> None:
     random, small, large = Random(9), list[dict[str, object]](), list[dict[str, object]]()
     for number in range(count):
         label, known = random.random() < 0.5, round(random.uniform(0.3, 1), 3)
-        right = random.random() < known, random.random() < (0.85 if better else 0.3)
+        right = random.random() < known, random.random() < (0.85 if better else 0.2)
         row = {"case": f"c{number}", "label": label, "kind": "odd" if number % 2 else "even"}
         confidence = known if sure else ""
         small.append({**row, "verdict": label == right[0], "confidence": confidence})

@@ -111,7 +111,7 @@ def proved_shares(kind: str, size: int, draws: int) -> tuple[float, float, float
 
 def held_shares(population: Sequence[TwoJudges], size: int, draws: int) -> dict[str, float]:
     """The shares of opened draws in which intervals hold the truth, by what they are of."""
-    held, opened, known = Counter[str](), 0, dict[float, dict[str, float]]()
+    held, opened, worth = Counter[str](), 0, dict[float, dict[str, float]]()
     for seed in range(draws):
         random = Random(f"{size} {seed}")
         proof = prove(random.choices(population, k=size))
@@ -119,9 +119,9 @@ def held_shares(population: Sequence[TwoJudges], size: int, draws: int) -> dict[
             continue
         opened += 1
         below, seen = proof
-        if below not in known:
-            known[below] = truths(population, below)
-        for name, truth in known[below].items():
+        if below not in worth:
+            worth[below] = truths(population, below)
+        for name, truth in worth[below].items():
             kind, _, arm = name.partition(" ")
             figure = seen.gains[arm] if kind == "over" else seen.accuracy[arm]
             limits = figure.interval if isinstance(figure, Comparison) else figure

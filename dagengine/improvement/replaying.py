@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +56,16 @@ class Replayed:
     columns: Mapping[int, Mapping[str, Any]]
 
     def segments(self, fields: Iterable[str], chosen: Sequence[int]) -> dict[str, list[int]]:
-        """The places in `chosen` of the cases with each value of each field or column."""
-        places: dict[str, list[int]] = {}
+        """The cases with each value of each field or column, by their index in `chosen`."""
+        segments: dict[str, list[int]] = {}
         for field in fields:
-            for place, number in enumerate(chosen):
+            for index, number in enumerate(chosen):
                 own = self.columns.get(number, {})
                 value = own[field] if field in own else read_field(self.cases[number], field)
                 for each in value if isinstance(value, list | tuple) else [value]:
                     if each is not None:
-                        places.setdefault(f"{field} {each}", []).append(place)
-        return places
+                        segments.setdefault(f"{field} {each}", []).append(index)
+        return segments
 
 
 def replay_judges(
@@ -95,23 +96,16 @@ def replay_judges(
         )
     judged: dict[int, TwoJudges] = {}
     for number, label in labels.by_case.items():
+        own = runs.cases.get(number, {})
         small, large = (
-            [run for run in runs.cases.get(number, {}).get(Condition(judge=side), ())
-             if run.outcome in _JUDGED]
+            [run for run in own.get(Condition(judge=side), ()) if run.outcome in _JUDGED]
             for side in SIDES
-        )  # fmt: skip
+        )
         if small and large:
             size = max(len(small), len(large))
             pairs = [(small[k % len(small)], large[k % len(large)]) for k in range(size)]
-            alone = [[run.score is not None and read(run) == label for run in own] for own in pairs]
-            ways = tuple(
-                Way(turns, run.score is not None and read(run) == label, lacks)
-                for pair in pairs
-                for turns, run, lacks in _ways(replay, handing, pair, cases[number], {}, ())
-            )
-            first, second = (sum(right) / size for right in zip(*alone, strict=True))
-            asked = sum(len(handing & run.replies.keys()) for _, run in pairs) / size
-            judged[number] = TwoJudges(ways, first, second, asked, size)
+            right = partial(_is_right, read, label)
+            judged[number] = _both(replay, handing, pairs, cases[number], right)
     notes = [*left_out(source, cases, [replay])]
     if lacking := len(labels.by_case) - len(judged):
         every = counted(len(labels.by_case), "labelled case")
@@ -120,6 +114,28 @@ def replay_judges(
     named = {n: str(row[groups]) for n, row in columns.items() if groups in row} if groups else {}
     together = named or clusters(cases, (), groups, [reads])
     return Replayed(cases, labels.by_case, judged, together, reads, notes, columns)
+
+
+def _is_right(read: Callable[[Run], Vote], label: Vote, run: Run) -> bool:
+    return run.score is not None and read(run) == label
+
+
+def _both(
+    replay: Counterfactual,
+    handing: Collection[str],
+    pairs: Sequence[tuple[Run, Run]],
+    case: TestCase,
+    right: Callable[[Run], bool],
+) -> TwoJudges:
+    """One case under both judges, by the runs of each."""
+    ways = tuple(
+        Way(turns, right(run), lacks)
+        for pair in pairs
+        for turns, run, lacks in _ways(replay, handing, pair, case, {}, ())
+    )
+    small, large = (sum(map(right, runs)) / len(runs) for runs in zip(*pairs, strict=True))
+    asked = sum(len(handing & run.replies.keys()) for _, run in pairs) / len(pairs)
+    return TwoJudges(ways, small, large, asked, len(pairs))
 
 
 def _ways(
@@ -140,8 +156,8 @@ def _ways(
         yield turns, Run(Condition(), scored, () if result is None else result.path), ""
         return
     small, large = (run.replies.get(node) for run in pair)
-    known = (sure for step, sure in pair[0].sure.items() if replay.name_of(step) == node)
-    sure = next((sure for sure in known if sure is not None), UNKNOWN)
+    stated = [sure for step, sure in pair[0].sure.items() if replay.name_of(step) == node]
+    sure = next((each for each in stated if each is not None), UNKNOWN)
     sides: list[tuple[Reply | None, bool | None]] = [(small, False), (large, True)]
     if node not in handing:
         sides = [(small, False)]
@@ -202,16 +218,16 @@ async def observe_store(
     store: Path, metric: BaseMetric, cases: Sequence[TestCase], judge: str, model: Any
 ) -> list[Observation]:
     """What a store has of a judge, by the questions with the most confidences; asks nothing."""
-    known: list[list[Observation]] = []
+    stored: list[list[Observation]] = []
     for alternatives in _ALTERNATIVES:
         seen = await a_repeat(
             cases, [with_escalation(metric, None)], times=1, second_answers=False, model=model,
             store=Store(store, replay=True), top_logprobs=alternatives,
         )  # fmt: skip
-        known.append([row for row in seen if row.outcome in _JUDGED])
-    counts = [(sum(row.confidence is not None for row in rows), len(rows)) for rows in known]
-    best = max(range(len(known)), key=lambda k: counts[k][:: 1 if judge == SIDES[0] else -1])
-    return [replace(row, condition=Condition(judge=judge)) for row in known[best]]
+        stored.append([row for row in seen if row.outcome in _JUDGED])
+    counts = [(sum(row.confidence is not None for row in rows), len(rows)) for rows in stored]
+    best = max(range(len(stored)), key=lambda k: counts[k][:: 1 if judge == SIDES[0] else -1])
+    return [replace(row, condition=Condition(judge=judge)) for row in stored[best]]
 
 
 def judge_of(path: Path) -> tuple[str | None, float | None]:

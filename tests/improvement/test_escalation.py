@@ -74,11 +74,11 @@ class Answers(dict):
         chance = float(sure) if name == "Tone" else 1.5 - float(sure)
         chance = chance if self.who == "small" else 0.97
         right = Random(f"{self.who} {name} {number}").random() < chance
-        said, other = ("true", "false") if truth == right else ("false", "true")
-        choices = ((said, log(chance)), (other, log(1 - chance)))
+        stated, contrary = ("true", "false") if truth == right else ("false", "true")
+        choices = ((stated, log(chance)), (contrary, log(1 - chance)))
         tokens = (
             TokenChoice('{"reason": "r", "verdict": ', ()),
-            TokenChoice(said, choices),
+            TokenChoice(stated, choices),
             TokenChoice("}", ()),
         )
         return Recording("".join(token.token for token in tokens), tokens=tokens)
@@ -137,10 +137,10 @@ def tables(count: int, *, sure: bool = True, better: bool = True) -> None:
     """Two files of verdicts: the small judge is right as often as it is sure."""
     random, small, large = Random(9), list[dict[str, object]](), list[dict[str, object]]()
     for number in range(count):
-        label, known = random.random() < 0.5, round(random.uniform(0.3, 1), 3)
-        right = random.random() < known, random.random() < (0.85 if better else 0.2)
+        label, sureness = random.random() < 0.5, round(random.uniform(0.3, 1), 3)
+        right = random.random() < sureness, random.random() < (0.85 if better else 0.2)
         row = {"case": f"c{number}", "label": label, "kind": "odd" if number % 2 else "even"}
-        confidence = known if sure else ""
+        confidence = sureness if sure else ""
         small.append({**row, "verdict": label == right[0], "confidence": confidence})
         large.append({**row, "verdict": label == right[1]})
     table("small.csv", small)
@@ -194,7 +194,7 @@ def test_the_cheapest_threshold_near_the_best_is_taken_and_what_lies_around_it_i
     # Below 0.2 the large judge mends all, from 0.2 to 0.4 one case of a hundred, then none.
     sure = [0.1] * 20 + [0.3] * 20 + [0.5] * 60
     rights = [(k >= 20 and k != 30, k < 40) for k in range(100)]
-    cases = [one_judgement(known, *right) for known, right in zip(sure, rights, strict=True)]
+    cases = [one_judgement(each, *right) for each, right in zip(sure, rights, strict=True)]
     cheap, exact = (fit_escalation(Cascade(cases), distance=d) for d in (0.01, 0.0))
     assert (cheap.below, cheap.low, cheap.high) == (0.2, 0.2, 0.4)
     assert (exact.below, exact.low, exact.high, exact.best) == (0.4, 0.4, 0.4, 1.0)
@@ -247,7 +247,7 @@ def test_the_replay_of_a_tree_is_what_the_cascade_does(folder: Path) -> None:
     assert len(replayed.judged) == COUNT
     cascade = Cascade([replayed.judged[number] for number in range(COUNT)])
     small = load_judge("judges.py:small", None)
-    known = lacking = 0
+    exactly = lacking = 0
     for below in (0.55, 0.7, 0.99):
         done = evaluate(cases, [with_escalation(metric, below)], model=small, show=False)
         right, _, _, _ = cascade.at(below)
@@ -260,11 +260,11 @@ def test_the_replay_of_a_tree_is_what_the_cascade_does(folder: Path) -> None:
             exact = all(sure != UNKNOWN and not way.lacks for way in case.ways
                         for sure, _ in way.turns)  # fmt: skip
             if exact:
-                known += 1
+                exactly += 1
                 label = (cases[number].additional_metadata or {})["label"] == "pass"
                 assert (result.success == label) == bool(right[number]), (below, number)
         lacking += len(missing)
-    assert known > 150
+    assert exactly > 150
     assert lacking > 0
 
 
@@ -282,8 +282,8 @@ def test_a_tree_is_fitted_and_the_threshold_is_written_as_a_patch(folder: Path) 
     again = run(*TREE, "--prices", "0.001,0.02")
     assert "nothing: this is the threshold that it has" in again.output
     assert "looked at" not in again.output
-    other = run(*TREE, "--prices", "0.001,0.02", "--seed", "1", "--out", "other")
-    assert "these labels were looked at 1 time before" in other.output
+    second = run(*TREE, "--prices", "0.001,0.02", "--seed", "1", "--out", "other")
+    assert "these labels were looked at 1 time before" in second.output
 
 
 def test_a_store_has_both_judges_and_nothing_is_asked(folder: Path) -> None:

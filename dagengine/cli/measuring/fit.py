@@ -129,10 +129,9 @@ def escalation(options: EscalationOptions) -> None:
     from dagengine.improvement.files import RECORD, Folder
 
     metric = None if options.metrics is None else sole_metric(options.metrics)
-    replayed, to, costs = _replay(options, metric)
-    paid = (costs[0], costs[1]) if len(costs) == 2 else None
-    if options.prices is not None:
-        paid = two_numbers(options.prices, "--prices is SMALL,LARGE")
+    to, paid = _judges(options)
+    files = options.data is None and options.store is None
+    replayed = _replay_files(options) if files else _replay_tree(options, metric, to)
     for note in replayed.notes:
         say(f"warning: {shown(note)}", err=True)
     _check(replayed, options.sealed)
@@ -141,44 +140,55 @@ def escalation(options: EscalationOptions) -> None:
         _fit(options, replayed, metric, to, paid, Folder(options.out))
 
 
-def _replay(
-    options: EscalationOptions, metric: BaseMetric | None
-) -> tuple[Replayed, str | None, list[float]]:
-    """Both judges, the name of the large one, and what an answer of each costs, where known."""
+def _replay_files(options: EscalationOptions) -> Replayed:
+    """Both judges from files of verdicts, or from runs of one judgement."""
+    from dagengine.improvement.replaying import observe_verdicts, replay_judges
+    from dagengine.reliability.verdict_files import collected_of_two
+
+    seen = collected_of_two(Path(options.small), Path(options.large), metric=options.metric)
+    rows = [*observe_verdicts(seen)]
+    columns = {number: row.columns for number, row in reversed(seen.runs)}
+    labels, groups = options.labels or seen.labels, options.groups or seen.groups
+    return replay_judges(seen.metric, rows, seen.cases, labels, groups, columns)
+
+
+def _replay_tree(options: EscalationOptions, metric: BaseMetric | None, to: str | None) -> Replayed:
+    """Both judges at each node of a metric, from runs or from a store."""
     from dagengine.execution.interrupts import sync
     from dagengine.improvement import replaying
     from dagengine.improvement.rungs import escalation_of, with_escalation
-    from dagengine.loading import load_judge, names_a_file
-    from dagengine.record.run import run_at
-    from dagengine.reliability.verdict_files import collected_of_two
+    from dagengine.loading import load_judge
 
-    sources, store, labels = (options.small, options.large), options.store, options.labels
-    runs = [replaying.judge_of(Path(name)) for name in sources if not store and run_at(name)]
-    costs = [cost for _, cost in runs if cost is not None]
-    to = runs[-1][0] if len(runs) == len(sources) else None
-    if options.data is None and store is None:
-        seen = collected_of_two(*map(Path, sources), metric=options.metric)
-        rows: list[Any] = [*replaying.observe_verdicts(seen)]
-        columns = {number: row.columns for number, row in reversed(seen.runs)}
-        groups = options.groups or seen.groups
-        return replaying.replay_judges(
-            seen.metric, rows, seen.cases, labels or seen.labels, groups, columns
-        ), to, costs  # fmt: skip
-    if metric is None or options.data is None or labels is None:
+    if metric is None or options.data is None or options.labels is None:
         raise InputError("--data and --store need METRICS.py, --data and --labels")
-    panel, rows = escalation_of(metric), []
+    panel, rows = escalation_of(metric), list[Any]()
     if panel is not None and (panel.votes > 1 or panel.unsure):
         raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
     cases: list[Any] = [*cases_of(options.data, options.mapped, options.delimiter)]
-    for side, name in zip(replaying.SIDES, sources, strict=True):
-        if store is None:
-            rows += replaying.observe_run(Path(name), metric, cases, side)
+    for side, source in zip(replaying.SIDES, (options.small, options.large), strict=True):
+        if options.store is None:
+            rows += replaying.observe_run(Path(source), metric, cases, side)
         else:
-            judge = load_judge(name, options.base_url)
-            rows += sync(partial(replaying.observe_store, store, metric, cases, side, judge))
-            to = None if names_a_file(name) else name
+            stored = partial(replaying.observe_store, options.store, metric, cases, side)
+            rows += sync(partial(stored, load_judge(source, options.base_url)))
     cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
-    return replaying.replay_judges(cascade, rows, cases, labels, options.groups), to, costs
+    return replaying.replay_judges(cascade, rows, cases, options.labels, options.groups)
+
+
+def _judges(options: EscalationOptions) -> tuple[str | None, tuple[float, float] | None]:
+    """The name of the large judge, and what a judgement of each costs, where they are known."""
+    from dagengine.improvement.replaying import judge_of
+    from dagengine.loading import names_a_file
+    from dagengine.record.run import run_at
+
+    to = options.large if options.store and not names_a_file(options.large) else None
+    paid = None
+    if options.store is None and run_at(options.small) and run_at(options.large):
+        (_, cheap), (to, dear) = judge_of(Path(options.small)), judge_of(Path(options.large))
+        paid = None if cheap is None or dear is None else (cheap, dear)
+    if options.prices is not None:
+        paid = two_numbers(options.prices, "--prices is SMALL,LARGE")
+    return to, paid
 
 
 def _check(replayed: Replayed, sealed: float) -> None:
@@ -188,7 +198,7 @@ def _check(replayed: Replayed, sealed: float) -> None:
 
     judged = replayed.judged
     sure = [turn[0] for case in judged.values() for way in case.ways for turn in way.turns]
-    unknown = sum(known == UNKNOWN for known in sure)
+    unknown = sure.count(UNKNOWN)
     size = len({replayed.groups.get(number, number) for number in judged})
     if size < LEAST:
         differing = sum(case.small != case.large for case in judged.values()) / max(1, len(judged))
@@ -221,9 +231,8 @@ def _fit(
     from pydantic_core import to_jsonable_python
 
     from dagengine.data.case_numbers import read_digest
-    from dagengine.improvement.rungs import escalation_of, with_escalation
     from dagengine.improvement.splitting import split_cases
-    from dagengine.improvement.values import FORMAT, Candidate
+    from dagengine.improvement.values import FORMAT
     from dagengine.reliability.fitting import escalation as law
 
     def cascade(part: Iterable[int]) -> law.Cascade:
@@ -249,14 +258,8 @@ def _fit(
         look = repr((options.seed, options.sealed, options.distance, paid, replayed.judged))
         earlier = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
         proof = law.prove_escalation(cascade(split.sealed), fitted.below, prices=paid)
-    if metric is not None and options.metrics and proof is not None and proof.proved:
-        now = escalation_of(metric)
-        detail: dict[str, Any] = {"below": fitted.below, **({} if now else {"to": to})}
-        if now is not None and now.below == fitted.below:
-            left = "nothing: this is the threshold that it has"
-        elif 0 < fitted.below <= 1 and (now or to):
-            change = [Candidate("escalation", "escalation", "", detail=detail)]
-            left = folder.change(options.metrics, metric, change, with_escalation(metric, **detail))
+    if metric is not None and proof is not None and proof.proved:
+        left = _write(fitted.below, str(options.metrics), metric, to, folder)
     for line in _lines(fitted, proof, options.distance, split, left):
         say(shown(line))
     for name, cases, loss in worse:
@@ -272,6 +275,23 @@ def _fit(
     }  # fmt: skip
     folder.record(to_jsonable_python(record, inf_nan_mode="null"))
     say(f"\nrecord: {folder.path / 'improve.json'}")
+
+
+def _write(
+    below: float, target: str, metric: BaseMetric, to: str | None, folder: Folder
+) -> str | None:
+    """Write the threshold into what the metric is written in; returns how it is applied."""
+    from dagengine.improvement.rungs import escalation_of, with_escalation
+    from dagengine.improvement.values import Candidate
+
+    panel = escalation_of(metric)
+    if panel is not None and panel.below == below:
+        return "nothing: this is the threshold that it has"
+    if not 0 < below <= 1 or (panel is None and to is None):
+        return None
+    detail: dict[str, Any] = {"below": below, **({} if panel else {"to": to})}
+    change = [Candidate("escalation", "escalation", "", detail=detail)]
+    return folder.change(target, metric, change, with_escalation(metric, **detail))
 
 
 def _lines(

@@ -107,7 +107,7 @@ class Cascade:
         self._weight = numpy.array([1 / cases[number].runs for number, _ in self.ways])
         self._right = numpy.array([float(way.right) for _, way in self.ways])
         turns = [(k, *turn) for k, (_, way) in enumerate(self.ways) for turn in way.turns]
-        self._turn = numpy.array([place for place, _, _ in turns], dtype=int)
+        self._turn = numpy.array([way for way, _, _ in turns], dtype=int)
         self.sure = numpy.array([sure for _, sure, _ in turns])
         self._is_large, self._is_small = (
             numpy.array([side is wanted for *_, side in turns], dtype=bool)
@@ -148,12 +148,7 @@ def fit_escalation(
 
     `prices` are US dollars of one judgement, of the small judge and of the large one.
     """
-    known = sorted({float(sure) for sure in cascade.sure if sure != UNKNOWN})
-    # Above the highest everything is handed over; of probabilities 1 is the highest threshold.
-    pairs = [*pairwise([*known, 1.0 if 0 <= known[-1] <= 1 else known[-1] + 1])] if known else []
-    step = max(1, len(pairs) / _CUTS)
-    chosen = {pairs[int(k * step)] for k in range(int(len(pairs) / step))} | {*pairs[-1:]}
-    cuts = [NEVER, *sorted(_between(low, high) for low, high in chosen if low < high)]
+    cuts = [NEVER, *_cuts(sorted({float(sure) for sure in cascade.sure if sure != UNKNOWN}))]
     means = [[float(each.mean()) for each in cascade.at(cut)] for cut in cuts]
     price = [prices[0] * asked + prices[1] * handed for _, asked, handed, _ in means]
     best = max(right for right, *_ in means)
@@ -162,6 +157,16 @@ def fit_escalation(
     low = max([-1, *(k for k in far if k < at)]) + 1
     high = min([len(cuts), *(k for k in far if k > at)]) - 1
     return Fitted(cuts[at], cuts[low], cuts[high], best)
+
+
+def _cuts(sure: Sequence[float]) -> list[float]:
+    """Thresholds between neighbouring confidences, and above the highest one."""
+    # Above the highest everything is handed over; of probabilities 1 is the highest threshold.
+    ends = [*sure, 1.0 if 0 <= sure[-1] <= 1 else sure[-1] + 1] if sure else []
+    pairs = list(pairwise(ends))
+    step = max(1, len(pairs) / _CUTS)
+    chosen = {pairs[int(k * step)] for k in range(int(len(pairs) / step))} | {*pairs[-1:]}
+    return sorted(_between(low, high) for low, high in chosen if low < high)
 
 
 def _between(low: float, high: float) -> float:
@@ -222,11 +227,11 @@ def worse_segments(
 ) -> list[tuple[str, int, float]]:
     """The segments in which the large judge is shown to be worse, corrected for their number.
 
-    `segments` has the places of the cases of each; those of fewer than 20 are left out. Returns
+    `segments` has the indices of the cases of each; those of fewer than 20 are left out. Returns
     name, number of cases, and how much worse it is there (0 to 1).
     """
     changes = {
-        name: [cases[place].small - cases[place].large for place in own]
+        name: [cases[k].small - cases[k].large for k in own]
         for name, own in segments.items() if len(own) >= _LEAST_SEGMENT
     }  # fmt: skip
     counts = [(sum(d > 0 for d in own), sum(d < 0 for d in own)) for own in changes.values()]

@@ -95,23 +95,19 @@ def replay_judges(
             "fitted to labels that say pass or fail, or name verdicts"
         )
     judged: dict[int, TwoJudges] = {}
-    for number, label in labels.by_case.items():
-        own = runs.cases.get(number, {})
-        small, large = (
-            [run for run in own.get(Condition(judge=side), ()) if run.outcome in _JUDGED]
-            for side in SIDES
-        )
-        if small and large:
-            size = max(len(small), len(large))
-            pairs = [(small[k % len(small)], large[k % len(large)]) for k in range(size)]
-            right = partial(_is_right, read, label)
-            judged[number] = _both(replay, handing, pairs, cases[number], right)
+    for number in sorted(labels.by_case.keys() & runs.cases.keys()):
+        right = partial(_is_right, read, labels.by_case[number])
+        case = _both(replay, handing, runs.cases[number], cases[number], right)
+        if case is not None:
+            judged[number] = case
     notes = [*left_out(source, cases, [replay])]
     if lacking := len(labels.by_case) - len(judged):
         every = counted(len(labels.by_case), "labelled case")
         notes.append(f"{lacking} of {every} left out: not judged by both judges")
     reads = replay.plan.fields
-    named = {n: str(row[groups]) for n, row in columns.items() if groups in row} if groups else {}
+    named = {
+        number: str(row[groups]) for number, row in columns.items() if groups and groups in row
+    }
     together = named or clusters(cases, (), groups, [reads])
     return Replayed(cases, labels.by_case, judged, together, reads, notes, columns)
 
@@ -123,19 +119,27 @@ def _is_right(read: Callable[[Run], Vote], label: Vote, run: Run) -> bool:
 def _both(
     replay: Counterfactual,
     handing: Collection[str],
-    pairs: Sequence[tuple[Run, Run]],
+    settings: Mapping[Condition, Sequence[Run]],
     case: TestCase,
     right: Callable[[Run], bool],
-) -> TwoJudges:
-    """One case under both judges, by the runs of each."""
+) -> TwoJudges | None:
+    """One case under both judges, by the runs of each; None without a run of either."""
+    small, large = (
+        [run for run in settings.get(Condition(judge=side), ()) if run.outcome in _JUDGED]
+        for side in SIDES
+    )
+    if not small or not large:
+        return None
+    indices = range(max(len(small), len(large)))
+    pairs = [(small[k % len(small)], large[k % len(large)]) for k in indices]
     ways = tuple(
         Way(turns, right(run), lacks)
         for pair in pairs
         for turns, run, lacks in _ways(replay, handing, pair, case, {}, ())
     )
-    small, large = (sum(map(right, runs)) / len(runs) for runs in zip(*pairs, strict=True))
+    shares = [sum(map(right, runs)) / len(runs) for runs in zip(*pairs, strict=True)]
     asked = sum(len(handing & run.replies.keys()) for _, run in pairs) / len(pairs)
-    return TwoJudges(ways, small, large, asked, len(pairs))
+    return TwoJudges(ways, shares[0], shares[1], asked, len(pairs))
 
 
 def _ways(

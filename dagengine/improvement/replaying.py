@@ -37,7 +37,7 @@ _JUDGED = {
     None, OutcomeKind.OK, OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED, OutcomeKind.TRUNCATED,
     OutcomeKind.JUDGE_REFUSED,
 }  # fmt: skip
-Turns = tuple[tuple[float, bool | None], ...]
+JudgedTurns = tuple[tuple[float, bool | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,8 @@ def _ways(
     pair: tuple[Run, Run],
     case: TestCase,
     replies: Mapping[str, Reply],
-    turns: Turns,
-) -> Iterator[tuple[Turns, Run, str]]:
+    turns: JudgedTurns,
+) -> Iterator[tuple[JudgedTurns, Run, str]]:
     """The ways that go on from what was said so far: their turns, their end, and what they lack."""
     try:
         result = replay.result(replies, case)

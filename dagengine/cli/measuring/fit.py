@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dagengine.improvement.replaying import Replayed
     from dagengine.improvement.values import Split
     from dagengine.metrics.common.base import BaseMetric
-    from dagengine.reliability.fitting.escalation import Fitted, Proof
+    from dagengine.reliability.fitting.escalation import FittedEscalation, Proof
 
 LEAST = 100  # labelled cases (or groups of them); fewer cannot show what a threshold is worth
 _ARMS = {
@@ -295,7 +295,7 @@ def _write(
 
 
 def _lines(
-    fitted: Fitted, proof: Proof | None, distance: float, split: Split, left: str | None
+    fitted: FittedEscalation, proof: Proof | None, distance: float, split: Split, left: str | None
 ) -> Iterator[str]:
     """The headline, what to do next, the figures by judge, and what they are of."""
     labels = f"  labels   {len(split.tried):,} to fit on, {len(split.sealed):,} sealed"

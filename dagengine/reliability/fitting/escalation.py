@@ -56,7 +56,7 @@ class TwoJudges(NamedTuple):
     runs: int = 1
 
 
-class Fitted(NamedTuple):
+class FittedEscalation(NamedTuple):
     """The cheapest threshold within a distance of the best accuracy (0 to 1), as all around it are.
 
     `NEVER` is the threshold of the small judge alone.
@@ -143,7 +143,7 @@ class Cascade:
 
 def fit_escalation(
     cascade: Cascade, *, distance: float = 0.005, prices: tuple[float, float] = (0.0, 1.0)
-) -> Fitted:
+) -> FittedEscalation:
     """The cheapest of up to 200 thresholds whose accuracy is within `distance` of the best.
 
     `prices` are US dollars of one judgement, of the small judge and of the large one.
@@ -156,7 +156,7 @@ def fit_escalation(
     at = min(set(range(len(cuts))) - set(far), key=lambda k: (price[k], k))
     low = max([-1, *(k for k in far if k < at)]) + 1
     high = min([len(cuts), *(k for k in far if k > at)]) - 1
-    return Fitted(cuts[at], cuts[low], cuts[high], best)
+    return FittedEscalation(cuts[at], cuts[low], cuts[high], best)
 
 
 def _cuts(sure: Sequence[float]) -> list[float]:

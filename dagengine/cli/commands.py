@@ -23,6 +23,7 @@ from dagengine.cli.looking.sql import sql
 from dagengine.cli.looking.view import view
 from dagengine.cli.measuring.attack import attack
 from dagengine.cli.measuring.benchmark import benchmark
+from dagengine.cli.measuring.fit import app as fit_app
 from dagengine.cli.measuring.improve import improve
 from dagengine.cli.measuring.judge import app as judge_app
 from dagengine.cli.measuring.judge import doors
@@ -53,6 +54,7 @@ app.add_typer(store_app)
 app.add_typer(judge_app)
 app.add_typer(doors)
 app.add_typer(labels_app)
+app.add_typer(fit_app)
 app.add_typer(test_app)
 for _command in (
     attack, benchmark, check, diff, explain, improve, index, merge, migrate,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dagengine.estimate.values import Speeds
     from dagengine.estimate.windows import TooLong
     from dagengine.question import Judge, ServerFacts
+    from dagengine.results import Step
 
 LATENCY = 2.0
 # Runs of each case, the default of `dagengine benchmark`.
@@ -110,6 +111,7 @@ def plan(
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
     cases.check()
+    escalating = _learn_escalations(compiled, results)
     readable: Iterable[Any] = [] if cases.count() is None else cases
     lacking = fields_before(compiled, readable)
     forecast = estimate(
@@ -135,14 +137,34 @@ def plan(
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        more = []
+        more = escalating
         if detectable and forecast.cases:
             from dagengine.reliability.card.answers import could_be_seen
 
-            more = [could_be_seen(forecast.cases, 1, more=_TIMES)]
+            more.append(could_be_seen(forecast.cases, 1, more=_TIMES))
         print_estimate(forecast, budget, more=more)
         for warning in (*lacking, *long, *example_lines(compiled, enumerate(readable))):
             say(f"warning: {warning}", err=True)
+
+
+def _learn_escalations(compiled: Plan, results: Path | None) -> list[str]:
+    """Take from an earlier run how often judgements escalate; returns lines that say it."""
+    from dagengine.record.run import rows_at
+    from dagengine.voting.panels import Escalation
+
+    steps: dict[str, list[Step]] = {}
+    for row in rows_at(results) if results else ():
+        for step in (step for result in row.metrics for step in result.steps):
+            steps.setdefault(step.node, []).append(step)
+    lines: list[str] = []
+    for unit in compiled.units:
+        if isinstance(panel := unit.node.panel, Escalation):
+            unit.node.panel = panel.seen(steps.get(unit.name, ()))
+            how = "assumed: --results RUN tells" if unit.node.panel is panel else "as in the run"
+            lines.append(
+                f"{unit.name}: {unit.node.panel.share:.0%} of judgements escalate ({how})."
+            )
+    return lines
 
 
 def too_long(

@@ -116,7 +116,10 @@ def _object(value: Any, around: _Around) -> Any:
     if isinstance(value, BaseModel):
         return [name, value.model_dump(mode="json")]
     if is_dataclass(value):
-        return [name, [[f.name, _plain(getattr(value, f.name), around)] for f in fields(value)]]
+        return [
+            name,
+            [[f.name, _plain(getattr(value, f.name), around)] for f in fields(value) if f.compare],
+        ]
     if isinstance(value, re.Pattern | bytes):
         return repr(value)
     attributes = getattr(value, "__dict__", {})

@@ -57,7 +57,7 @@ class Folder:
         """Note that the sealed part is opened for a metric; returns how often it was for others."""
         earlier = [look for look in self.looks(sha256) if look != definition]
         looks = list(dict.fromkeys([*_looks(self.path / RECORD, sha256), definition]))
-        self._write({"format": FORMAT, "sealed_part": {"sha256": sha256, "looks": looks}})
+        self.record({"format": FORMAT, "sealed_part": {"sha256": sha256, "looks": looks}})
         return len(earlier)
 
     async def leave(
@@ -73,7 +73,7 @@ class Folder:
         The run in the folder is that of the new metric on the cases that it was asked about, from
         the store.
         """
-        left = self._change(result, target, metric)
+        left = self.change(target, metric, result.accepted, result.metric)
         pictures: dict[str, str] = {}
         for name, drawn in (("before", metric), ("after", result.metric)):
             picture = draw(drawn.spec())
@@ -84,7 +84,7 @@ class Folder:
                 pictures[name] = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
         looks = _looks(self.path / RECORD, result.split.sha256)
         record = {f.name: getattr(result, f.name) for f in fields(result) if f.name != "metric"}
-        self._write(
+        self.record(
             {
                 "format": FORMAT,
                 "sealed_part": {"sha256": result.split.sha256, "looks": looks},
@@ -112,21 +112,27 @@ class Folder:
         done.record.save(self.path, done.rows, page=True)  # beside the record of the improvement
         return left
 
-    def _change(self, result: Improvement, target: str, metric: BaseMetric) -> str | None:
-        """The change as a patch, else as a program; None without a change."""
+    def change(
+        self, target: str, metric: BaseMetric, accepted: Sequence[Candidate], improved: BaseMetric
+    ) -> str | None:
+        """Write the change as a patch, else as a program; returns how it is applied, or its file.
+
+        The one place that knows what a metric is written in. None without a change.
+        """
         for name in (PATCH, PROGRAM):
             remove(self.path / name)
-        if not result.accepted:
+        if not accepted:
             return None
         path = split_target(target)[0]
-        text = patch(path, metric, result.accepted, result.metric)
+        text = patch(path, metric, accepted, improved)
         if text is not None:
             self.write(PATCH, text)
             return f"git apply {self.path / PATCH}"
-        self.write(PROGRAM, program(path.resolve(), metric, result.accepted))
+        self.write(PROGRAM, program(path.resolve(), metric, accepted))
         return f"{self.path / PROGRAM}:improved"
 
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Write the record of the folder."""
         self.write(RECORD, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
 
     def write(self, name: str, text: str) -> None:

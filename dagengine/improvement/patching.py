@@ -108,6 +108,8 @@ class _Source:
             edits = [self._set(call, "threshold", f"{detail['threshold']:g}")]
         elif kind == "votes":
             edits = self._votes(metric, title, detail["votes"])
+        elif kind == "escalation":
+            edits = self._escalation(metric, **detail)
         elif kind == "rival" or node is None:
             raise _NotLiteralError
         elif kind == "merge":
@@ -194,11 +196,31 @@ class _Source:
     def _votes(self, metric: BaseMetric, title: str, votes: int) -> Iterator[_Edit]:
         """A line that lets the variable of the metric vote, and the import of what it needs."""
         _, name = self._assigned(self._call(metric.spec().name))
-        end = self._starts[-1]
-        line = f"{name} = voted({name}, {votes}, [{title!r}], stop=Curtailed())\n"
-        gap = "" if self._bytes.endswith(b"\n") else "\n"
-        yield _Edit(end, end, f"{gap}{line}")
+        yield self._line(f"{name} = voted({name}, {votes}, [{title!r}], stop=Curtailed())")
         yield from self._imported("dagengine.voting", "Curtailed, voted")
+
+    def _escalation(
+        self, metric: BaseMetric, below: float, to: str | None = None
+    ) -> Iterator[_Edit]:
+        """The threshold of the one call of `escalated`, or a line that calls it."""
+        calls = [
+            node
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("escalated")
+        ]
+        if to is None and len(calls) == 1:
+            yield self._set(calls[0], "below", repr(below))
+            return
+        if to is None:
+            raise _NotLiteralError
+        _, name = self._assigned(self._call(metric.spec().name))
+        yield self._line(f"{name} = escalated({name}, to={_quoted(to)}, below={below!r})")
+        yield from self._imported("dagengine.voting", "escalated")
+
+    def _line(self, line: str) -> _Edit:
+        """One more line at the end of the source."""
+        gap = "" if self._bytes.endswith(b"\n") else "\n"
+        return _Edit(self._starts[-1], self._starts[-1], f"{gap}{line}\n")
 
     def _examples(self, call: ast.Call, shown: Sequence[Mapping[str, Any]]) -> Iterator[_Edit]:
         yield self._added(call, f"examples={_examples(shown)}")

@@ -28,9 +28,10 @@ from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.results import Verdict
 from dagengine.results.passing import passes
 from dagengine.test_case import TestCase
+from dagengine.voting.panels import Escalation
 from dagengine.voting.reshaping import halved, merged, targets
 from dagengine.voting.stopping import Curtailed
-from dagengine.voting.wrappers import RewrittenMetric, exemplified, reworded, voted
+from dagengine.voting.wrappers import RewrittenMetric, escalated, exemplified, reworded, voted
 
 EXAMPLES = 4
 Leaf = tuple[str, Verdict]
@@ -54,6 +55,8 @@ def changed(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMet
         return with_score(metric, (where, detail["verdict"]), detail["score"])
     if rung == "votes":
         return voted(metric, detail["votes"], [where], stop=Curtailed())
+    if rung == "escalation":
+        return with_escalation(metric, **detail)
     if rung == "merge":
         return merged(metric, where)
     if rung == "split":
@@ -66,6 +69,27 @@ def changed(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMet
     if "examples" in detail:
         metric = exemplified(metric, {where: [Example(**row) for row in detail["examples"]]})
     return reworded(metric, {where: detail["criterion"]}) if "criterion" in detail else metric
+
+
+def with_escalation(metric: BaseMetric, below: float | None, to: Any = None) -> BaseMetric:
+    """A copy of the metric whose judgements below a probability go to its second judge.
+
+    With `to` it gets this judge. Without `below` it loses the one that it has.
+    """
+    if to is not None:
+        return escalated(metric, to, below=below)
+
+    def change(node: BaseNode) -> None:
+        if isinstance(node.panel, Escalation):
+            node.panel = None if below is None else replace(node.panel, below=below)
+
+    return RewrittenMetric(metric, lambda: Rewriting([change]))
+
+
+def escalation_of(metric: BaseMetric) -> Escalation | None:
+    """The second judge of a metric where the first is unsure, if it has one."""
+    panels = (node.panel for node in metric.spec().graph.nodes())
+    return next((panel for panel in panels if isinstance(panel, Escalation)), None)
 
 
 # Threshold and scores: replayed from the answers.

@@ -22,13 +22,14 @@ def split_cases(
     groups: Mapping[int, Hashable],
     sealed: float = 0.4,
     reads: Collection[str] = (),
+    salt: str = "improve",
 ) -> Split:
     """Seal a share of the labelled cases; the same case is sealed in every run.
 
     Whether a case is sealed depends alone on what is read of it (`reads`: paths of fields), or of
     the cases of its group, so more cases move none from one part to the other. Cases that are
-    equal in that, whatever their names, and cases of a group stay together. Raises InputError for
-    too few cases.
+    equal in that, whatever their names, and cases of a group stay together. Another `salt` seals
+    others. Raises InputError for too few cases.
     """
     if not 0.1 <= sealed <= 0.9:
         raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
@@ -39,7 +40,7 @@ def split_cases(
         first[group] = min(first.get(group, own), own)
     names = {case: first[groups.get(case, own)] for case, own in content.items()}
     # A number from 0 to 1 that a name has in every process: `hash` differs between them.
-    digests = {name: hashlib.sha256(f"improve {name}".encode()) for name in names.values()}
+    digests = {name: hashlib.sha256(f"{salt} {name}".encode()) for name in names.values()}
     places = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
     kept = tuple(case for case in sorted(labels) if places[names[case]] < sealed)
     free = sorted({name for name in places if places[name] >= sealed}, key=places.__getitem__)

@@ -11,9 +11,10 @@ from dagengine.results import Totals
 
 FORMAT = 1
 Rung = Literal[
-    "threshold", "scores", "votes", "examples", "criterion", "together", "merge", "split", "rival"
-]
-"""The rungs of the ladder, cheapest first."""
+    "threshold", "scores", "votes", "examples", "criterion", "together", "merge", "split", "rival",
+    "escalation",
+]  # fmt: skip
+"""The rungs of the ladder, cheapest first, and the threshold of an escalation."""
 By = Literal["labels of nodes", "counterfactuals", "your choice"]
 """What told which node is to blame."""
 

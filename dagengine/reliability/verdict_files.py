@@ -50,6 +50,7 @@ class Row:
 
     `texts` is what was judged, by field, `task` the data set of the case, `run` the number of the
     run if the file has it, `at` the settings by name, `file` the number of the file in its folder.
+    `confidence` is how sure the judge was of the verdict, `columns` is all that its row has.
     """
 
     case: str
@@ -63,6 +64,8 @@ class Row:
     at: Mapping[str, Any] = field(default_factory=dict)
     file: int = 0
     where: str = "a row"
+    confidence: Any = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -76,6 +79,7 @@ class Collected:
     """What a card is made of: observations about a metric and cases, and labels by case number.
 
     `groups` is the field that cases have in common which were asked the same; None without any.
+    `runs` are the rows that are runs, each after the number of its case.
     """
 
     observations: Observations
@@ -83,6 +87,7 @@ class Collected:
     cases: Sequence[TestCase]
     labels: Mapping[int, Any]
     groups: str | None = None
+    runs: Sequence[tuple[int, Row]] = ()
 
 
 def collected(
@@ -96,7 +101,34 @@ def collected(
     shape, several metrics of which none is named, numbers outside of the scale, and several
     verdicts on a case that are not shown to be its runs.
     """
-    name, rows = _of_metric(path, list(_rows(path)), metric)
+    return _collection(*_of_metric(path, list(_rows(path)), metric), scale, threshold)
+
+
+def collected_of_two(
+    small: Path, large: Path, *, metric: str | None = None,
+    scale: tuple[float, float] = (0.0, 1.0), threshold: float | None = None,
+) -> Collected:  # fmt: skip
+    """The verdicts of two judges about the same cases, as those of the judges `small` and `large`.
+
+    Raises as `collected` does, and InputError for a file with several settings of its judge.
+    """
+    names, rows = list[str](), list[Row]()
+    for judge, path in (("small", small), ("large", large)):
+        name, own = _of_metric(path, list(_rows(path)), metric)
+        names.append(name)
+        if len(settings := {str(row.at) for row in own}) > 1:
+            raise InputError(
+                f"{path} has verdicts under {len(settings)} settings ({', '.join(SETTINGS)}): "
+                "keep the rows of one"
+            )
+        rows += (replace(row, at={"judge": judge}) for row in own)
+    return _collection(names[0], rows, scale, threshold)
+
+
+def _collection(
+    name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
+) -> Collected:
+    """Rows of one metric as what a card is made of."""
     several = len({row.at.get("judge") or "" for row in rows}) > 1
     numbered = any(row.run is not None for row in rows)
     first = {row.key: row for row in reversed(rows)}
@@ -128,6 +160,7 @@ def collected(
         Observations.load(table, metric=name, scale=scale), _metric(name, runs, scale, threshold),
         cases, {case: own for case, own in one_each(labels).items() if own},
         "input" if 1 < len({case.input for case in cases}) < len(cases) else None,
+        [(number[row.key], row) for row in runs],
     )  # fmt: skip
 
 
@@ -262,7 +295,11 @@ def _of_run(run: Run) -> Iterator[Row]:
         for result in row.metrics:
             score = result.score if result.success is None else None
             texts = {name: (case or {}).get(name) for name in JUDGED}
-            yield Row(name, result.metric, result.success, score, texts=texts, at={"judge": judge})
+            sure = [step.confidence for step in result.steps if step.verdict is not None]
+            yield Row(
+                name, result.metric, result.success, score, texts=texts, at={"judge": judge},
+                confidence=sure[0] if len(sure) == 1 else None, columns=case or {},
+            )  # fmt: skip
 
 
 def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
@@ -488,11 +525,11 @@ def _table(path: Path) -> Iterator[Row]:
             score if number is None else number, filled.get("label"),
             {"actual_output": filled.get("output")} | {k: filled[k] for k in JUDGED if k in filled},
             run=run, at={name: filled[name] for name in SETTINGS if name in filled},
-            where=record.place,
+            where=record.place, confidence=filled.get("confidence"), columns=raw,
         )  # fmt: skip
 
 
 _COLUMNS = (
     "case", "metric", "node", "verdict", "passed", "success", "score", "label", "run", "output",
-    *SETTINGS, *JUDGED,
+    "confidence", *SETTINGS, *JUDGED,
 )  # fmt: skip

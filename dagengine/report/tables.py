@@ -12,7 +12,7 @@ from dagengine.report.tally import Tally
 from dagengine.results.outcomes import OutcomeKind, Step, calls_words
 from dagengine.results.passing import SIGNS
 from dagengine.results.rows import CaseResult, MetricResult
-from dagengine.results.summary import Summary
+from dagengine.results.summary import Summary, escalated_line
 from dagengine.results.totals import Totals, cost_line
 from dagengine.results.worst import EndCounts, worst_result
 from dagengine.terminal import counted, one_line, plain, standard_console
@@ -42,6 +42,8 @@ def print_summary(tally: Tally, console: Any = None) -> None:
     summary = tally.summing.result()
     out.print(headline_of(summary), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
+    for line in filter(None, map(escalated_line, summary)):
+        out.print(plain(line), highlight=False, markup=False)
     if tally.rows:
         worst = tally.worst.rows
         shown = "The cases" if len(worst) == summary.cases else f"The {len(worst)} worst cases"

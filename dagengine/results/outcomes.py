@@ -104,6 +104,8 @@ class Failure:
         return row if self.raw is None else {**row, "raw": self.raw}
 
 
+# The modes of a judgement that may go to a second judge: the first judge's, or the second one's.
+KEPT, ESCALATED = "kept", "escalated"
 _WAIT = 0.1  # seconds of waiting that are worth a word
 
 
@@ -162,11 +164,12 @@ class Step:
 
     `output` is the data that other nodes read from it (text, numbers, lists, dicts). `verdict` is
     set for decisions, `score` (0 to 1) for ratings and scoring code. `mode` says how a rating was
-    read (`weighted` or `raw`, and why). `confidence` is the probability (0 to 1) that the judge
-    gave the verdict, if it is known. `mass` is the share of all probability (0 to 1) that fell on
-    what the node may answer, where `confidence` or `odds` come from the probabilities of tokens.
-    Below a half both are unknown. `odds` are the probabilities of all verdicts, of all ratings
-    by their number, or of all scores (0 to 1) of code over a list. Some judges do not give them.
+    read (`weighted` or `raw`, and why), or whether a judgement was `kept` or `escalated`.
+    `confidence` is the probability (0 to 1) that the judge gave the verdict, if it is known. `mass`
+    is the share of all probability (0 to 1) that fell on what the node may answer, where
+    `confidence` or `odds` come from the probabilities of tokens. Below a half both are unknown.
+    `odds` are the probabilities of all verdicts, of all ratings by their number, or of all scores
+    (0 to 1) of code over a list. Some judges do not give them.
     `item_odds` are those of each item of a list. `usage` counts the tokens of the answers that the
     node used, shared and stored answers included. `answers` are the texts of the judge, in the
     order of the questions; result files do not have them. `asked` has the keys of these questions

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
 
-from dagengine.results.rows import CaseResult, unknown_metric
+from dagengine.results.outcomes import ESCALATED, KEPT
+from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.terminal import counted
 
 BINS = 11
@@ -57,7 +58,8 @@ class MetricSummary:
     Figures of scores cover only cases with a score; `no_score` counts the others. `spread` is the
     sample standard deviation (None for less than two scores). `median` is exact to four decimals.
     `distribution` counts scores in eleven bins centred at 0, 0.1, … 1. `pass_rate` is the share of
-    cases that passed among those that have a score and a threshold.
+    cases that passed among those that have a score and a threshold, `escalated` that of judgements
+    that went to a second judge among those that could (None: none could).
     """
 
     metric: str
@@ -72,6 +74,7 @@ class MetricSummary:
     highest: float | None
     distribution: tuple[int, ...]
     pass_rate: Share | None
+    escalated: Share | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.metric!r}: {_figures(self)}>"
@@ -117,6 +120,14 @@ class Summary:
         return asdict(self)
 
 
+def escalated_line(metric: MetricSummary) -> str | None:
+    """Which share of the judgements went to the second judge; None if none could."""
+    if (share := metric.escalated) is None:
+        return None
+    value, low, high = (f"{100 * part:.0f}" for part in (share.value, share.low, share.high))
+    return f"{metric.metric}: {value} % of the judgements escalated ({low} to {high})"
+
+
 def _figures(metric: MetricSummary) -> str:
     """What passed and failed, and the mean, in one line."""
     outcomes = {"passed": metric.passed, "failed": metric.failed, "no score": metric.no_score}
@@ -133,13 +144,18 @@ class _Scores:
 
     def __init__(self) -> None:
         self.states: Counter[str] = Counter()
+        self.turns: Counter[str] = Counter()
         self._grid: Counter[int] = Counter()
         self._count = 0
         self._mean = self._squares = 0.0
         self._lowest, self._highest = math.inf, -math.inf
 
-    def add(self, score: float | None, state: str) -> None:
-        self.states[state] += 1
+    def add(self, result: MetricResult) -> None:
+        self.states[result.state] += 1
+        for node in result.steps:
+            if node.mode == KEPT or node.mode == ESCALATED:
+                self.turns[node.mode] += 1
+        score = result.score
         if score is None:
             return
         self._count += 1
@@ -170,6 +186,7 @@ class _Scores:
             highest=self._highest if some else None,
             distribution=tuple(bins),
             pass_rate=Share.of(passed, passed + failed),
+            escalated=Share.of(self.turns[ESCALATED], self.turns.total()),
         )
 
     def _at(self, place: int) -> float:
@@ -210,7 +227,7 @@ class Summing:
                 scores = part.get(result.metric)
                 if scores is None:
                     scores = part[result.metric] = _Scores()
-                scores.add(result.score, result.state)
+                scores.add(result)
 
     def result(self) -> Summary:
         """The figures of the rows so far."""

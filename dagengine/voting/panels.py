@@ -7,17 +7,19 @@ and makes one value of what comes back. It only decides; the runner asks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import NodeValue, QuestionCount
-from dagengine.results import Failure
+from dagengine.results import Failure, Step
+from dagengine.results.outcomes import ESCALATED, KEPT
 from dagengine.voting.aggregation import Column, Outcomes, aggregated, columns_of, final, hard
 from dagengine.voting.stopping import Rule, StandardError, likely_votes
 
-# For forecasts: the assumed share of cases on which a cheap judge is unsure.
+# For forecasts: the assumed share of judgements of which a cheap judge is unsure.
 _UNSURE = 0.25
 _ALTERNATIVES = 5
 
@@ -145,6 +147,7 @@ class Escalation:
     votes: int = 1
     unsure: tuple[str | bool, ...] = ()
     temperature: float | None = None
+    share: float = field(default=_UNSURE, compare=False)  # for forecasts
 
     def __post_init__(self) -> None:
         _check_count(self.votes)
@@ -169,12 +172,25 @@ class Escalation:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        own = self.votes / (self.votes + _UNSURE)
+        own = self.votes / (self.votes + self.share)
         return own, 1 - own
 
     def asked(self, asked: QuestionCount) -> QuestionCount:
-        count = _times(asked, self.votes, self.votes + _UNSURE, self.votes + 1)
+        count = _times(asked, self.votes, self.votes + self.share, self.votes + 1)
         return replace(count, in_a_row=2 * asked.in_a_row)
+
+    def seen(self, steps: Iterable[Step]) -> Escalation:
+        """The panel with the share that escalated in an earlier run of it, or of its first judge.
+
+        As it is if nothing is known of that.
+        """
+        below, each = self.below, list[bool]()
+        for step in steps:
+            if step.mode in (KEPT, ESCALATED):
+                each.append(step.mode == ESCALATED)
+            elif below is not None and step.confidence is not None:
+                each.append(step.confidence < below)
+        return replace(self, share=sum(each) / len(each)) if each else self
 
     def poll(self) -> Poll:
         alternatives = 0 if self.below is None else _ALTERNATIVES
@@ -188,7 +204,8 @@ class Escalation:
         if (failure := hard(first)) is not None:
             return failure
         if not self._is_unsure(first):
-            return aggregated(first, columns_of(first), [0] * self.votes)
+            kept = aggregated(first, columns_of(first), [0] * self.votes)
+            return replace(kept, mode=KEPT)
         (second,) = yield [Ballot(1)]
         if isinstance(second, Failure):
             return second
@@ -197,8 +214,9 @@ class Escalation:
         # What was asked and used is of all; the value is the second judge's alone.
         every = aggregated(outcomes, columns_of(outcomes), voters)
         return replace(
-            second, votes=every.votes, voters=every.voters, usage=every.usage, asked=every.asked
-        )
+            second, mode=ESCALATED, votes=every.votes, voters=every.voters, usage=every.usage,
+            asked=every.asked,
+        )  # fmt: skip
 
     def _is_unsure(self, outcomes: Outcomes) -> bool:
         values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]

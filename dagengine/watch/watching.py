@@ -42,6 +42,7 @@ from dagengine.question import Judge
 from dagengine.report.page.days import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import WATCHED
+from dagengine.results.summary import escalated_line
 from dagengine.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase
 from dagengine.traces.mapping import Unit, cases_of
@@ -470,6 +471,8 @@ class Watch(RunObserver):
                 lines.append(
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"
                 )
+        summary = self._record.figures().summary
+        lines += filter(None, map(escalated_line, summary))
         for flaw, count in self._source.flaws.items():
             first = self._source.first[flaw]
             noun = "record" if flaw == DAMAGED else "line"

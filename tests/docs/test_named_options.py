@@ -32,7 +32,7 @@ FOREIGN = {
     *("--cache-sim", "--tool"),  # valgrind
     *("--max-model-len", "--structured-outputs-config"),  # vLLM
     *("--ctx-size", "--parallel"),  # llama.cpp
-    "--spread",  # of server.py, which throughput.py hands on
+    *("--spread", "--browser"),  # of server.py, which throughput.py hands on; of dev.py
 }
 
 

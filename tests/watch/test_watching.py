@@ -6,7 +6,7 @@ import dataclasses
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from dagengine.question import Question
 from dagengine.record.run import load_run
 from dagengine.record.values import DataRecord
 from dagengine.results import CaseResult, OutcomeKind
+from dagengine.voting import escalated
 from dagengine.watch import Folder, Sampling, Watch, WatchSettings
 from dagengine.watch.budget import DailyAccount
 from dagengine.watch.growing import GrowingRun
@@ -74,12 +75,13 @@ async def watched(
     how: WatchSettings,
     limits: Limits | None = None,
     today: Callable[[], str] | None = None,
+    metrics: Sequence[Any] = (),
     **more: Any,
 ) -> Watch:
     out, time = folder / "out", Time()
     account = None if today is None else DailyAccount(out, today)
     watch = Watch(
-        [metric()], {"model": ScriptedJudge(judge, name="scripted"), "limits": limits},
+        metrics or [metric()], {"model": ScriptedJudge(judge, name="scripted"), "limits": limits},
         Folder(folder / "spans"), how, account,
         clock=time, sleep=time.sleep, **{"say": lambda text: None, **more},
     )  # fmt: skip
@@ -400,3 +402,11 @@ async def test_a_damaged_file_of_a_watch_is_named_and_nothing_of_it_is_lost(
     with pytest.raises(InputError, match=why):
         await watched(tmp_path, Judge(), settings(), Limits(max_calls=9), today)
     assert path.read_text() == before
+
+
+async def test_the_end_says_which_share_of_the_judgements_escalated(tmp_path: Path) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 9 + ["bad"] * 3)
+    better = ScriptedJudge(lambda question: True, name="better")
+    sure = escalated(metric(), to=better, unsure=[False])
+    watch = await watched(tmp_path, Judge(), settings(), metrics=[sure])
+    assert "Good: 25 % of the judgements escalated (9 to 53)" in watch.lines()

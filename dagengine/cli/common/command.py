@@ -37,6 +37,7 @@ _MEANT = {
     "judge": "login model models",
     "store": "cache",
     "benchmark": "bench calibrate determinism repeat repeats flips stability reliability",
+    "fit escalation": "cascade route router escalate",
     "improve": "optimize optimise align tune",
     "attack": "redteam red-team injection inject",
     "show": "list ls results stats summary summarize",

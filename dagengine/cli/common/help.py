@@ -12,7 +12,15 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "index", "explain", "send"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
-    "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "store"),
+    "Know and set the judge": (
+        "judge",
+        "benchmark",
+        "attack",
+        "labels",
+        "improve",
+        "fit",
+        "store",
+    ),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
@@ -30,7 +38,7 @@ _OPTIONS = {
         "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
         "tokens_per_minute", "call_timeout", "case_timeout",
     ),
-    "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node"),
+    "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node", "segments"),
     "Output": (
         "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
     ),
@@ -107,6 +115,11 @@ _EXAMPLES = {
     "labels plan": (
         "dagengine labels plan out",
         "dagengine labels plan out --need agreement=85 --count 40",
+    ),
+    "fit escalation": (
+        "dagengine fit escalation --small mini.csv --large large.csv --labels labels.csv",
+        "dagengine fit escalation metrics.py --small out/mini --large out/large "
+        "--data cases.jsonl --labels labels.csv",
     ),
     "judge set": (
         "dagengine judge set gpt-4o",

@@ -18,6 +18,7 @@ from dagengine.redaction import public_text
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
     from dagengine.graph.quoting import Quotes
+    from dagengine.metrics.common.base import BaseMetric
 
 DEFAULT_IN_FLIGHT = 64
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -138,6 +139,14 @@ MoneyLimit = Annotated[
     float | None,
     typer.Option(help="Stop before the judge calls cost more than this, in US dollars."),
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(metavar="FIELD", help="Cases with an equal value here stay together."),
+]
+SealedShare = Annotated[
+    float,
+    typer.Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed."),
+]
 PriceOf = Annotated[
     str | None,
     typer.Option(
@@ -228,14 +237,28 @@ def in_flight(number: int | None, judge: str | None, base_url: str | None) -> in
     return number or tuning_of(judge, base_url).max_in_flight or DEFAULT_IN_FLIGHT
 
 
+def sole_metric(target: str) -> BaseMetric:
+    """The only metric of METRICS.py; raises InputError if there are several."""
+    from dagengine.loading import load_metrics
+
+    loaded = load_metrics(target)
+    if len(loaded) > 1:
+        names = ", ".join(repr(metric.spec().name) for metric in loaded)
+        raise InputError(f"{target} has several metrics ({names}): choose one, metrics.py:NAME")
+    return loaded[0]
+
+
+def two_numbers(text: str, option: str) -> tuple[float, float]:
+    """Two finite numbers from 0 on, with a comma between them; raises InputError."""
+    try:
+        first, second = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option}, for instance 2.5,10, not {text!r}") from None
+    if not (0 <= first < float("inf") and 0 <= second < float("inf")):
+        raise InputError(f"{option.partition(' ')[0]} must be two numbers from 0 on, not {text!r}")
+    return first, second
+
+
 def prices(text: str | None) -> dict[str, tuple[float, float]]:
     """The prices of `--price IN,OUT`, for every model."""
-    if text is None:
-        return {}
-    try:
-        paid, received = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--price is IN,OUT, for instance 2.5,10, not {text!r}") from None
-    if not (0 <= paid < float("inf") and 0 <= received < float("inf")):
-        raise InputError(f"--price must be two numbers from 0 on, not {text!r}")
-    return {"*": (paid, received)}
+    return {} if text is None else {"*": two_numbers(text, "--price is IN,OUT")}

@@ -14,6 +14,7 @@ from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     BaseUrl,
     Delimiters,
+    Groups,
     JudgeName,
     Mapped,
     MaxCalls,
@@ -21,14 +22,15 @@ from dagengine.cli.common.options import (
     Metrics,
     MoneyLimit,
     PriceOf,
+    SealedShare,
     StorePath,
     cases_of,
     go_on,
     in_flight,
     prices,
+    sole_metric,
 )
 from dagengine.cli.common.streams import outlive_reader, say, shown
-from dagengine.errors import InputError
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
@@ -65,10 +67,7 @@ def improve(
         typer.Option(metavar="MODEL", help="Who rewrites criteria. Default: the judge."),
         Reads(),
     ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Cases with an equal value here stay together."),
-    ] = None,
+    groups: Groups = None,
     node: Annotated[
         str | None,
         typer.Option(help="The node to change. Default: the one that causes most wrong results."),
@@ -77,10 +76,7 @@ def improve(
     proposals: Annotated[
         int, typer.Option(min=0, max=9, help="How many rewritten criteria are tried.")
     ] = 2,
-    sealed: Annotated[
-        float,
-        typer.Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed."),
-    ] = 0.4,
+    sealed: SealedShare = 0.4,
     store: StorePath = None,
     budget: MoneyLimit = None,
     max_calls: MaxCalls = None,
@@ -114,15 +110,11 @@ def improve(
     from dagengine.improvement.files import RECORD, Folder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
-    from dagengine.loading import chosen_judge, load_judge, load_metrics
+    from dagengine.loading import chosen_judge, load_judge
 
     cases = list(cases_of(data, mapped, delimiter))
-    loaded = load_metrics(metrics)
-    if len(loaded) > 1:
-        names = ", ".join(repr(metric.spec().name) for metric in loaded)
-        raise InputError(f"{metrics} has several metrics ({names}): choose one, metrics.py:NAME")
     search = Search.of(
-        cases, loaded[0], labels, groups=groups,
+        cases, sole_metric(metrics), labels, groups=groups,
         node=node, times=times, proposals=proposals, sealed=sealed,
     )  # fmt: skip
     model, paid, folder = chosen_judge(judge, base_url), prices(price), Folder(out)

@@ -1,0 +1,336 @@
+"""The commands that fit numbers to human labels: `fit escalation`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dagengine.cli.common.command import Commands
+from dagengine.cli.common.files import Reads, sole, within
+from dagengine.cli.common.options import (
+    BaseUrl,
+    Delimiters,
+    Groups,
+    Mapped,
+    SealedShare,
+    cases_of,
+    sole_metric,
+    two_numbers,
+)
+from dagengine.cli.common.streams import say, shown
+from dagengine.errors import InputError
+from dagengine.terminal import counted
+
+if TYPE_CHECKING:
+    from dagengine.improvement.files import Folder
+    from dagengine.improvement.replaying import Replayed
+    from dagengine.improvement.values import Split
+    from dagengine.metrics.common.base import BaseMetric
+    from dagengine.reliability.fitting.escalation import FittedEscalation, Proof
+
+LEAST = 100  # labelled cases (or groups of them); fewer cannot show what a threshold is worth
+_ARMS = {
+    "small": "small judge alone", "cascade": "cascade", "chance": "as many by chance",
+    "large": "large judge alone",
+}  # fmt: skip
+_HELP = "Fit a number of a metric to human labels, and prove it on cases that were sealed."
+app = Commands(name="fit", help=_HELP, no_args_is_help=True, rich_markup_mode="markdown")
+_Source = typer.Option(
+    metavar="RUN|FILE|MODEL",
+    help="What this judge said: a run, a file of verdicts (of the small judge with a column "
+    "`confidence`), or the judge itself with --store.",
+)
+
+
+@app.callback()
+def about() -> None:
+    """Fit a number of a metric to human labels, and prove it on cases that were sealed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EscalationOptions:
+    """The options of one fit, as they were typed."""
+
+    metrics: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[METRICS.py[:NAME]]",
+            help="The metric, with `escalated` or without: the threshold is written as a patch.",
+        ),
+        Reads(),
+    ] = None
+    small: Annotated[str, _Source, Reads()]
+    large: Annotated[str, _Source, Reads()]
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Test cases in a file: each node of METRICS.py is replayed by itself."),
+        Reads(),
+    ] = None
+    mapped: Mapped = None
+    delimiter: Delimiters = None
+    store: Annotated[
+        Path | None, typer.Option(help="A store with the answers of both judges."), Reads()
+    ] = None
+    base_url: BaseUrl = None
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD|FILE",
+            help="Human labels, as for `improve`. Default: the column `label` of the verdicts.",
+        ),
+    ] = None
+    groups: Groups = None
+    segments: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD",
+            help="For which values of this field or column is the large judge worse? Repeatable.",
+        ),
+    ] = None
+    metric: Annotated[
+        str | None, typer.Option(help="The metric, if files of verdicts have several.")
+    ] = None
+    distance: Annotated[
+        float, typer.Option(min=0, max=100, help="Points below the best accuracy that are as good.")
+    ] = 0.5
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SMALL,LARGE",
+            help="US dollars of one judgement. Default: what the answers of runs cost.",
+        ),
+    ] = None
+    sealed: SealedShare = 0.4
+    seed: Annotated[int, typer.Option(help="Another number seals other cases.")] = 0
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="The folder for the record and the patch."),
+        within("improve.json", "metrics.patch", "improved.py"),
+    ] = Path("escalation")
+
+
+@app.command()
+def escalation(options: EscalationOptions) -> None:
+    """Fit below which confidence a large judge decides, and prove it. Makes no judge calls.
+
+    Replays a small and a large judge from runs, files of verdicts or a store. Fits the threshold
+    on one part of the labelled cases. The sealed part is opened once, if some threshold is better
+    than the small judge alone. There the cascade has to be better than the small judge alone, and
+    better than as many judgements escalated by chance.
+
+    Exit codes: 0 done, whether or not the threshold is proved; 2 invalid input; 130 interrupted.
+    """
+    from dagengine.improvement.files import RECORD, Folder
+
+    metric = None if options.metrics is None else sole_metric(options.metrics)
+    to, paid = _judges(options)
+    files = options.data is None and options.store is None
+    replayed = _replay_files(options) if files else _replay_tree(options, metric, to)
+    for note in replayed.notes:
+        say(f"warning: {shown(note)}", err=True)
+    _check(replayed, options.sealed)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with sole(options.out / RECORD):
+        _fit(options, replayed, metric, to, paid, Folder(options.out))
+
+
+def _replay_files(options: EscalationOptions) -> Replayed:
+    """Both judges from files of verdicts, or from runs of one judgement."""
+    from dagengine.improvement.replaying import observe_verdicts, replay_judges
+    from dagengine.reliability.verdict_files import collected_of_two
+
+    seen = collected_of_two(Path(options.small), Path(options.large), metric=options.metric)
+    rows = [*observe_verdicts(seen)]
+    columns = {number: row.columns for number, row in reversed(seen.runs)}
+    labels, groups = options.labels or seen.labels, options.groups or seen.groups
+    return replay_judges(seen.metric, rows, seen.cases, labels, groups, columns)
+
+
+def _replay_tree(options: EscalationOptions, metric: BaseMetric | None, to: str | None) -> Replayed:
+    """Both judges at each node of a metric, from runs or from a store."""
+    from dagengine.execution.interrupts import sync
+    from dagengine.improvement import replaying
+    from dagengine.improvement.rungs import escalation_of, with_escalation
+    from dagengine.loading import load_judge
+
+    if metric is None or options.data is None or options.labels is None:
+        raise InputError("--data and --store need METRICS.py, --data and --labels")
+    panel, rows = escalation_of(metric), list[Any]()
+    if panel is not None and (panel.votes > 1 or panel.unsure):
+        raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
+    cases: list[Any] = [*cases_of(options.data, options.mapped, options.delimiter)]
+    for side, source in zip(replaying.SIDES, (options.small, options.large), strict=True):
+        if options.store is None:
+            rows += replaying.observe_run(Path(source), metric, cases, side)
+        else:
+            stored = partial(replaying.observe_store, options.store, metric, cases, side)
+            rows += sync(partial(stored, load_judge(source, options.base_url)))
+    cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
+    return replaying.replay_judges(cascade, rows, cases, options.labels, options.groups)
+
+
+def _judges(options: EscalationOptions) -> tuple[str | None, tuple[float, float] | None]:
+    """The name of the large judge, and what a judgement of each costs, where they are known."""
+    from dagengine.improvement.replaying import judge_of
+    from dagengine.loading import names_a_file
+    from dagengine.record.run import run_at
+
+    to = options.large if options.store and not names_a_file(options.large) else None
+    paid = None
+    if options.store is None and run_at(options.small) and run_at(options.large):
+        (_, cheap), (to, dear) = judge_of(Path(options.small)), judge_of(Path(options.large))
+        paid = None if cheap is None or dear is None else (cheap, dear)
+    if options.prices is not None:
+        paid = two_numbers(options.prices, "--prices is SMALL,LARGE")
+    return to, paid
+
+
+def _check(replayed: Replayed, sealed: float) -> None:
+    """Raise InputError before anything is fitted if nothing can be shown; say what is unknown."""
+    from dagengine.reliability.fitting.escalation import UNKNOWN
+    from dagengine.reliability.statistics.comparisons import visible_difference
+
+    judged = replayed.judged
+    sure = [turn[0] for case in judged.values() for way in case.ways for turn in way.turns]
+    unknown = sure.count(UNKNOWN)
+    size = len({replayed.groups.get(number, number) for number in judged})
+    if size < LEAST:
+        differing = sum(case.small != case.large for case in judged.values()) / max(1, len(judged))
+        # A difference that half of the samples show is as large as half of the interval.
+        half = visible_difference(max(1, round(sealed * size)), differing or 1.0, power=0.5)
+        raise InputError(
+            f"{size} labelled cases (or groups) that both judges judged are too few: on those that "
+            f"are sealed a gain is known to ± {100 * half:.0f} points; label at least {LEAST}"
+        )
+    if unknown == len(sure):
+        raise InputError(
+            "no confidence of the small judge is known, so every judgement would escalate: give "
+            "verdicts a column `confidence`, nodes `options=Options(top_logprobs=5)`, or run "
+            "`benchmark --times 1 --probabilities --store FILE`; a run of several nodes needs "
+            "METRICS.py and --data"
+        )
+    if unknown:
+        judgements = counted(len(sure), "judgement")
+        say(
+            f"warning: {unknown} of {judgements} have no known confidence: they always escalate",
+            err=True,
+        )
+
+
+def _fit(
+    options: EscalationOptions, replayed: Replayed, metric: BaseMetric | None, to: str | None,
+    paid: tuple[float, float] | None, folder: Folder,
+) -> None:  # fmt: skip
+    """Fit on one part, prove on the other, and say and write what came of it."""
+    from pydantic_core import to_jsonable_python
+
+    from dagengine.data.case_numbers import read_digest
+    from dagengine.improvement.splitting import split_cases
+    from dagengine.improvement.values import FORMAT
+    from dagengine.reliability.fitting import escalation as law
+
+    def cascade(part: Iterable[int]) -> law.Cascade:
+        own = [*part]
+        names = [replayed.groups.get(number, number) for number in own]
+        several = len(set(names)) < len(names)
+        return law.Cascade([replayed.judged[n] for n in own], names if several else None)
+
+    labels = {number: replayed.labels[number] for number in sorted(replayed.judged)}
+    split = split_cases(
+        replayed.cases, labels, replayed.groups, options.sealed, replayed.reads,
+        f"escalation {options.seed}",
+    )  # fmt: skip
+    tried = cascade(split.tried)
+    fitted = law.fit_escalation(tried, distance=options.distance / 100, prices=paid or (0.0, 1.0))
+    segments = replayed.segments(options.segments or (), split.tried)
+    worse = law.worse_segments(tried.cases, segments)
+    # A look with another seed, or at other judges, is one more look at the same labels.
+    read = [f"{read_digest(replayed.cases[n], replayed.reads)} {labels[n]!r}" for n in labels]
+    sha256 = hashlib.sha256("\n".join(sorted(read)).encode()).hexdigest()
+    proof, earlier, left = None, 0, None
+    if fitted.below != law.NEVER:
+        look = repr((options.seed, options.sealed, options.distance, paid, replayed.judged))
+        earlier = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
+        proof = law.prove_escalation(cascade(split.sealed), fitted.below, prices=paid)
+    if metric is not None and proof is not None and proof.proved:
+        left = _write(fitted.below, str(options.metrics), metric, to, folder)
+    for line in _lines(fitted, proof, options.distance, split, left):
+        say(shown(line))
+    for name, cases, loss in worse:
+        where = f"{shown(name)} ({counted(cases, 'case')} to fit on)"
+        say(f"  worse    the large judge is, by {100 * loss:.1f} points, in {where}")
+    if earlier:
+        say(f"warning: these labels were looked at {counted(earlier, 'time')} before, for other "
+            "judges or seeds: they are no longer cases that nobody has seen", err=True)  # fmt: skip
+    record = {
+        "format": FORMAT, "sealed_part": {"sha256": sha256, "looks": folder.looks(sha256)},
+        "seed": options.seed, "distance": options.distance, "fitted": fitted._asdict(),
+        "proof": proof, "proved": proof is not None and proof.proved, "worse": worse, "next": left,
+    }  # fmt: skip
+    folder.record(to_jsonable_python(record, inf_nan_mode="null"))
+    say(f"\nrecord: {folder.path / 'improve.json'}")
+
+
+def _write(
+    below: float, target: str, metric: BaseMetric, to: str | None, folder: Folder
+) -> str | None:
+    """Write the threshold into what the metric is written in; returns how it is applied."""
+    from dagengine.improvement.rungs import escalation_of, with_escalation
+    from dagengine.improvement.values import Candidate
+
+    panel = escalation_of(metric)
+    if panel is not None and panel.below == below:
+        return "nothing: this is the threshold that it has"
+    if not 0 < below <= 1 or (panel is None and to is None):
+        return None
+    detail: dict[str, Any] = {"below": below, **({} if panel else {"to": to})}
+    change = [Candidate("escalation", "escalation", "", detail=detail)]
+    return folder.change(target, metric, change, with_escalation(metric, **detail))
+
+
+def _lines(
+    fitted: FittedEscalation, proof: Proof | None, distance: float, split: Split, left: str | None
+) -> Iterator[str]:
+    """The headline, what to do next, the figures by judge, and what they are of."""
+    labels = f"  labels   {len(split.tried):,} to fit on, {len(split.sealed):,} sealed"
+    best = f"within {distance:g} points of the best ({100 * fitted.best:.1f} % right)"
+    if proof is None:
+        yield f"✕ Nothing to escalate: the small judge alone is {best}\n"
+        yield f"{labels}, not opened"
+        return
+    gains = {arm: _figure(gain, "+.1f") for arm, gain in proof.gains.items()}
+    if proof.proved:
+        gain = gains["small"].partition(" ")[0]
+        yield f"✓ Escalate below {fitted.below}: {gain} points on cases it was not fitted on\n"
+        yield f"  next     {left or f'write below={fitted.below}'}\n"
+    else:
+        yield f"○ Escalating below {fitted.below} is not proved to be worth it\n"
+        yield "  next     keep the small judge, or label more cases\n"
+    yield f"  {'':18}{'right, per cent':>22}{'the cascade gains':>22}{'US dollars a case':>32}"
+    for arm, name in _ARMS.items():
+        price = _figure(proof.price[arm], ".3g", 1) if proof.price else "not known: --prices"
+        right, gain = _figure(proof.accuracy[arm], ".1f"), gains[arm] if arm != "cascade" else ""
+        yield f"  {name:18}{right:>22}{gain:>22}{price:>32}"
+    low = "never" if fitted.low < -1e300 else f"{fitted.low:g}"
+    yield (
+        f"\n  below    {fitted.below}: the cheapest {best}; {low} to {fitted.high:g} are as good"
+    )
+    yield f"  share    {100 * proof.share:.0f} % of the judgements escalate"
+    yield f"{labels}, opened once"
+    for node, cases in proof.lacking.items():
+        yield f"  lacking  {counted(cases, 'case')} wrong, as they lead to {node}: nobody asked it"
+
+
+def _figure(measured: Any, form: str, factor: float = 100) -> str:
+    """A figure with its interval; of one that is not known why."""
+    interval = getattr(measured, "interval", measured)
+    if not hasattr(interval, "low"):
+        return f"not known: {interval.reason}"
+    low, high = (f"{factor * end:{form.lstrip('+')}}" for end in (interval.low, interval.high))
+    return f"{factor * measured.value:{form}} ({low} to {high})"

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from dagengine.configs import DisplayConfig as DisplayConfig
     from dagengine.configs import ErrorConfig as ErrorConfig
     from dagengine.data.cases import read_cases as read_cases
+    from dagengine.engine import Engine as Engine
     from dagengine.errors import DagengineError as DagengineError
+    from dagengine.errors import EngineClosedError as EngineClosedError
     from dagengine.evaluation import a_evaluate as a_evaluate
     from dagengine.evaluation import evaluate as evaluate
     from dagengine.evaluation import stream as stream
+    from dagengine.gateway.budget import Account as Account
     from dagengine.gateway.limits import Limits as Limits
     from dagengine.improvement.search import a_improve as a_improve
     from dagengine.improvement.search import improve as improve
@@ -39,11 +42,14 @@ if TYPE_CHECKING:
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
 
 _HOME = {
+    "Account": "gateway.budget",
     "AsyncConfig": "configs",
     "CacheConfig": "configs",
     "Criteria": "metrics.criteria",
     "DagengineError": "errors",
     "DisplayConfig": "configs",
+    "Engine": "engine",
+    "EngineClosedError": "errors",
     "ErrorConfig": "configs",
     "EvaluatorType": "metrics.criteria",
     "Limits": "gateway.limits",
@@ -66,11 +72,14 @@ _HOME = {
 }
 
 __all__ = [
+    "Account",
     "AsyncConfig",
     "CacheConfig",
     "Criteria",
     "DagengineError",
     "DisplayConfig",
+    "Engine",
+    "EngineClosedError",
     "ErrorConfig",
     "EvaluatorType",
     "Limits",

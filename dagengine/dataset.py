@@ -17,7 +17,7 @@ from dagengine.data.dataset_columns import (
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.evaluation import evaluate
 from dagengine.execution.app import App
-from dagengine.execution.engine import Settings
+from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, EvaluationResult
 from dagengine.test_case import TestCase

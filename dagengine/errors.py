@@ -5,7 +5,8 @@
     DagengineError
     ├── GraphError            a metric's graph is wrong; lists every problem found (a ValueError)
     ├── InputError            a file, a test case or an argument is wrong (a ValueError)
-    │   └── CaseError         … a field of a case, in `dagengine.test_case` (also a TypeError)
+    │   ├── CaseError         … a field of a case, in `dagengine.test_case` (also a TypeError)
+    │   └── EngineClosedError     … a case for an engine that is closed, or has ended
     ├── MissingFieldError     a node reads something that the case does not have
     ├── NotApplicableError    a node finds nothing to judge in a case
     ├── MissingExtraError     an optional package is needed for what was asked
@@ -79,6 +80,10 @@ class GraphError(DagengineError, ValueError):
 
 class InputError(DagengineError, ValueError):
     """Raised when a file, a test case or an argument is invalid."""
+
+
+class EngineClosedError(InputError):
+    """Raised by an engine that takes no case any more; its cause is what ended the run, if any."""
 
 
 class MissingFieldError(DagengineError):

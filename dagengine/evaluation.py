@@ -32,9 +32,9 @@ from dagengine.data.readers import CHECKED
 from dagengine.errors import InputError, metric_failed
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.coordinator import Workers, cluster_of
-from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.executor import Executor, OnRow, Source
-from dagengine.execution.interrupts import sync
+from dagengine.execution.interrupts import lasting_loop, sync
+from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.execution.sources import Pace, rows_as_read
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric, as_metrics
@@ -128,7 +128,7 @@ def stream(
     check_settings(stream, settings)
 
     async def run(on_row: Callable[[CaseResult], None], pace: Pace | None = None) -> Totals:
-        executor = _executor(metrics, settings, cluster)
+        executor = _executor(metrics, settings, cluster, returns=True)
         cases = executor.cases(test_cases)
         hidden_fields(redact)
         target = _target(out, settings, texts, redact)
@@ -148,10 +148,16 @@ def stream(
 
 
 def _executor(
-    metrics: Sequence[Metric], settings: Settings, cluster: Workers | str | None
+    metrics: Sequence[Metric],
+    settings: Settings,
+    cluster: Workers | str | None,
+    *,
+    returns: bool = False,
 ) -> Executor:
     """What judges the cases: this process, or the workers of a cluster."""
-    return Engine(metrics, settings) if cluster is None else cluster_of(metrics, settings, cluster)
+    if cluster is not None:
+        return cluster_of(metrics, settings, cluster)
+    return LocalExecutor(metrics, settings, returns=returns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +456,14 @@ async def judged_case(
     test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
 ) -> tuple[CaseResult, Totals]:
     """The row of a single case, and its totals; without `at_once` one node runs at a time."""
-    engine, rows = Engine(metrics, settings, at_once=at_once), list[CaseResult]()
+    loop, rows = lasting_loop(), list[CaseResult]()
+    if loop is None:
+        engine = LocalExecutor(metrics, settings, at_once=at_once)
+    else:
+        engine = LocalExecutor(
+            metrics, settings, at_once=at_once, judges=loop.judges, once=loop.once
+        )
+        await loop.keep_open(engine.asked_judges)
     await engine.judge(engine.cases([test_case]), OnRow(rows.append))
     return rows[0], engine.totals
 

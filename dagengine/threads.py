@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
-from typing import Any, Generic, NamedTuple, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 import sniffio
+
+from dagengine.errors import DagengineError
 
 T = TypeVar("T")
 
@@ -75,6 +78,82 @@ async def _coroutine(work: Callable[[], Awaitable[None]]) -> None:
     await work()
 
 
+class Kept:
+    """Work in a task of its own on this loop: its end is always heard, and any task may end it.
+
+    `over` is set when the task has ended. Then `error` is what the work raised, also where it was
+    cancelled by the loop, perhaps before its first step; None where it ended by itself or was
+    ended. `whole` says that it ended by itself.
+    """
+
+    def __init__(
+        self, work: Callable[[], Awaitable[object]], on_end: Callable[[], object] | None = None
+    ) -> None:
+        """Begin at once; `on_end` is called after the end."""
+        self.over = anyio.Event()
+        self.error: BaseException | None = DagengineError(
+            "the run was cancelled before its last row: its task was ended"
+        )
+        self.whole = False
+        self._work, self._on_end, self._scope = work, on_end, anyio.CancelScope()
+        loop = EventLoop.here()
+        self.task: Any = loop.spawn(self._run, contextvars.copy_context(), self._ended)
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self._work()
+                self.whole = True
+            self.error = None
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised by whoever waits for the end
+            self.error = error
+
+    def _ended(self) -> None:
+        self.over.set()
+        if self._on_end is not None:
+            self._on_end()
+
+    async def end(self) -> None:
+        """Cancel the work, and return when all of it is put away."""
+        self._scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await self.over.wait()
+
+
+class KeptOpen(Kept, Generic[T]):
+    """A context that a task of its own holds open: another may close it than has opened it.
+
+    Whatever has a cancel scope of anyio inside must be entered and left by one task.
+    """
+
+    def __init__(self, context: AbstractAsyncContextManager[T]) -> None:
+        """Begin to open it at once."""
+        self.value: T
+        self._context, self._opened, self._closing = context, anyio.Event(), anyio.Event()
+        super().__init__(self._hold, self._opened.set)
+
+    async def _hold(self) -> None:
+        async with self._context as self.value:
+            self._opened.set()
+            await self._closing.wait()
+
+    async def is_open(self) -> bool:
+        """Wait until it is open, and has its `value`; False where it has ended."""
+        if not self._opened.is_set():
+            await self._opened.wait()
+        return not self.over.is_set()
+
+    async def close(self) -> None:
+        """Leave the context, and return when it is left; a caller who is cancelled cancels it."""
+        self._closing.set()
+        try:
+            await self.over.wait()
+        finally:
+            await self.end()
+
+
 class LoopCall(Generic[T]):
     """What a coroutine function gives on an event loop, for a thread that waits for it.
 
@@ -120,6 +199,26 @@ class LoopCall(Generic[T]):
                 self.outcome.set_exception(error)
             else:
                 self.outcome.set_result(result)
+
+
+class in_context(Generic[T]):
+    """An awaitable whose every step runs in a copy of a context, in this task."""
+
+    def __init__(self, context: contextvars.Context, work: Awaitable[T]) -> None:
+        self._context, self._work = context, work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        own, work = self._context.copy(), self._work.__await__()
+        step, value = work.send, None
+        while True:
+            try:
+                waited = own.run(step, value)
+            except StopIteration as end:
+                return cast(T, end.value)
+            try:
+                step, value = work.send, (yield waited)
+            except BaseException as error:  # noqa: BLE001 - the work hears of it where it waits
+                step, value = work.throw, error
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from dagengine.decision import Decision, Option
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.evaluation import evaluate
-from dagengine.execution.engine import Settings
 from dagengine.execution.executor import Source
+from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode

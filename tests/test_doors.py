@@ -17,7 +17,7 @@ from programs.evaluations import UNUSED, without
 from dagengine import Limits, assert_test, evaluate
 from dagengine.dataset import EvaluationDataset
 from dagengine.errors import InputError
-from dagengine.execution.engine import Settings
+from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import BaseNode
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric

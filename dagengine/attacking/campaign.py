@@ -44,9 +44,9 @@ from dagengine.attacking.values import (
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, strict
 from dagengine.errors import InputError
-from dagengine.execution.engine import check_settings
 from dagengine.execution.executor import Source
 from dagengine.execution.interrupts import sync
+from dagengine.execution.local_executor import check_settings
 from dagengine.gateway.limits import DEFAULT_LIMITS
 from dagengine.graph.graph import as_metrics
 from dagengine.judges import as_judge

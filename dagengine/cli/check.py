@@ -51,7 +51,7 @@ def check(
     from dagengine.data.cases import strict as valid
     from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import missing_fields
-    from dagengine.execution.engine import check_cases
+    from dagengine.execution.local_executor import check_cases
     from dagengine.loading import load_metrics
     from dagengine.traces.reading import TraceCases
 

@@ -35,7 +35,7 @@ from dagengine.cli.send import send_all
 from dagengine.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from dagengine.execution.engine import Settings
+    from dagengine.execution.local_executor import Settings
     from dagengine.gateway.limits import Limits
     from dagengine.watch import Watch, WatchSettings
     from dagengine.watch.budget import DailyAccount

@@ -1,11 +1,11 @@
 """A plan run over cases: the laws of who runs and what counts, and the tasks that obey."""
 
 from dagengine.execution.cluster.coordinator import Workers
-from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import Executor, OnRow, RunObserver
 from dagengine.execution.interrupts import sync
+from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.unknown import answer_absent
 
-__all__ = ["Engine", "Executor", "OnRow", "RunObserver", "Settings", "Workers", "sync"]
+__all__ = ["Executor", "LocalExecutor", "OnRow", "RunObserver", "Settings", "Workers", "sync"]
 
 answer_absent(__name__)

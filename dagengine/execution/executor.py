@@ -35,8 +35,11 @@ class RunObserver:
     """Follows a run; a subclass overrides what it wants to hear of.
 
     A case is `judged`, then `finished`; its `row` comes before `finished` if all earlier rows have
-    been handed out, and otherwise as soon as they have. What a method raises ends the run.
+    been handed out, and otherwise as soon as they have. Who is not `in_order` hears of no `row`.
+    What a method raises ends the run.
     """
+
+    in_order = True
 
     def judged(self, case: JudgedCase) -> None:
         """A case has its results; more may be asked about it. On a cluster nobody hears of it."""

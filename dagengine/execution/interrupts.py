@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+import weakref
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Any, TypeVar
@@ -18,7 +21,12 @@ import sniffio
 from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
 
+from dagengine.errors import JudgeSetupError
 from dagengine.gateway.inner_metrics import current_host
+from dagengine.gateway.single_flight import SingleFlight
+from dagengine.judges import as_judge, open_judges
+from dagengine.question import Judge
+from dagengine.threads import KeptOpen
 
 R = TypeVar("R")
 
@@ -107,8 +115,105 @@ def _in_event_loop() -> bool:
     return True
 
 
-def sync(make: Callable[[], Awaitable[R]]) -> R:
+class JudgesOf:
+    """Makes judges of what stands for them, and the same one for the same: those `made`."""
+
+    def __init__(self) -> None:
+        self.made: dict[Any, tuple[Any, Judge]] = {}
+
+    def __call__(self, model: Any) -> Judge:
+        key = model if isinstance(model, str) else id(model)
+        if key not in self.made:
+            self.made[key] = model, as_judge(model)
+        return self.made[key][1]
+
+
+class LastingLoop:
+    """The event loop of a thread that measures again and again, and what stays open on it.
+
+    These are the latest `judges`, as long as the environment is the same, with their connections
+    and their answers to questions that are equal for all cases.
+    """
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._once: dict[Judge, SingleFlight[Any]] = {}
+        self._kept: OrderedDict[Judge, KeptOpen[None]] = OrderedDict()
+        self._environment, self._judges = dict(os.environ), JudgesOf()
+        self.process, self.is_running = os.getpid(), False
+        weakref.finalize(self, _put_away, self._runner, self._kept, self.process)
+
+    @property
+    def judges(self) -> JudgesOf:
+        """The maker of judges, which gives the same ones as before."""
+        if self._environment != os.environ or len(self._judges.made) > _JUDGES:
+            self._environment, self._judges = dict(os.environ), JudgesOf()
+        return self._judges
+
+    async def keep_open(self, judges: Iterable[Judge]) -> None:
+        """Open judges, and the oldest ones no more than fit; raises JudgeSetupError."""
+        for judge in judges:
+            kept = self._kept.pop(judge, None) or KeptOpen(open_judges([judge]))
+            if not await kept.is_open():
+                raise kept.error or JudgeSetupError(f"{judge.identity} is closed")
+            self._kept[judge] = kept
+            self._once.setdefault(judge, SingleFlight(_ANSWERS))
+        while len(self._kept) > _JUDGES:
+            judge, kept = self._kept.popitem(last=False)
+            del self._once[judge]
+            await kept.close()
+
+    def once(self, judge: Judge) -> SingleFlight[Any] | None:
+        """The answers of an open judge that are equal for all cases."""
+        return self._once.get(judge)
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """As `anyio.run`; what the work has left behind is cancelled, and what is kept stays."""
+        context, self.is_running = contextvars.copy_context(), True
+        context.run(sniffio.current_async_library_cvar.set, "asyncio")
+        work = interruptible(main) if has_signals() else main()
+        try:
+            return self._runner.run(work, context=context)
+        finally:
+            self.is_running = False
+            self._runner.run(self._end_others(), context=context)
+
+    async def _end_others(self) -> None:
+        """Cancel the tasks that nobody keeps."""
+        mine = {asyncio.current_task(), *(kept.task for kept in self._kept.values())}
+        others = asyncio.all_tasks() - mine
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+_JUDGES, _ANSWERS = 8, 1_000  # that stay
+_thread = threading.local()
+
+
+def _put_away(runner: asyncio.Runner, kept: Mapping[Judge, KeptOpen[None]], process: int) -> None:
+    """Close what is open at the end of the thread, or of the program."""
+    if process != os.getpid() or _in_event_loop():
+        return
+
+    async def close() -> None:
+        for opened in kept.values():
+            await opened.close()
+
+    with runner:
+        runner.run(close())
+
+
+def lasting_loop() -> LastingLoop | None:
+    """The loop of this thread that runs what is measured now, if it is one that lasts."""
+    loop: LastingLoop | None = getattr(_thread, "loop", None)
+    return loop if loop is not None and loop.is_running else None
+
+
+def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
+
+    A `lasting` loop stays, with what is open on it, for the next call from this thread.
 
     A running loop is left as it is: the work gets a thread and its own loop. Inside a
     node's own code the work joins the node's run (see `gateway.inner_metrics`).
@@ -124,6 +229,11 @@ def sync(make: Callable[[], Awaitable[R]]) -> R:
     if host is not None:
         return host.call(main)
     if not _in_event_loop():
+        if lasting:
+            loop: LastingLoop | None = getattr(_thread, "loop", None)
+            if loop is None or loop.process != os.getpid():
+                loop = _thread.loop = LastingLoop()
+            return loop.run(main)
         return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
     with start_blocking_portal() as portal:
         work = portal.start_task_soon(main)

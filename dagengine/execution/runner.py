@@ -9,7 +9,6 @@ bounds the memory, not the data set. Rows leave in data set order.
 from __future__ import annotations
 
 import heapq
-import math
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -28,7 +27,14 @@ from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
-from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
+from dagengine.execution.sources import (
+    CallSource,
+    CaseTerms,
+    FedSource,
+    PulledSource,
+    RowsInOrder,
+    Source,
+)
 from dagengine.execution.speculation import ahead, bringing, deciding
 from dagengine.execution.workers import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
@@ -42,6 +48,7 @@ from dagengine.question import Judge, display_name
 from dagengine.redaction import public_text
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
+from dagengine.threads import in_context
 
 Item = TestCase | Golden | ConversationalGolden | InvalidCase
 
@@ -52,16 +59,16 @@ _REORDER = 10_000
 class _ActiveCase:
     """One case in progress."""
 
-    __slots__ = ("began", "case", "deadline", "index", "packing", "scopes", "span", "state")
+    __slots__ = ("began", "case", "index", "packing", "scopes", "span", "state", "terms")
 
     def __init__(
-        self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
+        self, index: int, case: TestCase, state: CaseState, terms: CaseTerms, span: Any
     ) -> None:
         self.packing: Packing | None = None  # where some of its questions may travel together
         self.index = index
         self.case = case
         self.state = state
-        self.deadline = deadline
+        self.terms = terms
         self.span = span
         self.scopes: dict[int, anyio.CancelScope] = {}
         self.began = time.perf_counter()
@@ -103,8 +110,8 @@ class Runner:
         """`judges` are in the order of `plan.models`; `observer` follows the run.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
-        the index of the first case, `step` how far the next one is from it. Without `at_once`
-        one node runs at a time.
+        the index of the first case, `step` how far the next one is from it, unless the terms of a
+        case have its index. Without `at_once` one node runs at a time.
         """
         self._observer = observer
         self._spans = spans
@@ -117,7 +124,7 @@ class Runner:
         self._source: Source[Item] = PulledSource(())
         most = gateway.run.limits.max_in_flight
         self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.run.resting)
-        self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
+        self._goldens: deque[tuple[int, Golden | ConversationalGolden, CaseTerms]] = deque()
         self._completing = 0
         self._open = 0
         self._admitted, self._every = first, step
@@ -130,7 +137,7 @@ class Runner:
         self._deciding = deciding(plan, judges) if self._bringing else ()
         self._judge_names = [only_judge(plan, metric, judges) for metric in plan.metrics]
 
-    async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
+    async def run(self, cases: Iterable[Item] | AsyncIterable[Item] | CallSource) -> None:
         """Run everything; returns when every case has its row.
 
         Raises InputError, after that, when the source broke off.
@@ -138,7 +145,10 @@ class Runner:
         try:
             with self._gateway.run.resting.telling(self._workers.wake):
                 async with anyio.create_task_group() as group:
-                    if isinstance(cases, AsyncIterable):
+                    if isinstance(cases, CallSource):
+                        self._source = cases
+                        cases.begin(self._workers.news)
+                    elif isinstance(cases, AsyncIterable):
                         self._source = fed = FedSource(cases)
                         group.start_soon(fed.feed, self._workers.news)
                     else:
@@ -215,7 +225,7 @@ class Runner:
         item = self._source.take()
         if item is None:
             return False
-        index = self._admitted
+        index = self._admitted if self._source.terms is None else self._source.terms.index
         self._open += 1
         self._admitted += self._every
         if isinstance(item, InvalidCase):
@@ -224,19 +234,26 @@ class Runner:
             failure = Failure(kind, "data set", item.message if skipped else str(item))
             self._fail_case(index, item.name, failure, item.test_case)
         elif isinstance(item, Golden | ConversationalGolden):
-            self._goldens.append((index, item))
+            self._goldens.append((index, item, self._terms()))
             self._completing += 1
         else:
-            self._start(index, item, self._deadline())
+            self._start(index, item, self._terms())
         return True
 
-    def _deadline(self) -> float:
-        limit = self._gateway.run.limits.case_timeout
-        return math.inf if limit is None else anyio.current_time() + limit
+    def _terms(self) -> CaseTerms:
+        """The terms of the case that was taken last, with the time limit of all cases."""
+        terms, limit = self._source.terms or CaseTerms(), self._gateway.run.limits.case_timeout
+        if limit is not None and (until := anyio.current_time() + limit) < terms.until:
+            terms.until, terms.late = until, f"the case took longer than its {limit} s"
+        return terms
 
-    def _start(self, index: int, case: TestCase, deadline: float) -> None:
+    def _start(self, index: int, case: TestCase, terms: CaseTerms) -> None:
         state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
-        active = _ActiveCase(index, case, state, deadline, self._spans.case(index, case))
+        if terms.context is None:
+            span = self._spans.case(index, case)
+        else:
+            span = terms.context.run(self._spans.case, index, case)
+        active = _ActiveCase(index, case, state, terms, span)
         if self._bringing:
             active.packing = Packing(partial(self._riders, active), self._park)
         self._queue(active)
@@ -249,27 +266,23 @@ class Runner:
         self._close(CaseResult(active.index, label, results, active.case, seconds=took))
 
     def _fail_case(self, index: int, label: str, failure: Failure, golden: Any = None) -> None:
-        """The row of a case that no metric can run on."""
-        state = CaseState(self._plan, {metric.index: failure for metric in self._plan.metrics})
-        self._close(CaseResult(index, label, state.results(), golden))
+        self._close(failed_row(self._plan, index, label, failure, golden))
 
     async def _complete(
-        self, index: int, golden: Golden | ConversationalGolden, _: WorkerScope
+        self, index: int, golden: Golden | ConversationalGolden, terms: CaseTerms, _: WorkerScope
     ) -> None:
         """Have the app complete a golden, then begin with the case."""
-        deadline, outcome = self._deadline(), None
-        with anyio.CancelScope(deadline=deadline):
-            outcome = await completed(self._app, golden)
+        outcome = None
+        with anyio.CancelScope(deadline=terms.until):
+            work = completed(self._app, golden)
+            outcome = await (work if terms.context is None else in_context(terms.context, work))
         self._completing -= 1
         if outcome is None:
-            outcome = Failure(OutcomeKind.TIMEOUT, "app", self._too_long())
+            outcome = Failure(OutcomeKind.TIMEOUT, "app", terms.late)
         if isinstance(outcome, Failure):
             self._fail_case(index, golden.name or f"case {index}", outcome, golden)
         else:
-            self._start(index, outcome, deadline)
-
-    def _too_long(self) -> str:
-        return f"the case took longer than its {self._gateway.run.limits.case_timeout} s"
+            self._start(index, outcome, terms)
 
     def _missing(self, case: TestCase) -> dict[int, Failure]:
         """Metrics that are certain to read a field that the case does not have."""
@@ -321,17 +334,20 @@ class Runner:
 
     async def _step(self, active: _ActiveCase, unit: Unit, worker: WorkerScope) -> None:
         """Run one unit and take the consequences."""
-        state, number = active.state, unit.index
+        state, terms, number = active.state, active.terms, unit.index
         participant = None
         if active.packing is not None and number in self._bringing:  # it keeps the packs waiting
             participant = Participant(active.packing)
         calls: Calls = []
         began = time.perf_counter()
-        scope = active.scopes[number] = worker.scope(active.deadline)
+        scope = active.scopes[number] = worker.scope(terms.until)
         outcome = None
         try:
             if not scope.cancel_called:  # its time was not over before it began
-                outcome = await self._work(active, unit, participant, calls)
+                work = self._work(active, unit, participant, calls)
+                if terms.context is not None:
+                    work = in_context(terms.context, work)
+                outcome = await work
         except BaseException as error:
             if not worker.stopped(error):
                 raise
@@ -346,8 +362,8 @@ class Runner:
         if state.finished:
             _end(participant)
             return
-        if outcome is None and anyio.current_time() >= active.deadline:
-            outcome = Failure(OutcomeKind.TIMEOUT, unit.name, self._too_long())
+        if outcome is None and anyio.current_time() >= terms.until:
+            outcome = Failure(OutcomeKind.TIMEOUT, unit.name, terms.late)
         if outcome is None:
             state.cancelled(number)
         elif isinstance(outcome, Failure):
@@ -359,7 +375,8 @@ class Runner:
         self._queue(active)
         _end(participant)
         if state.finished:
-            results = await self._explained(active)
+            work = self._explained(active)
+            results = await (work if terms.context is None else in_context(terms.context, work))
             ask = partial(self._judged, active.index)
             self._observer.judged(JudgedCase(active.index, active.case, active.state, ask))
             self._finish(active, results)
@@ -425,7 +442,9 @@ class Runner:
                 judge = self._judges[self._plan.judge_of(metric.spec.model)]
                 asker = metric.spec.name, f"{metric.spec.name} reason"
                 ask = GatewayAsk(self._gateway, judge, asker, active.index)
-                results[metric.index] = await write_reason(result, question, ask, active.deadline)
+                results[metric.index] = await write_reason(
+                    result, question, ask, active.terms.until
+                )
         return tuple(results)
 
     def _close(self, row: CaseResult) -> None:
@@ -442,6 +461,14 @@ def only_judge(plan: Plan, metric: PlanMetric, judges: Sequence[Judge]) -> str |
         display_name(judges[place]) for unit in units if unit.node.asks for place in unit.judges
     }
     return public_text(names.pop()) if len(names) == 1 else None
+
+
+def failed_row(
+    plan: Plan, index: int, label: str, failure: Failure, case: Any = None
+) -> CaseResult:
+    """The row of a case that no metric can run on."""
+    state = CaseState(plan, {metric.index: failure for metric in plan.metrics})
+    return CaseResult(index, label, state.results(), case)
 
 
 def _end(participant: Participant | None) -> None:

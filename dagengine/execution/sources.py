@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import itertools
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -20,16 +20,16 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from contextlib import aclosing
+from contextlib import AbstractContextManager, ExitStack, aclosing
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
-from dagengine.errors import DagengineError, InputError
+from dagengine.errors import InputError
 from dagengine.execution.executor import RunObserver
 from dagengine.results import CaseResult
-from dagengine.threads import EventLoop
+from dagengine.threads import EventLoop, Kept
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -41,11 +41,29 @@ Take = Callable[[CaseResult], None]
 Pace = Callable[[Iterable[Any] | AsyncIterable[Any]], AsyncIterator[Any]]
 
 
+class CaseTerms:
+    """On what terms a case is judged: `until` when, on the loop's clock, and why it ends `late`.
+
+    With a `context` its nodes see the context variables of whoever wants to know. `index` is that
+    of the case.
+    """
+
+    index = 0
+    until = math.inf
+    late = ""
+    context: contextvars.Context | None = None
+
+
 class Source(Protocol[T_co]):
-    """Cases one by one, without waiting."""
+    """Cases one by one, without waiting; `terms` are those of the case that was taken last."""
 
     ended: bool
     error: InputError | None
+
+    @property
+    def terms(self) -> CaseTerms | None:
+        """None for those of all cases."""
+        ...
 
     @property
     def ready(self) -> bool:
@@ -59,6 +77,8 @@ class Source(Protocol[T_co]):
 
 class PulledSource(Generic[T]):
     """A source over a plain iterable, which must not wait for long: the whole run waits with it."""
+
+    terms = None
 
     def __init__(self, items: Iterable[T]) -> None:
         self.ended = False
@@ -109,6 +129,8 @@ class Chunks(Generic[T]):
 class FedSource(Generic[T]):
     """A source over an async iterable; `feed` runs as a task beside the readers."""
 
+    terms = None
+
     def __init__(self, items: AsyncIterable[T]) -> None:
         self.ended = False
         self.error: InputError | None = None
@@ -147,6 +169,107 @@ class FedSource(Generic[T]):
         news()
 
 
+class Caller(CaseTerms):
+    """One case that somebody waits for: `landed` once it has its `row`, or will have none."""
+
+    row: CaseResult | None = None
+
+    def __init__(self, item: Any, until: float, late: str, context: contextvars.Context) -> None:
+        self.item, self.until, self.late, self.context = item, until, late, context
+        self.landed = anyio.Event()
+
+    def land(self, row: CaseResult | None) -> None:
+        """Tell whoever waits."""
+        self.row = row
+        self.landed.set()
+
+
+class CallSource(RunObserver):
+    """The calls of an engine: a source of their cases, and who takes the rows back to them.
+
+    `at_work` is entered while there is a call.
+    """
+
+    in_order = False
+    error: InputError | None = None
+    terms: Caller | None = None
+
+    def __init__(
+        self,
+        indices: Iterator[int],
+        withdrawn: set[int],
+        at_work: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`indices` are those of the cases, never twice in one gateway, which asks nothing more for
+        those `withdrawn`.
+        """
+        self.ended = False
+        self._indices, self._withdrawn, self._at_work = indices, withdrawn, at_work
+        self.waiting: OrderedDict[Caller, None] = OrderedDict()  # for their turn
+        self._begun: dict[int, Caller] = {}
+        self._work = ExitStack()
+        self._context = contextvars.copy_context()  # that of no caller
+        self._news: Callable[[], None] = lambda: None
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.waiting)
+
+    def begin(self, news: Callable[[], None]) -> None:
+        """Take the function that is called when there is something new."""
+        self._news = news
+
+    def put(self, call: Caller) -> None:
+        """Let a call wait for its turn."""
+        if not (self.waiting or self._begun):
+            self._work.enter_context(self._at_work())
+        self.waiting[call] = None
+        self._context.copy().run(self._news)
+
+    def take(self) -> Any:
+        if not self.waiting:
+            return None
+        self.terms, _ = self.waiting.popitem(last=False)
+        self.terms.index = next(self._indices)
+        self._begun[self.terms.index] = self.terms
+        return self.terms.item
+
+    def finished(self, row: CaseResult) -> None:
+        self._begun.pop(row.index).land(row)
+        self._withdrawn.discard(row.index)
+        self._rest()
+
+    def leave(self, call: Caller) -> None:
+        """Let a call go that nobody waits for: its case ends with the questions in progress."""
+        if call.landed.is_set():
+            return
+        call.until = -math.inf
+        if call in self.waiting:
+            del self.waiting[call]
+            self._rest()
+        else:
+            self._withdrawn.add(call.index)
+
+    def end(self) -> None:
+        """Take no more calls: those that wait go on."""
+        self.ended = True
+        self._context.copy().run(self._news)
+
+    def drop(self) -> None:
+        """Tell all who wait that there will be no row."""
+        self.ended = True
+        for call in (*self.waiting, *self._begun.values()):
+            call.land(None)
+        self._withdrawn.difference_update(self._begun)
+        self.waiting.clear()
+        self._begun.clear()
+        self._rest()
+
+    def _rest(self) -> None:
+        if not (self.waiting or self._begun):
+            self._work.close()
+
+
 async def _close(items: object) -> None:
     """Let an async generator clean up now, on the loop that it ran on."""
     close: Callable[[], Awaitable[Any]] | None = getattr(items, "aclose", None)
@@ -165,7 +288,8 @@ def _broken(row: int, error: Exception) -> InputError:
 class RowsInOrder:
     """Hands the rows of a run to its observer: each once, in order (`RunObserver.row`).
 
-    `next` is the index of the first row that is not handed on yet.
+    `next` is the index of the first row that is not handed on yet. An observer that is not
+    `in_order` hears of each when it is finished, and nothing is kept.
     """
 
     def __init__(self, observer: RunObserver, first: int = 0, step: int = 1) -> None:
@@ -182,6 +306,10 @@ class RowsInOrder:
 
     def add(self, row: CaseResult) -> None:
         """Take a row; one that is there already counts once."""
+        if not self._observer.in_order:
+            self.next += self._step
+            self._observer.finished(row)
+            return
         if row.index < self.next or row.index in self._waiting:
             return
         self._waiting[row.index] = row
@@ -205,10 +333,8 @@ async def rows_as_read(
     `run` hands its rows to the first function, and takes its cases through the second. A reader
     who leaves early cancels it. What it raises is raised here, after the rows that came before.
     """
-    loop, scope, over = EventLoop.here(), anyio.CancelScope(), anyio.Event()
+    loop, room = EventLoop.here(), anyio.Event()
     send, receive = anyio.create_memory_object_stream[CaseResult](math.inf)
-    ends: list[BaseException | None] = []
-    room = anyio.Event()
 
     def take(row: CaseResult) -> None:
         if loop.is_here:
@@ -225,35 +351,17 @@ async def rows_as_read(
                     room = anyio.Event()
                     await room.wait()
 
-    async def work() -> None:
-        try:
-            with scope:
-                await run(take, paced)
-            ends.append(None)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised where the rows are read
-            ends.append(error)
-
-    def ended() -> None:
-        send.close()
-        over.set()
-
     with receive:
         # No task group: a generator may be closed by another task than the one that reads it.
-        _task = loop.spawn(work, contextvars.copy_context(), ended)
+        kept = Kept(lambda: run(take, paced), send.close)
         try:
             async for row in receive:
                 room.set()
                 yield row
         finally:
-            scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await over.wait()
-    if not ends:
-        raise DagengineError("the run was cancelled before its last row: its task was ended")
-    if ends[0] is not None:
-        raise ends[0]
+            await kept.end()
+    if kept.error is not None:
+        raise kept.error
 
 
 async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:

@@ -15,8 +15,8 @@ from dagengine.question import Judge, Question, Usage, model_of
 class Account:
     """What a run has taken up: calls, and US dollars reserved and spent.
 
-    The sums hold inside `with account:`, where nobody else changes them. `where` says where they
-    were spent, unless that is the whole run.
+    Several engines may share one (`Engine(…, account=…)`). The sums hold inside `with account:`,
+    where nobody else changes them. `where` says where they were spent, unless in the whole run.
     """
 
     where = ""
@@ -58,11 +58,15 @@ class Budget:
 
     def __init__(self, limits: Limits, account: Account | None = None) -> None:
         """`account` is that of all processes of the run, if there are several."""
-        self._limits = limits
         self._account = account or Account()
-        self.is_limited = limits.max_calls is not None or limits.budget is not None
         self._spent = 0.0  # here
         self._unpriced = False
+        self.keep_to(limits)
+
+    def keep_to(self, limits: Limits) -> None:
+        """Have other limits from now on."""
+        self._limits = limits
+        self.is_limited = limits.max_calls is not None or limits.budget is not None
 
     @property
     def cost(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,10 +12,12 @@ from typing import Any, Protocol, TypeVar, cast
 import anyio
 from pydantic import BaseModel
 
+from dagengine.errors import InputError
 from dagengine.gateway.answering import secrets_of
 from dagengine.gateway.budget import Account, Budget
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
+from dagengine.gateway.limits import CHANGEABLE
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
 from dagengine.gateway.packs.packing import Pause
@@ -22,6 +25,7 @@ from dagengine.gateway.packs.prompt_cache import sticky_places
 from dagengine.gateway.pipeline import (
     Attempts,
     Limited,
+    Once,
     Remembered,
     Retried,
     Shared,
@@ -92,8 +96,17 @@ class Gateway:
         spans: NoSpans = NO_SPANS,
         account: Account | None = None,
         leased: LeasedLimits | None = None,
+        *,
+        returns: bool = False,
+        once: Once | None = None,
     ) -> None:
+        """A judge that is given up is tried again, from time to time, if it `returns`.
+
+        `once` knows where answers are that are equal for all cases, of other runs, too.
+        """
         self.limits = limits
+        self._returns = returns
+        self.indices = itertools.count()
         self.spans = spans
         self.resting = Resting()
         self._answers = stored
@@ -116,7 +129,7 @@ class Gateway:
         )  # fmt: skip
         retried = Retried(self._limited, limits, self._waits, self.resting)
         kept = Stored(retried, stored, self._limiter, self._ledger, self._attempts, self.resting)
-        self._pipeline = Shared(kept, self._remembered, self.resting)
+        self._pipeline = Shared(kept, self._remembered, self.resting, once)
 
     @property
     def run(self) -> Gateway:
@@ -160,6 +173,28 @@ class Gateway:
             unneeded=packs.ahead - packs.used,
             saved=ledger.saved,
         )
+
+    @property
+    def judges(self) -> dict[str, str]:
+        """The states of the judges that were asked: "in order", or why not; from any thread."""
+        limiters = [state.limiter for state in list(self._states.values())]
+        return {judge_name(limiter.name): limiter.status for limiter in limiters}
+
+    @property
+    def withdrawn(self) -> set[int]:
+        """The places of cases that nobody waits for any more: nothing more is asked for them."""
+        return self._limited.withdrawn
+
+    def change_limits(self, limits: Limits) -> None:
+        """Have others from now on; raises InputError for those that hold for a whole run."""
+        kept = {name: getattr(self.limits, name) for name in CHANGEABLE}
+        if replace(limits, **kept) != self.limits:
+            raise InputError(f"only {', '.join(CHANGEABLE)} can be changed while an engine is open")
+        self._budget.keep_to(limits)
+        for state in self._states.values():
+            state.price = self._budget.price_of(state.judges[0])
+        self.limits = limits
+        self._limited.estimating |= limits.budget is not None
 
     @property
     def waiting(self) -> list[Waiting]:
@@ -257,6 +292,7 @@ class Gateway:
             limiter = JudgeLimiter(
                 identity, self.limits, elastic=able.elastic, batched=able.batched
             )
+            limiter.breaker.returns = self._returns
             price = self._budget.price_of(judge)
             state = JudgeState(durable or identity, durable, limiter, price)
             # Only of a server that may cut a prompt it has to be found out whether it did.

@@ -67,7 +67,7 @@ class Ledger:
             Spent(
                 *key, entry.asked, entry.calls, entry.failed, entry.usage, entry.cost, entry.seconds
             )
-            for key, entry in self.entries.items()
+            for key, entry in list(self.entries.items())  # it may be read from any thread
         )
 
     def add(self, spent: Iterable[Spent]) -> None:

@@ -163,6 +163,12 @@ class JudgeLimiter:
         return one_waits(why, until, len(self.waiting.things))
 
     @property
+    def status(self) -> str:
+        """Its state in words, and why it is not in order; may be read from any thread."""
+        away = f"out of order: {self._held[0]}" if self.breaker.is_open else "in order"
+        return self.breaker.given_up or away
+
+    @property
     def silence(self) -> Waiting | None:
         """The calls in progress after a minute without an answer; may be read from any thread."""
         calls, seconds = list(self._calls), time.monotonic() - self._heard
@@ -191,6 +197,8 @@ class JudgeLimiter:
         call.level, call.epoch = len(self._calls), self.throughput.epoch
         if self.breaker.is_open:
             call.harmless = self.breaker.started(call.serial, call.began)
+            if self.breaker.given_up is not None:
+                self.gone = anyio.Event()
         if self._requests is not None:
             self._requests.take(call.places, self.clock())
         if self._tokens is not None:
@@ -268,7 +276,8 @@ class JudgeLimiter:
     def _doubted(self, call: Call, error: ProviderError) -> None:
         """What holds for all calls, or for this one only: the others go on until that is known."""
         why = f"{error}; it asks to wait {s:.0f} s" if (s := error.retry_after) else str(error)
-        self.breaker.doubted(call.serial, self.clock(), why, self.in_flight, error.status)
+        now = self.clock()
+        self.breaker.doubted(call.serial, now, why, self.in_flight, error.status, s)
         self._held = reason(error), -math.inf
 
     def _failed(self, call: Call, error: ProviderError) -> None:
@@ -359,7 +368,12 @@ class Limiter:
         than may be in progress at all. It waits for all of them, and holds none meanwhile.
         `question` is what it asks, or one of those that it asks together.
         """
-        judge.require_hope()
+        tries = False
+        if judge.breaker.given_up is not None:
+            now = judge.clock()
+            tries = judge.breaker.may_try(now)
+            if not tries and not judge.breaker.is_tried(now):
+                judge.require_hope()
         call = Call(tokens, places, places, question)
         if urgency.turn is None:
             urgency.turn = next(self._turns)
@@ -370,6 +384,8 @@ class Limiter:
             and judge.has_room()
         ):
             self._start(judge, call)
+        elif tries:
+            judge.require_hope()
         elif len(self._judges) == 1:
             await self._wait(judge, call, urgency)
         else:
@@ -451,7 +467,9 @@ class Limiter:
         # No task watches the clock for a judge. The first call that waits there does so: it sleeps
         # until the judge opens, and whoever comes to be the first is woken to take this over.
         for judge in self._judges:
-            if judge.breaker.given_up is not None:  # no hope: all of them may fail now
+            breaker = judge.breaker
+            if breaker.given_up is not None and not breaker.is_tried(judge.clock()):
+                # No hope: all of them may fail now.
                 judge.gone.set()
                 while judge.waiting.things:
                     call = judge.waiting.take()

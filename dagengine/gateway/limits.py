@@ -11,13 +11,15 @@ from dagengine.errors import InputError
 from dagengine.gateway.prices import Price, as_price
 
 _WHOLE = {"max_in_flight": 1, "attempts": 1, "reasks": 0, "remembered": 0}
-_WHOLE_OR_NONE = {"max_calls": 0, "max_tokens": 1}
+_WHOLE_OR_NONE = {"max_calls": 0, "max_tokens": 1, "max_waiting": 0}
 _ABOVE_ZERO = {
     "call_timeout": "seconds",
     "case_timeout": "seconds",
     "requests_per_minute": "requests",
     "tokens_per_minute": "tokens",
 }
+CHANGEABLE = ("max_calls", "budget", "prices", "case_timeout", "max_waiting")
+"""The limits that may be set while an engine is open; the others hold for a whole run."""
 _NOT_NEGATIVE = ("backoff", "max_backoff", "patience")
 # Seconds of patience with a judge, at least, and with one whose calls have no time limit; else so
 # many times the limit of one call.
@@ -62,6 +64,9 @@ class Limits:
     **Answers.** `max_tokens` (None: what the bounds of each answer need) is the maximum number of
     tokens of one answer. It is sent to the judge where the `Options` of a node do not say it.
 
+    **Callers.** `max_waiting` (None: no limit) is the maximum number of cases that wait for their
+    turn in an `Engine`. Further ones end as `over_budget` at once.
+
     **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run. An
     answer counts once per kB: a long text counts several times, token probabilities of a long
     answer 100 times. With a store only the latest answers are kept in memory.
@@ -84,6 +89,7 @@ class Limits:
     prices: Mapping[str, Price | tuple[float, ...]] = field(default_factory=dict[str, Price])
     remembered: int = 100_000
     max_tokens: int | None = None
+    max_waiting: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in _WHOLE.items():

@@ -54,8 +54,9 @@ from dagengine.gateway.packs.prompt_cache import PromptCacheOrder, beginning_of,
 from dagengine.gateway.packs.sender import PackCounts, PackingJudge, PackSender
 from dagengine.gateway.prices import Price
 from dagengine.gateway.request import JudgeState, Request
-from dagengine.gateway.single_flight import SingleFlight
+from dagengine.gateway.single_flight import SingleFlight, WithdrawnError
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
+from dagengine.gateway.urgency import FIRST
 from dagengine.gateway.waiting import Resting, Waits
 from dagengine.gateway.window.whole_prompts import counting, explained
 from dagengine.prompts.parsing import read_part, require_last_word
@@ -64,11 +65,14 @@ from dagengine.results import Attempt, JudgeCall, OutcomeKind
 from dagengine.store.answers import Answers
 
 R = TypeVar("R")
+Once = Callable[[Judge], SingleFlight[Answer[Any]] | None]
+"""Gives the answers of a judge that are equal for all cases, of other runs, too."""
 Sink = Callable[[Attempt], None]
 
 # Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
 _RECENT = 2_000
 _LONGEST_WAIT = 10.0  # times the patience that a case without a deadline waits for its judge
+_UNWANTED = "not asked: nobody waits for the case any more"
 _ENDS = ("}", "")  # of answers that are JSON, or a value without a text
 _ALONE = Packs(questions=1, characters=0)  # of a judge that has just given up packing
 _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
@@ -120,14 +124,22 @@ class Remembered:
 class Shared:
     """The first stage: equal questions to one judge are asked once."""
 
-    def __init__(self, stored: Stored, remembered: Remembered, resting: Resting) -> None:
-        self._next = stored
+    def __init__(
+        self,
+        stored: Stored,
+        remembered: Remembered,
+        resting: Resting,
+        once: Once | None,
+    ) -> None:
+        self._next, self._once = stored, once
         self._remembered = remembered
         self._resting = resting
 
     async def __call__(self, request: Request) -> Answer[Any]:
         state, pause = request.state, request.pause
         flights = self._remembered.of(state)
+        if self._once is not None and request.place == FIRST:
+            flights = self._once(request.judge) or flights
         key, ask = (state.limiter.name, request.question.key), partial(self._next, request)
         if pause is None:
             return await flights.get(key, ask, request.urgency, self._resting)
@@ -305,6 +317,7 @@ class Limited:
         spans: NoSpans,
         resting: Resting,
     ) -> None:
+        self.withdrawn: set[int] = set()  # places of cases that nobody waits for
         self._limits = limits
         self._limiter = limiter
         self._budget = budget
@@ -312,7 +325,7 @@ class Limited:
         self._attempts = attempts
         self._spans = spans
         self._ask = self._asked if spans is NO_SPANS else self._traced
-        self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
+        self.estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._prefixes = PromptCacheOrder(resting)
         self.packs = PackCounts()
         self._knows = remembered.knows
@@ -344,12 +357,14 @@ class Limited:
     async def _in_turn(self, request: Request, question: Question[Any]) -> Answer[Any]:
         """Wait for a turn and call; the place of a call that failed is free at once."""
         state = request.state
-        estimate = state.estimates.of(question) if self._estimating else NO_USAGE
+        estimate = state.estimates.of(question) if self.estimating else NO_USAGE
         if request.pause is not None:
             return await self._packed(request, question, estimate)
         tokens = estimate.input_tokens + estimate.output_tokens
         call = await self._limiter.enter(state.limiter, tokens, request.urgency, question=question)
         try:
+            if self.withdrawn and request.place in self.withdrawn:
+                raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate)
         except BaseException as error:
             self._limiter.leave(state.limiter, call, error)
@@ -394,6 +409,8 @@ class Limited:
         pack = await packing.join(entry, self._limits.max_in_flight)
         call = await pack.enter(entry)
         try:
+            if self.withdrawn and request.place in self.withdrawn:
+                raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate, entry)
         except BaseException as error:
             pack.drop(entry)
@@ -444,7 +461,7 @@ class Limited:
                 cost=cost,
             )  # fmt: skip
             budget.charge(reserved, cost)
-            if self._estimating and usage.input_tokens:
+            if self.estimating and usage.input_tokens:
                 state.estimates.learn(question, usage)
                 tokens = estimate.input_tokens + estimate.output_tokens
                 state.limiter.used(tokens, usage.input_tokens + usage.output_tokens)

@@ -9,10 +9,14 @@ from typing import Generic, TypeVar
 
 import anyio
 
-from dagengine.errors import DagengineError
+from dagengine.errors import DagengineError, JudgeError
 from dagengine.gateway.urgency import Urgency
 
 V = TypeVar("V")
+
+
+class WithdrawnError(JudgeError):
+    """Raised where a question is not asked, as nobody waits for its case; others may ask it."""
 
 
 class _Flight(Generic[V]):
@@ -78,6 +82,8 @@ class SingleFlight(Generic[V]):
         flight = self._open[key] = _Flight(urgency)
         try:
             value = await make()
+        except WithdrawnError:
+            raise
         except DagengineError as error:
             flight.error = error
             raise

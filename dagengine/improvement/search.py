@@ -13,8 +13,8 @@ from dagengine.argument_names import check_names, names_of
 from dagengine.data.case_numbers import read_digest
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
-from dagengine.execution.engine import Settings
 from dagengine.execution.interrupts import sync
+from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.improvement.acceptance import LEVEL, joint_p

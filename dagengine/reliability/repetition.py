@@ -22,9 +22,9 @@ from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import NONE, Plan
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
-from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.interrupts import sync
+from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.execution.node_run import together
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
@@ -189,7 +189,7 @@ async def a_repeat(
         for case in cast(Sequence[TestCase], test_cases):
             if isinstance(case, CASE_TYPES):
                 (symmetry or Symmetry()).swapped(case)
-    engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
+    engine = LocalExecutor([variant.rewritten for variant in made], cast(Settings, settings))
 
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
@@ -213,7 +213,7 @@ class _Record(RunObserver):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: LocalExecutor,
         variants: Sequence[Variant],
         texts: bool,
         second_answers: bool,

@@ -12,8 +12,8 @@ from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.estimate.counting import estimate
 from dagengine.estimate.values import Estimate
 from dagengine.evaluation import write_page_or_warn
-from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import OnRow
+from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
 from dagengine.record.recording import manifest_of
 from dagengine.record.values import DataRecord
@@ -129,7 +129,7 @@ class Generation:
     existing: Sequence[str] = ()
     alike: float = ALIKE
     case: Callable[[Seed], LLMTestCase] | None = None
-    engine: Engine | None = None
+    engine: LocalExecutor | None = None
     goldens: list[AnyGolden] = field(default_factory=list)
 
     @property
@@ -139,12 +139,14 @@ class Generation:
 
     def plan(self, settings: Settings, *, at_once: bool = True) -> Estimate:
         """What the first round asks at most; asks nothing. Uses the generation up."""
-        engine = Engine([self.metric], settings, at_once=at_once)
+        engine = LocalExecutor([self.metric], settings, at_once=at_once)
         cases = [self._case(seed) for seed in self.filling.next()]
         drafts = estimate(engine.plan, cases, judges=[judge.identity for judge in engine.judges])
         if (judge := self._judge(engine)) is None:
             return drafts
-        confirming = Engine([duplicates(self.alike, engine.judges[judge])], {}, at_once=at_once)
+        confirming = LocalExecutor(
+            [duplicates(self.alike, engine.judges[judge])], {}, at_once=at_once
+        )
         pairs = estimate(confirming.plan, _any_pairs(len(cases), len(self.existing)))
         embedded = any(unit.name == EMBEDDING for unit in engine.plan.units)
         return drafts.besides(pairs, _BY_VECTOR if embedded else _BY_WORDS, judge)
@@ -164,14 +166,14 @@ class Generation:
         progress bar, in which every draft is a case. `out` is a folder for the record of the
         run, in which every draft has its row.
         """
-        engine = self.engine = Engine([self.metric], settings, at_once=at_once)
+        engine = self.engine = LocalExecutor([self.metric], settings, at_once=at_once)
         texts, first = GoldenTexts(self.existing), 0
         with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
                 confirming = None  # it asks the generator's judge about pairs, in the same run
                 if (judge := self._judge(engine)) is not None:
                     same_answer = duplicates(self.alike, engine.judges[judge])
-                    confirming = Engine([same_answer], {}, at_once=at_once, gateway=engine.gateway)
+                    confirming = engine.also([same_answer])
                 while seeds := self.filling.next():
                     rows: list[CaseResult] = []
 
@@ -199,7 +201,7 @@ class Generation:
                     record.save(self.goldens, self.report, reviewed)
 
     @contextmanager
-    def _record(self, engine: Engine, out: str | Path | None) -> Iterator[Folder]:
+    def _record(self, engine: LocalExecutor, out: str | Path | None) -> Iterator[Folder]:
         """What takes every row for the record, if a record is written."""
         if out is None:
             yield Folder(None)
@@ -227,7 +229,7 @@ class Generation:
         )
 
     @staticmethod
-    def _judge(engine: Engine) -> int | None:
+    def _judge(engine: LocalExecutor) -> int | None:
         """The place of the judge that the generator asks; None if it only asks those of nodes."""
         try:
             return engine.plan.judge_of(engine.plan.metrics[0].spec.model)
@@ -235,7 +237,7 @@ class Generation:
             return None
 
     async def _confirmed(
-        self, pairs: Iterable[Pair], confirming: Engine | None
+        self, pairs: Iterable[Pair], confirming: LocalExecutor | None
     ) -> set[tuple[int, int]]:
         """The places of pairs that ask for the same answer, as the judge says; each is asked once.
 

@@ -14,7 +14,7 @@ from dagengine.data.dataset_columns import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate
-from dagengine.execution.engine import Settings
+from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dagengine.errors import DagengineError
 from dagengine.evaluation import names_first, print_verbose
-from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.executor import OnRow
 from dagengine.execution.interrupts import sync
+from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.gateway.inner_metrics import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
@@ -90,7 +90,7 @@ def _verdict(
 ) -> Verdict:
     """The verdict of its own run."""
     rows: list[CaseResult] = []
-    engine = Engine(metrics, settings, at_once=at_once)
+    engine = LocalExecutor(metrics, settings, at_once=at_once)
     sync(lambda: engine.judge(engine.cases([test_case]), OnRow(rows.append)))
     print_verbose(metrics, rows[0])
     judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)

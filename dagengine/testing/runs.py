@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dagengine.execution.engine import Engine
+from dagengine.execution.local_executor import LocalExecutor
 from dagengine.question import Usage
 from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.run import load_run
@@ -50,7 +50,7 @@ class SessionRun:
         """Keep the row of a test."""
         self.rows.setdefault(test, []).append(row)
 
-    def define(self, engine: Engine) -> None:
+    def define(self, engine: LocalExecutor) -> None:
         """Keep what an engine's metrics are, and who answers them."""
         if id(engine) not in self._known:
             self._known.add(id(engine))

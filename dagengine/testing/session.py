@@ -17,12 +17,12 @@ import pytest
 
 from dagengine.compiler.plan import Plan
 from dagengine.evaluation import print_verbose
-from dagengine.execution.engine import Asking, Engine, Settings
 from dagengine.execution.executor import OnRow
+from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Resampled
 from dagengine.gateway.limits import DEFAULT_LIMITS
 from dagengine.graph.graph import Metric
-from dagengine.question import Judge, durable_identity
+from dagengine.question import durable_identity
 from dagengine.results import CaseResult
 from dagengine.store.answers import as_store
 from dagengine.test_case import CASE_TYPES
@@ -249,10 +249,7 @@ class Evaluations:
                 self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
         place = 0 if ahead else self._handed_over
-        judging = _Judging(
-            case, metrics, engine, judges, mark, place, asks, recorder, self._shared.judge,
-            settings.get("model"),
-        )  # fmt: skip
+        judging = _Judging(case, metrics, engine, judges, mark, place, asks, recorder)
         return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
 
 
@@ -265,14 +262,12 @@ class _Judging:
 
     case: Any
     metrics: Sequence[Metric]
-    engine: Engine
+    engine: LocalExecutor
     judges: tuple[str, ...]
     mark: Mark
     place: int
     asks: Asks
     recorder: Recorder | None
-    judge_of: Callable[[Any], Judge]
-    model: Any
     lacking: list[Verdict] = field(default_factory=list)
 
     async def verdict(self, cases: Any) -> Verdict:
@@ -287,9 +282,8 @@ class _Judging:
     async def _again(self, failed: Sequence[int], number: int) -> bool | None:
         """Whether what failed passes as another sample."""
         failing = [self.metrics[index] for index in failed]
-        own: Settings = {"model": self.model}
         fresh = Resampled(self.asks, number * SAMPLES)
-        engine = Engine(failing, own, gateway=fresh, judge_of=self.judge_of)
+        engine = self.engine.also(failing, gateway=fresh)
         row = await judged(engine, engine.cases([self.case]), self.place)
         verdict = self._verdict_of(row, engine.plan)
         if verdict.is_missing:
@@ -303,7 +297,7 @@ class _Judging:
         return Verdict(row, plan, self.judges, votes=votes, recorded=replays, missed=missed)
 
 
-async def judged(engine: Engine, cases: Any, place: int) -> CaseResult:
+async def judged(engine: LocalExecutor, cases: Any, place: int) -> CaseResult:
     """The row of the only case; questions of cases with a smaller `place` go first."""
     rows: list[CaseResult] = []
     await engine.run(cases, OnRow(rows.append), first=place)

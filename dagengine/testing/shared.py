@@ -14,20 +14,22 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import anyio
-from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal
 
-from dagengine.execution.engine import Asking, Engine, Settings
+from dagengine.execution.interrupts import JudgesOf
+from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.gateway.pipeline import Sink
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.judges import as_judge
+from dagengine.judges import open_judges
 from dagengine.question import Judge
 from dagengine.results import Attempt, Spent, Totals, Waiting
+from dagengine.threads import KeptOpen
 
 R = TypeVar("R")
 
@@ -58,8 +60,8 @@ class SharedRun:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
         self._desks: list[Desk] = []
-        self._engines: OrderedDict[tuple[Any, ...], Engine] = OrderedDict()
-        self._judges: list[tuple[Any, Judge]] = []
+        self._engines: OrderedDict[tuple[Any, ...], LocalExecutor] = OrderedDict()
+        self._judges, self._kept = JudgesOf(), list[KeptOpen[Any]]()
         self._ready = threading.Event()
         self._thread = threading.Thread(
             target=anyio.run, args=(self._main,), name="dagengine evaluations", daemon=True
@@ -91,7 +93,7 @@ class SharedRun:
         )
         desk = next((desk for desk in self._desks if desk.asking == asking), None)
         if desk is None:
-            gateway = self._started.start_task(self._keep_gateway, asking)[1]
+            gateway = self._started.call(self._kept_open, asking.open())
             turns = self._started.call(anyio.Semaphore, asking.limits.max_in_flight)
             desk = Desk(asking, gateway, turns)
             self._desks.append(desk)
@@ -105,10 +107,10 @@ class SharedRun:
         asks: Asks,
         *,
         at_once: bool = True,
-    ) -> Engine:
+    ) -> LocalExecutor:
         """The metrics compiled, their judges open; cases ask through `asks`, the desk's gateway.
 
-        Keys are read and clients made now, in the caller's environment. Raises what `Engine`
+        Keys are read and clients made now, in the caller's environment. Raises what `LocalExecutor`
         raises, and JudgeSetupError.
         """
         listed = as_metrics(metrics)
@@ -117,24 +119,16 @@ class SharedRun:
         if key in self._engines:
             self._engines.move_to_end(key)
             return self._engines[key]
-        engine = Engine(listed, own, at_once=at_once, gateway=asks, judge_of=self.judge)
+        engine = LocalExecutor(listed, own, at_once=at_once, gateway=asks, judges=self._judges)
         for judge in engine.asked_judges:
             if judge not in desk.opened:
-                self._started.start_task(self._keep_judge, judge)
+                self._started.call(self._kept_open, open_judges([judge]))
                 self._started.call(desk.gateway.meet, [judge])
                 desk.opened.add(judge)
         self._engines[key] = engine
         if len(self._engines) > _COMPILED:
             self._engines.popitem(last=False)
         return engine
-
-    def judge(self, model: Any) -> Judge:
-        """`as_judge`, which gives the same judge for the same model here."""
-        for earlier, judge in self._judges:
-            if earlier is model or (isinstance(model, str) and earlier == model):
-                return judge
-        self._judges.append((model, as_judge(model)))
-        return self._judges[-1][1]
 
     def start(
         self, desk: Desk, work: Callable[[], Awaitable[R]], *, ahead: bool = False
@@ -169,22 +163,16 @@ class SharedRun:
             self._closing = anyio.Event()
             self._ready.set()
             await self._closing.wait()
+            for kept in reversed(self._kept):
+                await kept.close()
 
-    # Whatever has a cancel scope of anyio inside must be entered and left by one task. So a task of
-    # its own opens each gateway, and each judge, and waits for the end of the session.
-    async def _keep_gateway(self, asking: Asking, *, task_status: TaskStatus[Gateway]) -> None:
-        async with asking.open() as gateway:
-            task_status.started(gateway)
-            await self._closing.wait()
-
-    async def _keep_judge(self, judge: Judge, *, task_status: TaskStatus[None]) -> None:
-        session = getattr(judge, "session", None)
-        if session is None:
-            task_status.started()
-            return
-        async with session():
-            task_status.started()
-            await self._closing.wait()
+    async def _kept_open(self, context: AbstractAsyncContextManager[R]) -> R:
+        """The value of a context, which is left at the end of the session."""
+        kept = KeptOpen(context)
+        self._kept.append(kept)
+        if not await kept.is_open() and kept.error is not None:
+            raise kept.error
+        return kept.value
 
 
 @dataclass(frozen=True, slots=True)

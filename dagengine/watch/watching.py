@@ -23,7 +23,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import anyio
@@ -32,13 +31,11 @@ import anyio.to_thread
 from dagengine.data.converter import Item
 from dagengine.data.json_lines import JsonLines
 from dagengine.errors import InputError
-from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import OnRow, RunObserver
+from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.execution.node_run import only
 from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
-from dagengine.judges import as_judge
-from dagengine.question import Judge
 from dagengine.report.page.days import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import WATCHED
@@ -101,6 +98,8 @@ def _trace_of(item: Any) -> str:
 class Watch(RunObserver):
     """One process that watches; `run` it once, inside of `sole_writer` of the folder."""
 
+    in_order = False
+
     def __init__(
         self,
         metrics: Sequence[Metric],
@@ -120,15 +119,7 @@ class Watch(RunObserver):
         `check` sees every new row and may raise. `send` writes the scores of the folder to where
         the traces are; it is called in a thread now and then.
         """
-        judges: dict[int, Judge] = {}
-
-        def judge_of(model: Any) -> Judge:  # old questions go to the same judges
-            if id(model) not in judges:
-                judges[id(model)] = as_judge(model)
-            return judges[id(model)]
-
-        self._engine_of = partial(Engine, metrics, settings, judge_of=judge_of)
-        self.engine = self._engine_of()
+        self._metrics, self.engine = metrics, LocalExecutor(metrics, settings)
         if account is not None:
             self.engine.join(account)
         self._source, self._how, self._account = source, how, account
@@ -408,7 +399,7 @@ class Watch(RunObserver):
             raise InputError(f"{self._folder} has a damaged case or row: {error!s:.200}") from None
         rows: list[CaseResult] = []
         asks = Resampled(self.engine.gateway, (asked + 1) * _SAMPLES)
-        engine = self._engine_of(gateway=asks)
+        engine = self.engine.also(self._metrics, gateway=asks)
         # What all cases have in common was asked once and is not the judge's opinion of a case.
         engine.preload(await self.engine.constants())
         await engine.run([case for _, case in old], OnRow(rows.append))

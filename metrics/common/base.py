@@ -102,7 +102,9 @@ class BaseMetric(Answering):
         """
         _require_private(args, private)
         alone = type(self).measure is BaseMetric.measure  # not called by an override of it
-        return sync(lambda: self.a_measure(test_case) if alone else self._judged(test_case))
+        return sync(
+            lambda: self.a_measure(test_case) if alone else self._judged(test_case), lasting=True
+        )
 
     async def a_measure(self, test_case: Any, *args: Any, **private: Any) -> float:
         """`measure` for callers with an event loop."""

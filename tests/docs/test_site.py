@@ -21,7 +21,7 @@ from programs.browser import Scheme, chromium, needs_chromium, visit
 
 import dagengine
 from dagengine.configs import LABELS
-from dagengine.execution.engine import Settings
+from dagengine.execution.local_executor import Settings
 
 REFERENCE = ROOT / "docs" / "api"
 PUBLIC = {

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import dagengine
-from dagengine.execution.engine import Engine
 from dagengine.execution.executor import OnRow
+from dagengine.execution.local_executor import LocalExecutor
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -68,7 +68,7 @@ def called_files(files: list[str]) -> Iterator[None]:
 
 
 async def test_a_question_changes_files_ten_times_on_its_way_from_the_node_to_the_judge() -> None:
-    engine = Engine([kind_metric()], {"model": ScriptedJudge(lambda question: True)})
+    engine = LocalExecutor([kind_metric()], {"model": ScriptedJudge(lambda question: True)})
     rows: list[CaseResult] = []
     files: list[str] = []
     cases = [LLMTestCase(input=f"q{place}", actual_output=f"a{place}") for place in range(2)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from typing import Any
 
 import anyio
 import pytest
+from servers.openai_server import OpenAIServer
 
 from dagengine import a_evaluate, evaluate
 from dagengine.compiler import compile_metrics
@@ -516,6 +518,46 @@ def test_measuring_leaves_settings_untouched_and_verbose_mode_shows_the_steps(
     assert len(metric.spec().graph.nodes()) == len(before.nodes())
     assert "Penalise omissions." in capsys.readouterr().out
     assert "evaluation steps" in metric.picture().mermaid
+
+
+def test_measures_in_a_loop_share_connections_and_the_steps_of_equal_criteria(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def steps_asked(server: OpenAIServer) -> int:
+        prompts = [request["messages"][-1]["content"] for request in server.requests]
+        return sum(prompt.startswith("Criterion:") for prompt in prompts)
+
+    def measure(count: int, criteria: str = CRITERIA) -> None:
+        for number in range(count):
+            metric = GEval("g", criteria=criteria, evaluation_params=[OUT], model="gpt-4o")
+            metric.measure(LLMTestCase(input="q", actual_output=f"case {number}"))
+            assert metric.evaluation_steps
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-your-key")
+    with OpenAIServer() as first, OpenAIServer() as second:
+        monkeypatch.setenv("OPENAI_BASE_URL", first.base_url)
+        measure(6)
+        assert steps_asked(first) == 1
+        measure(1, "Is it polite?")
+        assert steps_asked(first) == 2
+        monkeypatch.setenv("OPENAI_BASE_URL", second.base_url)
+        measure(1)  # another environment is another judge
+        thread = threading.Thread(target=measure, args=(1,))
+        thread.start()
+        thread.join()
+        assert (steps_asked(first), steps_asked(second)) == (2, 2)
+
+
+def test_steps_of_a_judge_are_not_those_of_another_one_of_its_name() -> None:
+    for number in range(20):
+        steps = [f"Look {number} times."]
+        judge = ScriptedJudge(
+            lambda question, steps=steps: {"steps": steps} if "steps" in question.name else 8,
+            "one name",
+        )
+        metric = by_criteria(model=judge)
+        metric.measure(CASE)
+        assert metric.evaluation_steps == steps
 
 
 def test_a_judge_that_answers_in_prose_is_read_by_a_parser_and_weighted_by_its_place() -> None:

@@ -12,7 +12,7 @@ from dagengine.cli.common.streams import say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dagengine.execution.engine import Engine
+    from dagengine.execution.local_executor import LocalExecutor
     from dagengine.gateway.limits import Limits
     from dagengine.graph.quoting import Quotes
     from dagengine.store.answers import Store
@@ -37,10 +37,10 @@ class FileJob:
     quoting: Quotes | None = None
     batch_files: Path | None = None
 
-    def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
+    def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
         """The engine of one process; raises InputError, GraphError and MissingExtraError."""
         from dagengine.errors import MissingExtraError
-        from dagengine.execution.engine import Engine
+        from dagengine.execution.local_executor import LocalExecutor
         from dagengine.loading import (
             chosen_judge,
             load_app,
@@ -70,7 +70,7 @@ class FileJob:
             model = load_batch_judge(self.judge, self.base_url, self.journal)
         else:
             model = chosen_judge(self.judge, self.base_url)
-        return Engine(
+        return LocalExecutor(
             metrics,
             {
                 "app": app,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # New objects before the collector looks at them: more than are imported, and, at work, those of
-# some hundred cases, as `execution.engine` has it.
+# some hundred cases, as `execution.local_executor` has it.
 _IMPORTED, _AT_WORK = 500_000, 50_000
 
 

@@ -86,9 +86,10 @@ async def _answer(data: bytes, out: BinaryIO) -> None:
     try:
         function, arguments = pickle.loads(packed)
         reply = frame(number, RESULT, await function(*arguments))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the other side is told
         try:
-            reply = frame(number, FAILURE, error)
+            ended = isinstance(error, asyncio.CancelledError)
+            reply = frame(number, FAILURE, RuntimeError("it was cancelled") if ended else error)
         except Exception:  # noqa: BLE001 - the pickling of the caller's objects may raise anything
             text = "".join(traceback.format_exception(error))
             reply = frame(number, FAILURE, RuntimeError(text))

@@ -57,8 +57,8 @@ from dagengine.execution.cluster.worker import (
     packed,
     tell_leased,
 )
-from dagengine.execution.engine import Settings
 from dagengine.execution.executor import RunObserver, Source
+from dagengine.execution.local_executor import Settings
 from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
 from dagengine.file_locks import available
 from dagengine.gateway.inner_metrics import current_host

@@ -199,12 +199,13 @@ class _Process:
                 self._take(*pickle.loads(await replies.readexactly(length)))
 
     def _give_up(self, reading: asyncio.Task[None]) -> None:
-        """Nothing more is read: tell all who wait for a reply."""
+        """Nothing more is read, for whatever reason: tell all who wait for a reply."""
         self._dead = True
-        self._heard(self, ())
+        why = None if reading.cancelled() else reading.exception()
         for future, _ in self._waiting.values():
             if not future.done():
-                future.set_exception(_DiedError())
+                future.set_exception(_DiedError(why))
+        self._heard(self, ())
 
     def _take(self, number: int | None, kind: int, packed: bytes) -> None:
         """One reply; nobody waits any more for one to a call that was cancelled."""
@@ -223,8 +224,9 @@ class _Process:
                 raise value
             else:
                 future.set_result(value)
-        except Exception as error:  # noqa: BLE001 - the call ends with it
-            future.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - the call ends with it; a future takes less
+            plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            future.set_exception(error if plain else RuntimeError(f"the reply raised {error!r}"))
 
     async def end(self) -> None:
         """End the process and wait until it is gone, also while a run is being cancelled."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import pickle
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -23,15 +23,16 @@ from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
 from dagengine.execution.cluster.child import telling
 from dagengine.execution.cluster.leased import Leased, Say
-from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.executor import RunObserver
+from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
 from dagengine.store.shared import SharedAnswers
+from dagengine.threads import KeptOpen
 
-Build = Callable[[Limits, int], Engine]
+Build = Callable[[Limits, int], LocalExecutor]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""
 
 # Seconds that a finished row may wait for others that are sent with it.
@@ -68,7 +69,7 @@ class Objects:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     make: Callable[[], Mapping[str, Any]] | None = None
 
-    def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
+    def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
         """The engine of one process; raises InputError and GraphError."""
         settings = {**self.settings, "limits": limits}
         app = as_app(self.settings.get("app"))
@@ -77,7 +78,7 @@ class Objects:
         twice = [name for name in made if self.settings.get(name) is not None]
         if twice:
             raise InputError(f"`{twice[0]}` is given twice: to the run, and by Workers.make")
-        return Engine(self.metrics, cast(Settings, {**settings, **made}))
+        return LocalExecutor(self.metrics, cast(Settings, {**settings, **made}))
 
     def packed(self) -> bytes:
         """The function as it is sent; raises InputError that names what cannot be."""
@@ -102,9 +103,9 @@ class Job:
     """What every worker has to know of a run, whose name is `run`.
 
     `build` is a pickled `Build`; `limits` are those of the run, and `app_in_flight` is the worker's
-    own part. `constants` are what no case reaches (see `Engine.constants`), pickled apart: their
-    classes may be in a file that `build` loads. `folder` is where the processes of one machine
-    have their answers; `saying` makes what tells of leases, by the name of the run.
+    own part. `constants` are what no case reaches (`LocalExecutor.constants`), pickled apart:
+    their classes may be in a file that `build` loads. `folder` is where the processes of one
+    machine have their answers; `saying` makes what tells of leases, by the name of the run.
     """
 
     run: str
@@ -115,7 +116,7 @@ class Job:
     folder: Path | None = None
     saying: Callable[[str], Say] | None = None
 
-    def engine(self) -> tuple[Engine, Leased]:
+    def engine(self) -> tuple[LocalExecutor, Leased]:
         """The engine of one worker, and what it has in common with others.
 
         Raises InputError and GraphError.
@@ -203,59 +204,53 @@ class _EngineTask:
     def __init__(self, job: Job) -> None:
         self._engine, self.leased = job.engine()
         self._name = uuid.uuid4().hex
-        self._opened = asyncio.Event()
-        self._ended = asyncio.Event()
-        self._group: anyio.abc.TaskGroup
-        self._task = asyncio.create_task(self._serve())
+        self._parts: set[anyio.Event] = set()  # set at the end of each
+        self._kept = KeptOpen(self._serving())
 
-    async def _serve(self) -> None:
-        async with self._engine.open(), anyio.create_task_group() as self._group:
-            self._group.start_soon(self.leased.keep)
-            self._opened.set()
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[anyio.abc.TaskGroup]:
+        async with self._engine.open(), anyio.create_task_group() as group:
+            group.start_soon(self.leased.keep)
             try:
-                await self._ended.wait()
+                yield group
             finally:  # also when the store fails, which cancels everything in here
-                self._opened.clear()
-                self._group.cancel_scope.cancel()
+                group.cancel_scope.cancel()
+                for end in self._parts:
+                    end.set()
 
     async def part(self, first: int, cases: Sequence[Item]) -> Part | None:
         """Judge a chunk; raises what ends the engine, for instance the failure of a store.
 
         None when the run was ended meanwhile: its rows are not wanted any more.
         """
-        while not self._opened.is_set():
-            if not await self._comes(asyncio.create_task(self._opened.wait())):
-                return None
-        finished = _Finished()
-        over = asyncio.get_running_loop().create_future()
+        if await self._kept.is_open():
+            finished, end = _Finished(), anyio.Event()
+            errors: list[DagengineError | None] = []
 
-        async def judge() -> None:
-            try:
-                await self._engine.run(cases, finished, first)
-            except DagengineError as error:
-                over.set_exception(error)
-            else:
-                over.set_result(None)
+            async def judge() -> None:
+                try:
+                    await self._engine.run(cases, finished, first)
+                    errors.append(None)
+                except DagengineError as error:
+                    errors.append(error)
+                end.set()
 
-        self._group.start_soon(judge)
-        if not await self._comes(over):
-            return None
-        return Part(finished.rest(), self.count())
-
-    async def _comes(self, waited: asyncio.Future[Any]) -> bool:
-        """Wait for something, unless the run is ended first; raises what ends the engine."""
-        await asyncio.wait((waited, self._task), return_when=asyncio.FIRST_COMPLETED)
-        if waited.done():
-            waited.result()
-            return True
-        waited.cancel()
-        self._task.result()
-        return False
+            self._parts.add(end)
+            self._kept.value.start_soon(judge)
+            await end.wait()
+            self._parts.discard(end)
+            if errors:
+                if errors[0] is not None:
+                    raise errors[0]
+                return Part(finished.rest(), self.count())
+            await self._kept.over.wait()
+        if self._kept.error is not None:
+            raise self._kept.error
+        return None
 
     async def end(self) -> Count:
-        """Stop what is under way; returns what was asked in all."""
-        self._ended.set()
-        await asyncio.wait((self._task,))
+        """Stop what is in progress; returns what was asked in all."""
+        await self._kept.close()
         return self.count()
 
     def count(self) -> Count:

@@ -13,6 +13,8 @@ failed that the judge seems to be at work on it. Once in 60 s it is the harmless
 answer shows that what failed is about the questions that met it. In doubt nothing else goes out:
 after failures that may hold for all (key, model, quota, a wait beyond the patience), the first of a
 judge that never answered, later as many in a row as open the circuit.
+
+A judge that `returns` is tried again after it was given up, by one question at a time.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 5.0
 _AT_WORK, _AS_LONG = 0.5, 2.0  # seconds, and times the seconds of the longest failure
 _APART = 60.0  # seconds between two harmless questions
+_FIRST_TRY, _LONGEST_TRY = 5.0, 60.0  # seconds between two tries of a judge that is given up
 _MIXED = frozenset({403, 404})  # they are often about one question
 
 
@@ -35,8 +38,8 @@ class CircuitBreaker:
 
     While the circuit is open no call goes out, except a probe from `opens_at` on.
     `is_open` says whether the judge is out of order for now. `given_up` is the reason why no
-    call goes out any more, or None. `last` is the number of the last call that started, and
-    `has_answered` says whether there was ever an answer.
+    call goes out any more, but for a try, or None. `last` is the number of the last call that
+    started, and `has_answered` says whether there was ever an answer. `returns` may be set.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class CircuitBreaker:
         `unreached` holds instead as long as there is no sign that anything is there. A `slow`
         one gets no harmless question: doubt gives it up if it never answered.
         """
+        self.returns = False
+        self._try, self._tries_at, self._try_wait = 0, -math.inf, _FIRST_TRY
         self._name = name
         self._longest = patience
         self._unreached = patience if unreached is None else unreached
@@ -80,11 +85,16 @@ class CircuitBreaker:
     def started(self, serial: int, now: float) -> bool:
         """Note a call that starts; returns whether it is the harmless question."""
         self.last = serial
+        if self.given_up is not None:
+            self._try, self._try_wait = serial, min(_LONGEST_TRY, 2 * self._try_wait)
+            self._tries_at = now + self._try_wait
         if self.is_open:
             self._probes[serial] = now
             self._next_probe = now + max(_AT_WORK, _AS_LONG * self._longest_failure)
             if self._asks and now >= self._tried + _APART:
                 self._trying, self._tried, self._cleared, self._has_tried = serial, now, None, True
+            if self.given_up is not None:
+                self._next_probe = math.inf
         return serial == self._trying
 
     def answered(self) -> None:
@@ -95,6 +105,22 @@ class CircuitBreaker:
             self._failures, self.is_open, self._has_tried = 0, False, False
             self._wait, self._longest_failure = _FIRST_WAIT, 0.0
             self._probes.clear()
+            self._return()
+
+    def is_tried(self, now: float) -> bool:
+        """Return whether a try has just begun, for whose end others may wait."""
+        return self._try > 0 and now < self._probes.get(self._try, now) + _FIRST_TRY
+
+    def may_try(self, now: float) -> bool:
+        """Let one question go to a judge that is given up, if it is time; the next after it."""
+        if not self.returns or self._try or now < self._tries_at:
+            return False
+        self._in_doubt, self._next_probe = False, -math.inf
+        return True
+
+    def _return(self) -> None:
+        if self.returns:
+            self.given_up, self._try, self._try_wait = None, 0, _FIRST_TRY
 
     def _clear(self) -> None:
         """End doubt and question: what failed is about single questions, or nobody can tell."""
@@ -105,10 +131,11 @@ class CircuitBreaker:
 
     def ended(self, serial: int) -> None:
         """A call ended in a way that says nothing about the judge."""
+        self._try = 0 if serial == self._try else self._try
         if serial == self._trying:
             self._clear()
         if self._probes.pop(serial, None) is not None and not self._probes:
-            self._next_probe = -math.inf
+            self._next_probe = -math.inf if self.given_up is None else math.inf
 
     def failed(
         self, serial: int, now: float, why: str, in_flight: int = 1, status: int | None = None
@@ -120,7 +147,9 @@ class CircuitBreaker:
         answers, so a few of them among many calls do not open the circuit.
         """
         in_a_row = self._count(now, in_flight, status)
-        if serial in self._probes:
+        if self.given_up is not None:
+            self.ended(serial)
+        elif serial in self._probes:
             if serial == self._trying:
                 self._trying, self._in_doubt = 0, False
             self._longest_failure = max(self._longest_failure, now - self._probes.pop(serial))
@@ -139,14 +168,25 @@ class CircuitBreaker:
             self._probes.clear()
 
     def doubted(
-        self, serial: int, now: float, why: str, in_flight: int = 1, status: int | None = None
+        self,
+        serial: int,
+        now: float,
+        why: str,
+        in_flight: int = 1,
+        status: int | None = None,
+        wait: float | None = None,
     ) -> None:
-        """The endpoint failed in a way that holds for all questions, or for this one only."""
+        """The endpoint failed in a way that holds for all questions, or for this one only.
+
+        `wait` is how many seconds it asks to wait.
+        """
         in_a_row, alike = self._count(now, in_flight, status), serial == self._trying
         self.ended(serial)
         if alike or (in_a_row and not (self._asks or self.has_answered)):
             self._in_doubt = self._asks
-            self._give_up(f"{FOR_GOOD}, it fails with {why!r}; fix this, or wait, and run again")
+            self._try_wait = _LONGEST_TRY if wait is None else self._try_wait
+            until = now + (wait or _LONGEST_TRY)
+            self._give_up(f"{FOR_GOOD}, it fails with {why!r}; fix this, or wait", until)
         elif self._asks and (in_a_row or not self.has_answered) and self._may_be_all(now, status):
             self._next_probe = self._next_probe if self.is_open else -math.inf
             self.is_open = self._in_doubt = True
@@ -168,6 +208,7 @@ class CircuitBreaker:
         self.ended(serial)
         if status is not None and not self._in_doubt:  # it did answer
             self._failures, self.is_open = 0, False
+            self._return()
 
     def _schedule(self, now: float, why: str) -> None:
         """Plan the next probe; the last one is at the end of the patience."""
@@ -182,11 +223,14 @@ class CircuitBreaker:
             self._give_up(
                 f"{_GIVEN_UP}{self._failures} calls in a row failed in {now - self._since:.0f} s, "
                 f"the last one with {why!r}: its patience of {self.patience:g} s is used up; see "
-                "that it runs, and run again"
+                "that it runs",
+                now + _FIRST_TRY,
             )
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str, until: float) -> None:
         self.is_open, self._next_probe = True, math.inf
+        self._tries_at = max(self._tries_at, until)
         if self.given_up is None:
+            then = "it is tried again from time to time" if self.returns else "and run again"
             # The name is long: what happened goes first.
-            self.given_up = f"{why} (judge: {self._name!r})"
+            self.given_up = f"{why}, {then} (judge: {self._name!r})"

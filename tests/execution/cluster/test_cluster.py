@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 import pytest
 from programs.commands import Started, start_command
-from programs.worker_processes import Unreadable, fork_workers, unreadable
+from programs.worker_processes import Unreadable, fork_workers, raising, unreadable, waiting
 from servers.dask_cluster import dask_cluster
 from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
@@ -678,6 +678,29 @@ def test_what_cannot_be_read_of_a_request_or_a_reply_ends_its_own_call_only(
                 with pytest.raises(ValueError, match="no number"):
                     await pool.submit(unreadable, 0, Unreadable(), heard=heard)
                 assert await pool.submit(unreadable, 0, heard=heard) == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("kind", [StopIteration, SystemExit, asyncio.CancelledError, LookupError])
+def test_whatever_ends_a_call_or_its_answer_is_heard(
+    kind: type[BaseException], at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if at_once and kind is SystemExit:
+        pytest.skip("it ends the process, as a death does")
+    fork_workers(monkeypatch)
+
+    async def main() -> None:
+        heard: Any = print
+        async with processes.Pool.of(1, 2) as pool:
+            beside = asyncio.ensure_future(pool.submit(waiting, heard=heard))
+            with anyio.fail_after(60):
+                with pytest.raises(Exception, match=r"read|cancelled|StopIteration"):
+                    await pool.submit(partial(raising, kind, at_once=at_once), heard=heard)
+                assert await pool.submit(unreadable, 0, heard=heard) == []
+            assert not beside.done()
+            beside.cancel()
 
     asyncio.run(main())
 

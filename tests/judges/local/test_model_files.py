@@ -10,7 +10,7 @@ import pytest
 from servers.gguf_files import write_header
 
 from dagengine.errors import InputError
-from dagengine.execution.engine import Engine
+from dagengine.execution.local_executor import LocalExecutor
 from dagengine.judges import GGUFJudge, as_judge
 from dagengine.judges.local import server
 from dagengine.judges.local.model_file import read_model_file
@@ -137,7 +137,7 @@ def test_a_size_below_one_is_refused(tmp_path: Path, setting: str) -> None:
 def room_for(judge: GGUFJudge, *texts: str) -> int:
     """The window of a judge that is to judge such outputs."""
     node = BinaryJudgementNode("Right?", then={True: 10, False: 0}, evaluation_params=["input"])
-    engine = Engine([DAGMetric("right", DAG(node))], {"model": judge})
+    engine = LocalExecutor([DAGMetric("right", DAG(node))], {"model": judge})
     engine.cases([LLMTestCase(input=text, actual_output="x" * 1_000_000) for text in texts])
     return judge.window
 

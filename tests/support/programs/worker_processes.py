@@ -84,3 +84,30 @@ class Unreadable:
 async def unreadable(count: int, value: object = None) -> list[Unreadable]:
     """So many things that cannot be read."""
     return [Unreadable()] * count
+
+
+def raise_error(kind: type[BaseException]) -> None:
+    """Raise an error of a kind, as a class of a caller may when it is read."""
+    raise kind("read")
+
+
+class Raising(Unreadable):
+    """What raises an error of a kind where it is read."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        return raise_error, (self.kind,)
+
+
+async def raising(kind: type[BaseException], *, at_once: bool) -> Raising:
+    """Raise an error of a kind, here or where the answer is read."""
+    if at_once:
+        raise kind("cancelled from within")
+    return Raising(kind)
+
+
+async def waiting() -> None:
+    """Wait for ever."""
+    await asyncio.Event().wait()

@@ -28,6 +28,7 @@ from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
 from dagengine.execution.executor import RunObserver, Source
+from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import Runner
@@ -35,12 +36,12 @@ from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks, Gateway, LeasedLimits
 from dagengine.gateway.inner_metrics import current_host, joined_threads
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
-from dagengine.gateway.pipeline import Sink
+from dagengine.gateway.pipeline import Once, Sink
 from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
 from dagengine.graph.trial_question import example_question
-from dagengine.judges import as_judge, open_judges
+from dagengine.judges import open_judges
 from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
@@ -82,7 +83,7 @@ class Asking:
     """What a gateway is made of, by the settings of a run.
 
     `account`, `shared` and `leased` are what it has in common with other processes of the run; a
-    `store` is looked into before `shared`.
+    `store` is looked into before `shared`. A judge that is given up is tried again if it `returns`.
     """
 
     limits: Limits
@@ -92,6 +93,8 @@ class Asking:
     account: Account | None = None
     shared: Answers | None = None
     leased: LeasedLimits | None = None
+    returns: bool = False
+    once: Once | None = None
 
     @classmethod
     def of(cls, settings: Settings, *, at_once: bool = True) -> Asking:
@@ -116,7 +119,10 @@ class Asking:
             stored = store or self.shared
             if store is not None and self.shared is not None:
                 stored = BothAnswers(store, self.shared)
-            yield Gateway(self.limits, self.sink, stored, self.spans, self.account, self.leased)
+            yield Gateway(
+                self.limits, self.sink, stored, self.spans, self.account, self.leased,
+                returns=self.returns, once=self.once,
+            )  # fmt: skip
 
 
 def _limits_of(limits: object) -> Limits:
@@ -141,7 +147,7 @@ def _refuse_own(settings: Settings) -> None:
         )
 
 
-class Engine:
+class LocalExecutor:
     """Metrics ready to judge cases; inside `open()` any number of sources may be run.
 
     What is asked is remembered over all of them, and one set of limits holds for all.
@@ -155,27 +161,32 @@ class Engine:
         *,
         at_once: bool = True,
         gateway: Asks | None = None,
-        judge_of: Callable[[Any], Judge] = as_judge,
+        judges: JudgesOf | None = None,
+        returns: bool = False,
+        once: Once | None = None,
     ) -> None:
         """Without `at_once` one node runs at a time, and asks one question at a time.
 
         With a `gateway` it asks through this one, which is open and whose limits, store and
-        ledger hold, and nothing but `run` is called. `judge_of` makes judges of what stands for
-        them: engines of one gateway that share it share their judges.
+        ledger hold. `judges` are those of others who ask through it. A judge that is given up is
+        tried again if it `returns`. Questions that are equal for all cases are asked `once` for all
+        who share it.
         """
         self.plan = compile_metrics(metrics)
-        self._host = current_host()
+        self._host = current_host() if gateway is None else None
         if self._host is not None:
             _refuse_own(settings)
+        self._settings, self._judge_of = settings, judges or JudgesOf()
         model = settings.get("model")
         if model is None and self._host is not None:
             model = self._host.judge
         self._app = as_app(settings.get("app"))
-        self.judges = [judge_of(model if own is None else own) for own in self.plan.models]
+        self.judges = [self._judge_of(model if own is None else own) for own in self.plan.models]
         check_judges(self.plan, self.judges)
-        self._asking = Asking.of(settings, at_once=at_once)
+        self._asking = replace(Asking.of(settings, at_once=at_once), returns=returns, once=once)
         self._at_once = at_once
-        self._gateway: Asks = gateway or self._host or Gateway(self._asking.limits)
+        self._lent = gateway or self._host
+        self._gateway: Asks = self._lent or Gateway(self._asking.limits)
         self._constants = RunOnce(self.plan)
         self._sink_error: Exception | None = None
 
@@ -226,6 +237,25 @@ class Engine:
         writers = [writer_of(judge) for judge in judges]
         return list(dict.fromkeys([*judges, *(writer for writer in writers if writer is not None)]))
 
+    def also(
+        self, metrics: Sequence[Metric] | Metric, *, gateway: Asks | None = None
+    ) -> LocalExecutor:
+        """Other metrics in the same run: its gateway, or what stands before it, and its judges."""
+        return LocalExecutor(
+            metrics,
+            {"model": self._settings.get("model"), "app": self._settings.get("app")},
+            at_once=self._at_once,
+            gateway=gateway or self._gateway,
+            judges=self._judge_of,
+        )
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Change the process as it has to be while cases are judged."""
+        foreign = any(unit.foreign for unit in self.plan.units)
+        with rare_collections(), joined_threads() if foreign else nullcontext():
+            yield
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Open the store and the judges' sessions; inside a node, join the node's run.
@@ -236,11 +266,9 @@ class Engine:
         try:
             async with self._opened() as self._gateway:
                 needed = self.asked_judges
-                foreign = any(unit.foreign for unit in self.plan.units)
-                with joined_threads() if foreign else nullcontext():
-                    async with open_judges(needed):
-                        await self._gateway.run.meet(needed)
-                        yield
+                async with open_judges(needed):
+                    await self._gateway.run.meet(needed)
+                    yield
         except BaseExceptionGroup as group:
             raise only(group) from None
 
@@ -258,9 +286,10 @@ class Engine:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Asks]:
         """The gateway of the run that this one is part of, or one of its own."""
-        if self._host is not None:
-            self._host.require_open()
-            yield self._host
+        if self._lent is not None:
+            if self._host is not None:
+                self._host.require_open()
+            yield self._lent
             return
         async with self._asking.open() as gateway:
             yield gateway
@@ -276,7 +305,8 @@ class Engine:
         """
         if self._gateway.replays:
             return {}
-        return await self._constants.every(self.judges, self._gateway)
+        with self.at_work():
+            return await self._constants.every(self.judges, self._gateway)
 
     def preload(self, constants: Mapping[int, Outcome]) -> None:
         """Take over what `constants` gave in another process."""
@@ -305,8 +335,9 @@ class Engine:
 
         async def work() -> None:
             async with self.open():
-                await self.run(cases, observer, first, step)
-                await observer.all_judged()
+                with self.at_work():
+                    await self.serve(cases, observer, self._gateway, first, step)
+                    await observer.all_judged()
 
         if self._host is None or self._host.loop.is_here:
             await work()
@@ -326,14 +357,20 @@ class Engine:
         Raises InputError when the cases cannot have what is read, or when their source breaks
         off: what came before is handed out first.
         """
+        with self.at_work():
+            await self.serve(cases, observer, self._gateway, first, step)
+
+    async def serve(
+        self, cases: Any, observer: RunObserver, gateway: Asks, first: int = 0, step: int = 1
+    ) -> None:
+        """`run` for any source, which asks through a gateway."""
         runner = Runner(
-            self.plan, self.judges, self._gateway, observer, self._app,
-            spans=self._gateway.run.spans, constants=self._constants, first=first,
+            self.plan, self.judges, gateway, observer, self._app,
+            spans=gateway.run.spans, constants=self._constants, first=first,
             step=step, at_once=self._at_once,
         )  # fmt: skip
         try:
-            with rare_collections():
-                await runner.run(cases)
+            await runner.run(cases)
         except BaseExceptionGroup as group:
             raise only(group) from None
 

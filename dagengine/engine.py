@@ -1,0 +1,379 @@
+"""One engine for many callers: who judges case by case, and keeps judges and limits meanwhile.
+
+::
+
+    caller ──judge(case)──▶ calls that wait ──▶ one runner ──▶ gateway ──▶ judges
+       ▲                                            │
+       └────────── its row, when it is finished ◀───┘
+
+An engine is one run without an end. Its callers share the limits, the budget, the connections and
+the answers to equal questions.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Self, TypeVar, Unpack
+
+import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from dagengine.data.cases import Cases
+from dagengine.data.converter import no_case
+from dagengine.data.golden import GOLDEN_TYPES
+from dagengine.errors import EngineClosedError, InputError
+from dagengine.execution.executor import OnRow
+from dagengine.execution.local_executor import LocalExecutor, Settings, cases_of, check_settings
+from dagengine.execution.runner import failed_row
+from dagengine.execution.sources import Caller, CallSource
+from dagengine.gateway.answering import node_at_work
+from dagengine.gateway.budget import Account
+from dagengine.gateway.inner_metrics import Host, current_host, no_host
+from dagengine.gateway.limits import Limits
+from dagengine.graph.graph import Metric, as_metrics
+from dagengine.results import CaseResult, Failure, OutcomeKind, Spent, Totals, Waiting
+from dagengine.test_case import CASE_TYPES, InvalidCase
+from dagengine.threads import EventLoop, KeptOpen, in_daemon_thread
+
+R = TypeVar("R")
+
+_CLOSED, _NOT_OPEN = "the engine is closed", "the engine is not open: use `async with engine:`"
+# Seconds after its deadline in which a case that has begun may still end as it does.
+_GRACE = 0.1
+
+
+class _Figures:
+    """The figures of a run at any time, from any thread."""
+
+    _run: LocalExecutor
+
+    @property
+    def totals(self) -> Totals:
+        """The sums of what was asked and used so far."""
+        return self._run.totals
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """The same by metric, node and judge."""
+        return self._run.spent
+
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        """The questions that wait to be asked again at this moment."""
+        return self._run.waiting
+
+    @property
+    def judges(self) -> dict[str, str]:
+        """The states of the judges that were asked: "in order", or why they do not answer."""
+        return self._run.gateway.run.judges
+
+    @property
+    def limits(self) -> Limits:
+        """The limits; those of money, calls and cases may be set while it is open."""
+        return self._run.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._run.gateway.run.change_limits(limits)
+
+
+class Engine(_Figures):
+    """Judges cases one by one, or many at a time, for as many callers as there are.
+
+    ``async with Engine([metric], model="gpt-4o") as engine: row = await engine.judge(case)``. For
+    callers without an event loop: ``with Engine([metric]) as engine: row = engine.judge(case)``,
+    from any number of threads (`BlockingEngine`). A store, the judges' connections and one
+    `Limits` hold as long as it is open. Equal questions are asked once.
+
+    A judge that is given up is tried again: first after 5 seconds, then after up to 60, when a case
+    comes. Until then cases get `provider_error` at once.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric] | Metric,
+        *,
+        account: Account | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        """`settings` are those of `evaluate`: `model`, `limits`, `store`, `app`, `on_attempt`,
+        `tracer`.
+
+        `account` counts calls and US dollars beyond this engine, for instance those of one day.
+        Raises GraphError or InputError for what cannot work.
+        """
+        check_settings(Engine, [name for name in settings if name != "account"])
+        if account is not None and not isinstance(account, Account):
+            raise InputError(f"account must be an Account, got {account!r:.80}")
+        self._begin(LocalExecutor(as_metrics(metrics), settings, returns=True), None)
+        if account is not None:
+            self._run.join(account)
+
+    def _begin(self, run: LocalExecutor, root: Engine | None) -> None:
+        self._run, self._root = run, root or self
+        self._others: list[Engine] = []  # those that `also` made
+        self._kept: KeptOpen[CallSource] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        """Open the store and the judges; raises JudgeSetupError, and InputError a second time."""
+        if self._kept is not None or self._root is not self:
+            raise InputError("this engine was opened before: make another one")
+        kept = self._open()
+        try:
+            if not await kept.is_open():
+                raise kept.error or self._closed_error()
+        except BaseException:
+            await kept.end()
+            raise
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close; leaving by an error cancels what is in progress."""
+        try:
+            await self.close(cancel=error is not None)
+        except Exception:
+            if error is None or isinstance(error, EngineClosedError):
+                raise
+
+    def __enter__(self) -> BlockingEngine:
+        """Open it in a thread of its own; raises what opening raises."""
+        self._stack = ExitStack()
+        with self._stack as stack:
+            portal = stack.enter_context(start_blocking_portal())
+            stack.enter_context(portal.wrap_async_context_manager(self))
+            self._stack = stack.pop_all()
+        return BlockingEngine(self, portal)
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def _open(self) -> KeptOpen[CallSource]:
+        self._loop, self._process = EventLoop.here(), os.getpid()
+        with no_host():  # whoever opens it is no part of it
+            self._kept = KeptOpen(self._serving())
+        return self._kept
+
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[CallSource]:
+        """Run the calls until it is closed; no task group is open in the task that opens it."""
+        async with self._run.open():
+            gateway = self._run.gateway
+            calls = CallSource(gateway.run.indices, gateway.run.withdrawn, self._run.at_work)
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._run.serve, calls, calls, gateway)
+                    yield calls
+                    calls.end()
+            finally:
+                calls.drop()
+                for other in tuple(self._others):
+                    if other._kept is not None:
+                        await other._kept.end()
+
+    async def judge(self, case: Any, *, deadline: float | None = None) -> CaseResult:
+        """The row of one case; `deadline` is in seconds from now on, waiting included.
+
+        It never raises for a case: what keeps it from a score is in the row (`timeout` after the
+        deadline, `over_budget`, `provider_error`, …). Raises EngineClosedError, and InputError for
+        what is no case, for another event loop, and before it is opened.
+
+        A caller who is cancelled loses only the wait: calls of the case that are in progress end
+        and are remembered, and nothing new is asked.
+        """
+        (row,) = await self.judge_all([case], deadline=deadline)
+        return row
+
+    async def judge_all(
+        self, cases: Iterable[Any], *, deadline: float | None = None
+    ) -> list[CaseResult]:
+        """The rows of several cases, in their order; otherwise as `judge`.
+
+        `cases` is a source for `read_cases`, which is read at once.
+        """
+        if deadline is not None and not (type(deadline) in (int, float) and deadline > 0):
+            raise InputError(f"deadline must be a positive number of seconds, got {deadline!r}")
+        items, source = _items_of(cases), await self._calls()
+        until = math.inf if deadline is None else anyio.current_time() + deadline
+        late = f"no result within {deadline} s: deadline of the case"
+        context, host = contextvars.copy_context(), current_host()
+        if host is not None:
+            context.run(node_at_work.set, None)
+        calls = [Caller(item, until, late, context) for item in items]
+        if host is not None and host.run is self._run.gateway.run:
+            with anyio.CancelScope(deadline=until):
+                await self._join(host, calls)
+        else:
+            await self._wait(source, calls, until)
+            if any(call.landed.is_set() and call.row is None for call in calls):
+                assert self._kept is not None
+                await self._kept.over.wait()  # then what ended it is known
+                raise self._closed_error()
+        return [call.row or self._row(call, OutcomeKind.TIMEOUT, late) for call in calls]
+
+    async def _calls(self) -> CallSource:
+        """The calls that wait for their turn; raises InputError where nobody may call."""
+        self._require_here()
+        if not self._closed and self._kept is None:  # made by `also`, and used for the first time
+            self._open()
+        kept = self._kept
+        if self._closed or kept is None or not await kept.is_open() or kept.value.ended:
+            raise self._closed_error()
+        return kept.value
+
+    def _require_here(self) -> None:
+        """Raise InputError for an engine that is not open, or open elsewhere."""
+        root = self._root
+        if root._kept is None:
+            raise InputError(_NOT_OPEN)
+        if os.getpid() != root._process:
+            raise InputError("this engine belongs to the process before a fork: make another one")
+        if EventLoop.here().native is not root._loop.native:
+            raise InputError(
+                "this engine was opened on another event loop: open one for each loop, or use "
+                "`with Engine(…) as engine`, which any thread may call"
+            )
+
+    async def _join(self, host: Host, calls: Sequence[Caller]) -> None:
+        """Judge cases for a node at work, whose own case would wait for them to have their turn."""
+
+        def take(row: CaseResult) -> None:
+            calls[row.index].row = row
+
+        async def judge() -> None:
+            await self._run.serve([call.item for call in calls], OnRow(take), host)
+
+        await (judge() if host.loop.is_here else in_daemon_thread(partial(host.call, judge)))
+
+    async def _wait(self, source: CallSource, calls: Sequence[Caller], until: float) -> None:
+        """Have cases judged when it is their turn."""
+        most = self._run.limits.max_waiting
+        try:
+            for call in calls:
+                if most is None or len(source.waiting) < most:
+                    source.put(call)
+                else:
+                    why = f"not asked: {most} cases wait for their turn; see Limits.max_waiting"
+                    call.land(self._row(call, OutcomeKind.OVER_BUDGET, why))
+            with anyio.CancelScope(deadline=until):
+                for call in calls:
+                    await call.landed.wait()
+            # What has begun ends at its deadline, too, with the results that it has.
+            with anyio.move_on_after(_GRACE):
+                for call in calls:
+                    if not call.landed.is_set() and call not in source.waiting:
+                        await call.landed.wait()
+        finally:
+            for call in calls:
+                source.leave(call)
+
+    def _row(self, call: Caller, kind: OutcomeKind, why: str) -> CaseResult:
+        """The row of a case that was not judged to its end."""
+        label = getattr(call.item, "name", None) or f"case {call.index}"
+        failure = Failure(kind, "engine", why)
+        return failed_row(self._run.plan, call.index, label, failure, call.item)
+
+    def _closed_error(self) -> EngineClosedError:
+        """The error of whoever gets no row, with what ended the run as its cause."""
+        ended = [kept for kept in (self._kept, self._root._kept) if kept and kept.over.is_set()]
+        cause = next((kept.error for kept in ended if kept.error is not None), None)
+        closed = EngineClosedError(f"the engine has ended: {cause}" if cause else _CLOSED)
+        closed.__cause__ = cause
+        return closed
+
+    def also(self, metrics: Sequence[Metric] | Metric) -> Engine:
+        """An engine of other metrics with the same judges, limits, budget and store.
+
+        It needs no opening, and is closed with this one. Raises GraphError or InputError.
+        """
+        if self._root._kept is None:
+            raise InputError(_NOT_OPEN)
+        if self._root._closed or self._root._kept.over.is_set():
+            raise self._closed_error()
+        other = object.__new__(Engine)
+        other._begin(self._run.also(as_metrics(metrics)), self._root)
+        self._root._others.append(other)
+        return other
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Take no more cases, and return when those in progress have their rows.
+
+        With `cancel` they are given up instead, and their callers get EngineClosedError. Any task
+        may close it. Raises, once, what ended the run, and what `on_attempt` raised.
+        """
+        if self._root._kept is not None:
+            self._require_here()
+        host = current_host()
+        if host is not None and host.run is self._run.gateway.run:
+            raise InputError("this code is part of a case that the engine would wait for")
+        self._closed, was_closed = True, self._closed
+        for other in tuple(self._others):
+            await other.close(cancel=cancel)
+        if self in self._root._others:
+            self._root._others.remove(self)
+        if self._kept is not None:
+            await (self._kept.end() if cancel else self._kept.close())
+            if self._kept.error is not None and not was_closed:
+                raise self._kept.error
+
+
+def _items_of(cases: Any) -> list[Any]:
+    """The cases of a source; raises InputError for something that is none."""
+    if isinstance(cases, list | tuple):
+        for case in cases:
+            if not isinstance(case, (*CASE_TYPES, *GOLDEN_TYPES, Mapping, InvalidCase)):
+                raise InputError(no_case(case))
+        if all(isinstance(case, CASE_TYPES) for case in cases):
+            return list(cases)
+    source = cases_of(cases, with_goldens=True)
+    if not isinstance(source, Cases):
+        raise InputError("an engine takes cases that are there: for an async source use stream")
+    return list(source)
+
+
+class BlockingEngine(_Figures):
+    """An open `Engine` for callers without an event loop, from any number of threads."""
+
+    def __init__(self, engine: Engine, portal: BlockingPortal) -> None:
+        self._engine, self._portal, self._run = engine, portal, engine._run
+
+    def judge(self, case: Any, *, deadline: float | None = None) -> CaseResult:
+        """As `Engine.judge`; an interrupt ends only this wait."""
+        return self._result(self.start(case, deadline=deadline))
+
+    def judge_all(self, cases: Iterable[Any], *, deadline: float | None = None) -> list[CaseResult]:
+        """As `Engine.judge_all`."""
+        return self._result(self._start(self._engine.judge_all, cases, deadline))
+
+    def start(self, case: Any, *, deadline: float | None = None) -> Future[CaseResult]:
+        """Begin to judge a case; to cancel the future is to leave."""
+        return self._start(self._engine.judge, case, deadline)
+
+    def also(self, metrics: Sequence[Metric] | Metric) -> BlockingEngine:
+        """As `Engine.also`."""
+        return BlockingEngine(self._engine.also(metrics), self._portal)
+
+    def _start(
+        self, judge: Callable[..., Awaitable[R]], cases: Any, deadline: float | None
+    ) -> Future[R]:
+        try:
+            return self._portal.start_task_soon(partial(judge, cases, deadline=deadline))
+        except RuntimeError as error:
+            raise self._engine._closed_error() from error
+
+    def _result(self, future: Future[R]) -> R:
+        if self._engine._root._loop.is_here:
+            future.cancel()
+            raise InputError("this would block the engine that it waits for: await `Engine.judge`")
+        try:
+            return future.result()
+        except CancelledError as error:
+            raise self._engine._closed_error() from error
+        finally:
+            future.cancel()

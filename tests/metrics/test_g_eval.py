@@ -539,13 +539,15 @@ def test_measures_in_a_loop_share_connections_and_the_steps_of_equal_criteria(
         measure(6)
         assert steps_asked(first) == 1
         measure(1, "Is it polite?")
-        assert steps_asked(first) == 2
+        asked = steps_asked(first)
+        assert asked > 1
+        measure(3, "Is it polite?")
         monkeypatch.setenv("OPENAI_BASE_URL", second.base_url)
         measure(1)  # another environment is another judge
         thread = threading.Thread(target=measure, args=(1,))
         thread.start()
         thread.join()
-        assert (steps_asked(first), steps_asked(second)) == (2, 2)
+        assert (steps_asked(first), steps_asked(second)) == (asked, 2)
 
 
 def test_steps_of_a_judge_are_not_those_of_another_one_of_its_name() -> None:

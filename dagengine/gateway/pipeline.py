@@ -575,8 +575,7 @@ def in_time(
 
 def _weight(answer: Answer[Any]) -> int:
     """About how many kB an answer takes in memory, and at least 1."""
-    told = answer.tokens and [pairs for token in answer.tokens if (pairs := token.alternatives)]
-    alternatives = sum(map(len, told)) if told else 0
+    alternatives = sum(len(token.alternatives) for token in answer.tokens or ())
     return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
 
 

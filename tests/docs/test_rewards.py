@@ -65,7 +65,7 @@ def module(name: str, **names: Any) -> types.ModuleType:
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for block in FILES:
         (tmp_path / block.title).write_text(block.text, encoding="utf-8")
-    libraries = {
+    libraries: dict[str, dict[str, Any]] = {
         "verifiers": {"Rubric": Rubric, "InfraError": type("InfraError", (Exception,), {})},
         "openenv.core.rubrics.base": {"Rubric": object},
         "fastapi": {"FastAPI": FastAPI, "HTTPException": HTTPException},

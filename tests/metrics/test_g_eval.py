@@ -553,10 +553,11 @@ def test_measures_in_a_loop_share_connections_and_the_steps_of_equal_criteria(
 def test_steps_of_a_judge_are_not_those_of_another_one_of_its_name() -> None:
     for number in range(20):
         steps = [f"Look {number} times."]
-        judge = ScriptedJudge(
-            lambda question, steps=steps: {"steps": steps} if "steps" in question.name else 8,
-            "one name",
-        )
+
+        def answer(question: Question[Any], steps: list[str] = steps) -> Any:
+            return {"steps": steps} if "steps" in question.name else 8
+
+        judge = ScriptedJudge(answer, "one name")
         metric = by_criteria(model=judge)
         metric.measure(CASE)
         assert metric.evaluation_steps == steps

@@ -19,6 +19,7 @@ import pytest
 from graphs.trees import yes_no_metric
 
 from dagengine import Account, Engine, EngineClosedError, Limits
+from dagengine.engine import BlockingEngine
 from dagengine.errors import GraphError, InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
@@ -339,12 +340,14 @@ async def test_a_node_may_ask_its_own_engine(own_thread: bool) -> None:
             row = await engine.judge(LLMTestCase(input=f"inner {test_case.input}"))
             return row.metrics[0].score or 0.0
 
+    engines: list[BlockingEngine] = []
+
     class Blocking(BaseMetric):
         def measure(self, test_case: LLMTestCase) -> float:
             if "inner" in test_case.input:
                 return 1.0
             inner = LLMTestCase(input=f"inner {test_case.input}")
-            return blocking.judge(inner).metrics[0].score or 0.0
+            return engines[0].judge(inner).metrics[0].score or 0.0
 
     judge, limits = ScriptedJudge(lambda question: True), Limits(max_in_flight=1)
     cases = [case(number) for number in range(9)]
@@ -352,11 +355,10 @@ async def test_a_node_may_ask_its_own_engine(own_thread: bool) -> None:
         if own_thread:
 
             def work() -> list[CaseResult]:
-                nonlocal blocking
                 with Engine([Blocking(), METRIC], model=judge, limits=limits) as blocking:
+                    engines.append(blocking)
                     return blocking.judge_all(cases)
 
-            blocking: Any = None
             rows = await anyio.to_thread.run_sync(work)
         else:
             async with Engine([Inner(), METRIC], model=judge, limits=limits) as engine:

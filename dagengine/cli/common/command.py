@@ -15,7 +15,7 @@ from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
-from dagengine.cli.common.options import EXIT_INTERRUPTED
+from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import did_you_mean, nearest
 from dagengine.regular_files import noting_writes
@@ -225,10 +225,17 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
         if isinstance(mark, Reads | Writes)
     }
 
+    trees = [name for name, mark in marks.items() if mark == Reads(metrics=True)]
+
     @functools.wraps(function)
     def call(**given: Any) -> None:
         with noting_writes() as written:
             try:
+                allowed = {name: given.pop(name) for name in ALLOWED if trees}
+                for name in trees:
+                    from dagengine.loading import Target
+
+                    given[name] = given[name] and Target(given[name], **allowed)
                 guard(marks, labels, given)
                 if options is None:
                     function(**given)
@@ -244,6 +251,12 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
                 say_replaced(written, marks, given)
 
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    typed += [
+        inspect.Parameter(name, keyword, default=False, annotation=hint)
+        for name, hint in ALLOWED.items()
+        if trees
+    ]
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     return call

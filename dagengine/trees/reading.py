@@ -90,13 +90,18 @@ def _parse(text: str) -> Any:
             waiting += [(name, "", own) for name in value if not name.isascii()]
         elif isinstance(value, list):
             waiting += [(each, number, own) for number, each in enumerate(value)]
-        elif isinstance(value, FlawError):
-            raise InputError(f"{_path_of(own)}: {value}")
-        elif isinstance(value, int) and abs(value) > _GREATEST:
-            raise InputError(f"{_path_of(own)}: a whole number beyond {_GREATEST:,}")
-        elif isinstance(value, str) and value.encode(errors="ignore").decode() != value:
-            raise InputError(f"{_path_of(own)}: {value!r:.80} has half a character")
+        elif flaw := _flaw_of(value):
+            raise InputError(f"{_path_of(own)}: {flaw}")
     return data
+
+
+def _flaw_of(value: Any) -> object:
+    """The flaw of a value that is no list and no object; empty without one."""
+    if isinstance(value, int) and abs(value) > _GREATEST:
+        return f"a whole number beyond {_GREATEST:,}"
+    if isinstance(value, str) and value.encode(errors="ignore").decode() != value:
+        return f"{value!r:.80} has half a character"
+    return value if isinstance(value, FlawError) else ""
 
 
 def _path_of(value: tuple[Any, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, get_type_hints
 
@@ -231,11 +231,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     def call(**given: Any) -> None:
         with noting_writes() as written:
             try:
-                allowed = {name: given.pop(name) for name in ALLOWED if trees}
-                for name in trees:
-                    from dagengine.loading import Target
-
-                    given[name] = given[name] and Target(given[name], **allowed)
+                given |= _targets(trees, given)
                 guard(marks, labels, given)
                 if options is None:
                     function(**given)
@@ -260,6 +256,16 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     return call
+
+
+def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
+    """The metrics that the caller named, with what a tree file there may do."""
+    if not names:
+        return {}
+    from dagengine.loading import Target
+
+    allowed = {name: given.pop(name) for name in ALLOWED}
+    return {name: given[name] and Target(given[name], **allowed) for name in names}
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:

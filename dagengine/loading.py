@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import sys
-import traceback
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 from dagengine import metrics as _metrics
 from dagengine.data.cases import read_cases, strict
-from dagengine.errors import DagengineError, InputError
+from dagengine.errors import InputError
 from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
@@ -25,47 +22,37 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
 from dagengine.test_case import TestCase
-from dagengine.unknown import module_words
+from dagengine.trees import load_module, metrics_of, read_document
 from dagengine.voting.wrappers import RewrittenMetric, quoted
 
-
-def load_module(path: Path) -> ModuleType:
-    """Run a Python file; raises InputError that names the line when it fails.
-
-    It may import the files beside it, as a script may.
-    """
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; choose a Python file in it")
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    # Named after the whole path: two files may share their last part.
-    name = "dagengine_user_" + re.sub(r"\W", "_", str(path.resolve()))
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the file may do anything
-        own = spec.origin
-        lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
-        place = f" line {lines[-1].lineno}" if lines else ""
-        kind = "" if isinstance(error, DagengineError) else f"{type(error).__name__}: "
-        raise InputError(f"{path}{place}: {kind}{module_words(error) or error}") from None
-    finally:
-        sys.path.remove(folder)
-    return module
+TREE = ".json"
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
-    """`file.py:name` as its parts (a Windows drive letter is not a name)."""
+    """`file.py:name` as its parts (a Windows drive letter is not a name); also of `tree.json`."""
     path, colon, name = target.rpartition(":")
-    if colon and name.isidentifier() and path.endswith(".py"):
+    if colon and (path.endswith(TREE) or (name.isidentifier() and path.endswith(".py"))):
         return Path(path), name
     return Path(target), None
+
+
+class Target(str):
+    """What names metrics, and what a document that it names may do: run code, choose judges."""
+
+    def __new__(cls, text: str, **allowed: bool) -> Self:
+        target = super().__new__(cls, text)
+        target.allowed = allowed
+        return target
+
+    allowed: Mapping[str, bool] = {}
+
+    def absolute(self: str) -> Target:
+        """The same for processes in other folders; also of a plain text."""
+        return Target(os.path.abspath(self), **getattr(self, "allowed", {}))
+
+    def __repr__(self) -> str:
+        allowed = "".join(f", {name}=True" for name, each in self.allowed.items() if each)
+        return f"Target({str(self)!r}{allowed})"
 
 
 def names_a_file(target: str) -> bool:
@@ -86,6 +73,8 @@ def load_metrics(
     something else, and where nothing can quote.
     """
     path, name = split_target(target)
+    if path.suffix == TREE:
+        return _quoted(_of_document(target, path, name), path, quoting)
     module = load_module(path)
     if name is None:
         values = _without_originals(_defined(module), module, path, on_copy or (lambda line: None))
@@ -110,6 +99,22 @@ def load_metrics(
         raise InputError(
             f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`{hint}"
         )
+    return _quoted(metrics, path, quoting)
+
+
+def _of_document(target: str, path: Path, name: str | None) -> list[BaseMetric]:
+    """The metrics of a tree file, or the one with a name."""
+    allowed = getattr(target, "allowed", {})
+    metrics = metrics_of(read_document(path), path.parent, str(path), **allowed)
+    chosen = [metric for metric in metrics if name in (None, metric.__name__)]
+    if not chosen:
+        names = ", ".join(metric.__name__ for metric in metrics)
+        raise InputError(f"{path} has no metric {name or ''!r}; it has {names or 'none'}")
+    return chosen
+
+
+def _quoted(metrics: list[BaseMetric], path: Path, quoting: Quotes | None) -> list[BaseMetric]:
+    """The metrics with quotes, where they are wanted; raises InputError if none can quote."""
     if quoting is None:
         return metrics
     able = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict, Unpack
 
@@ -89,6 +90,11 @@ class PatternMatchMetric(_ClassicMetric):
         super().__init__(threshold, **settings)
         self.pattern = compiled_pattern(pattern, ignore_case)
         self.anywhere = anywhere
+
+    @property
+    def ignore_case(self) -> bool:
+        """Whether large and small letters are alike."""
+        return bool(self.pattern.flags & re.IGNORECASE)
 
     def score_of(self, output: str, expected: str = "") -> float:
         return self.scorer.pattern_match_score(output, self.pattern, anywhere=self.anywhere)

@@ -26,6 +26,7 @@ from dagengine.graph.settings import takes
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.report.pictures.drawing import Picture, draw
 from dagengine.results.passing import Combine
+from dagengine.trees.writing import Written
 from dagengine.unknown import answer_absent
 
 __all__ = [
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 
-class DAG(Graph):
+class DAG(Written, Graph):
     """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes.
 
     The first argument may be one root node or a list of them.

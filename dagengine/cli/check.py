@@ -59,6 +59,9 @@ def check(
     tree_problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
     names = [metric.spec().name for metric in loaded]
     problems = list(dict.fromkeys([*name_problems(names), *tree_problems]))
+    plan = None if any(each.severity == "error" for each in problems) else compile_metrics(loaded)
+    for model in filter(None, plan.models if plan and format is Format.TABLE else ()):
+        say(f"asks a judge of its own: {model!s:.80}")
     failing = any(strict or problem.severity == "error" for problem in problems)
     # A tree with errors cannot be compiled: nothing can be said of the data.
     if data and not failing:

@@ -362,7 +362,11 @@ def _shown(version: Version) -> str:
 
 
 def migrate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Python files."), Reads()],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Python files, and trees of deepeval (.json)."),
+        Reads(),
+    ],
     write: Annotated[
         bool, typer.Option("--write", help="Change the files; without it, only show the changes.")
     ] = False,
@@ -377,8 +381,9 @@ def migrate(
     """Rewrite the imports of programs for deepeval, LangChain's evaluators or ragas.
 
     Rewrites imports and the package name. Lists the lines that you must change yourself, such as
-    missing names, which stay as they are, and thresholds with the opposite direction. Changes no
-    file without --write. Exits with 3 if something is left for you to decide.
+    missing names, which stay as they are, and thresholds with the opposite direction. A tree that
+    deepeval wrote becomes a tree file of dagengine. Changes no file without --write. Exits with 3
+    if something is left for you to decide.
     """
     version = _version(deepeval) if deepeval else None
     if not deepeval:
@@ -413,6 +418,10 @@ def migrate(
 
 
 def _migrated(path: Path, source: str, deepeval: Version | None) -> Migrated:
+    if path.suffix == ".json":
+        from dagengine.trees import document_of, metrics_of, text_of
+
+        return Migrated(text_of(document_of(*metrics_of(source, path.parent, str(path)))), [])
     try:
         return migrated(source, deepeval)
     except SyntaxError as error:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.options import Metrics
+
+if TYPE_CHECKING:
+    from dagengine.graph.graph import MetricSpec
+    from dagengine.record.values import MetricRecord
 
 
 def render(
@@ -41,7 +46,7 @@ def render(
         bool, typer.Option("--all", help="Draw all nodes of a large graph, however wide it gets.")
     ] = False,
 ) -> None:
-    """Draw the tree of a metric. Makes no judge calls.
+    """Draw the tree of a metric, or those of a run by its folder. Makes no judge calls.
 
     A graph of more than 24 nodes is folded until it fits a screen; with --results the branches with
     most failures stay open. An .svg shows the question of a node under the pointer, a .md file
@@ -50,14 +55,20 @@ def render(
     """
     from dagengine.cli.common.pictures import save, stems
     from dagengine.loading import load_metrics
-    from dagengine.record.run import rows_at
+    from dagengine.record.run import load_run, rows_at
+    from dagengine.record.writer import MANIFEST
+    from dagengine.regular_files import is_there
     from dagengine.report.pictures.drawing import draw
     from dagengine.report.tally import Tally
 
     tally = None if results is None else Tally(rows_at(results), case)
     if case is not None and tally is None:
         raise typer.BadParameter("--case needs --results")
-    specs = [metric.spec() for metric in load_metrics(metrics)]
+    specs: Sequence[MetricSpec | MetricRecord]
+    if is_there(Path(metrics) / MANIFEST):
+        specs = load_run(metrics).manifest.metrics
+    else:
+        specs = [metric.spec() for metric in load_metrics(metrics)]
     for spec, stem in zip(specs, stems(specs), strict=True):
         name = out if len(specs) == 1 else out.with_stem(f"{out.stem}-{stem}")
         if case is None:

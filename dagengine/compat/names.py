@@ -158,7 +158,7 @@ def _server(address: str) -> str:
 _SPEECH = "sound is not judged: turn it into text before, and give the text"
 _EMBEDDING = "no metric needs embeddings; near duplicates of goldens: judges.EmbeddingJudge"
 _MCP = "give the calls as tools_called: ToolCall(name=…, type='MCP', input_parameters={…})"
-_PYTHON_TREES = "a tree is Python: write its nodes"
+_TREES = "a tree is read by DAG.from_json(text) and DAGMetric.load(path), and so are files of it"
 _RECORD = "the record of a run is a folder: evaluate(…, out=FOLDER), read by record.load_run"
 _TIMES = "sound is not judged; seconds can be: a CodeNode that reads completion_time"
 
@@ -176,7 +176,7 @@ _DEEPEVAL = {
     "BackgroundNoiseSettings": "voices are not simulated: leave it out",
     "CartesiaSTTModel": _SPEECH,
     "CartesiaTTSModel": _SPEECH,
-    "ChildType": _PYTHON_TREES,
+    "ChildType": _TREES,
     "CitationFaithfulnessMetric": "FaithfulnessMetric, what is cited as retrieval_context",
     "Classification": "a classifier is a tree: its verdict is in the steps of a result",
     "ConversationSimulator": MODULES["deepeval.simulator"],
@@ -219,7 +219,7 @@ _DEEPEVAL = {
     "MCPUseMetric": "ToolCorrectnessMetric, with calls of MCP as tools_called",
     "MLLMImage": "pictures are not judged: leave such cases where they are",
     "MultiTurnMCPUseMetric": "ToolCorrectnessMetric on every reply as a case",
-    "NodeType": _PYTHON_TREES,
+    "NodeType": _TREES,
     "OllamaEmbeddingModel": _EMBEDDING,
     "OpenAIEmbeddingModel": _EMBEDDING,
     "OpenAISTTModel": _SPEECH,
@@ -251,10 +251,10 @@ _DEEPEVAL = {
     "VoiceNaturalnessMetric": _NO_SOUND,
     "VoiceReliabilityMetric": _NO_SOUND,
     "confident_evaluate": "there is no service: use evaluate",
-    "dag_from_dict": _PYTHON_TREES,
-    "dag_from_json": _PYTHON_TREES,
-    "dag_to_dict": "a tree is Python: keep its source; `dagengine render` draws it",
-    "dag_to_json": "a tree is Python: keep its source; `dagengine render` draws it",
+    "dag_from_dict": _TREES,
+    "dag_from_json": _TREES,
+    "dag_to_dict": "write dag.to_dict()",
+    "dag_to_json": "write dag.to_json(), or metric.save(path)",
     "evals_iterator": "give the application: dataset.evaluate(metrics, app=…)",
     "flush_traces": _TRACES,
     "get_available_mcp_tool_names": "name the tools that are right in expected_tools",

@@ -33,7 +33,8 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
     """
     problems: list[Problem] = []
     wirings: list[Wiring] = []
-    specs = [metric.spec() for metric in as_metrics(metrics)]
+    sources = as_metrics(metrics)
+    specs = [metric.spec() for metric in sources]
     problems += name_problems([spec.name for spec in specs])
     for spec in specs:
         mistakes, wiring = check(spec)
@@ -42,7 +43,7 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
             wirings.append(wiring)
     if any(problem.severity == "error" for problem in problems):
         raise GraphError(list(dict.fromkeys(problems)))
-    return _Compiler(wirings).plan(tuple(dict.fromkeys(problems)))
+    return _Compiler(wirings, sources).plan(tuple(dict.fromkeys(problems)))
 
 
 def name_problems(names: Sequence[str]) -> list[Problem]:
@@ -61,8 +62,8 @@ def name_problems(names: Sequence[str]) -> list[Problem]:
 class _Compiler:
     """Numbers slots, scopes and units."""
 
-    def __init__(self, wirings: Sequence[Wiring]) -> None:
-        self.wirings = wirings
+    def __init__(self, wirings: Sequence[Wiring], sources: Sequence[Metric]) -> None:
+        self.wirings, self.sources = wirings, sources
         self.slots = [slot for wiring in wirings for slot in wiring.slots]
         self.number = {slot: index for index, slot in enumerate(self.slots)}
         self.scopes = list(dict.fromkeys(slot.scope for slot in self.slots))
@@ -86,7 +87,8 @@ class _Compiler:
                 for path in slot.fields
             )
             scope = self.scope_number[wiring.scope]
-            metrics.append(PlanMetric(index, wiring.scope.spec, scope, span, required))
+            source = self.sources[index]
+            metrics.append(PlanMetric(index, wiring.scope.spec, scope, span, required, source))
         return Plan(
             metrics=tuple(metrics),
             scopes=tuple(

@@ -15,7 +15,7 @@ import networkx as nx
 
 from dagengine.compiler.slots import SlotKind
 from dagengine.errors import Problem
-from dagengine.graph.graph import MetricSpec
+from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.node import BaseNode
 
 NONE = -1
@@ -97,13 +97,17 @@ class PlanScope:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanMetric:
-    """A top-level metric: its scope, its slots in topological order, what it always reads."""
+    """A top-level metric: its scope, its slots in topological order, what it always reads.
+
+    `source` is the metric that was compiled.
+    """
 
     index: int
     spec: MetricSpec
     scope: int
     slots: range
     required: tuple[tuple[str, str], ...]
+    source: Metric | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

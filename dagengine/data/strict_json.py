@@ -38,19 +38,28 @@ def read_json(text: str) -> Any:
         raise FlawError(f"not JSON: {error.msg} at column {error.colno}") from None
 
 
+def read_marked(text: str) -> Any:
+    """The value of one JSON text, in which every flaw is the FlawError that says what it is.
+
+    Raises FlawError for a text that is not JSON as a whole.
+    """
+    try:
+        value = _MARKING.decode(text)
+        require_shallow(text, value)
+    except RecursionError:
+        raise FlawError(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise FlawError(str(error)) from None
+    return value
+
+
 def read_array(text: str) -> list[Any]:
     """The items of one JSON array; a flawed item is the FlawError that reading it alone raises.
 
     Raises FlawError for a text that is not a JSON array as a whole.
     """
-    try:
-        # Marked and not raised, so that a flawed item costs one row and not the file.
-        items = _MARKING.decode(text)
-        require_shallow(text, items)
-    except RecursionError:
-        raise FlawError(_TOO_DEEP) from None
-    except json.JSONDecodeError as error:
-        raise FlawError(str(error)) from None
+    # Marked and not raised, so that a flawed item costs one row and not the file.
+    items = read_marked(text)
     if not isinstance(items, list):
         kind = items if isinstance(items, FlawError) else type(items).__name__
         raise FlawError(f"it must be one JSON array of objects, not {kind}")

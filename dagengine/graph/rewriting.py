@@ -135,7 +135,7 @@ class _Nested:
 
     def __init__(self, metric: Any, rewriting: Rewriting) -> None:
         # The metric is kept: an id is free again when its owner is gone.
-        self._metric, self._rewriting = metric, rewriting
+        self.original, self._rewriting = metric, rewriting
 
     def spec(self) -> MetricSpec:
         """The metric as the compiler takes it; of the same metric the same nodes."""
@@ -143,4 +143,4 @@ class _Nested:
 
     @cached_property
     def _spec(self) -> MetricSpec:
-        return self._rewriting.without_nested(self._metric.spec())
+        return self._rewriting.without_nested(self.original.spec())

@@ -12,22 +12,23 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import DagengineError, InputError, MissingExtraError
 from dagengine.evaluation import a_evaluate
 from dagengine.improvement import words
 from dagengine.improvement.patching import patch, program
 from dagengine.improvement.values import FORMAT, Candidate, Improvement
-from dagengine.loading import split_target
+from dagengine.loading import TREE, Target, split_target
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.regular_files import is_there, read_whole, remove, write_whole
 from dagengine.reliability import card
 from dagengine.report.pictures.drawing import draw
 from dagengine.test_case import TestCase
+from dagengine.trees import document_of, text_of
 
-RECORD, PAGE, PATCH, PROGRAM, ANSWERS = (
-    "improve.json", "improve.html", "metrics.patch", "improved.py", "answers.db",
+RECORD, PAGE, PATCH, PROGRAM, IMPROVED, ANSWERS = (
+    "improve.json", "improve.html", "metrics.patch", "improved.py", "improved.json", "answers.db",
 )  # fmt: skip
-WRITTEN = (RECORD, PAGE, PATCH, PROGRAM, "before.svg", "after.svg")
+WRITTEN = (RECORD, PAGE, PATCH, PROGRAM, IMPROVED, "before.svg", "after.svg")
 
 
 @dataclass
@@ -115,20 +116,25 @@ class Folder:
     def change(
         self, target: str, metric: BaseMetric, accepted: Sequence[Candidate], improved: BaseMetric
     ) -> str | None:
-        """Write the change as a patch, else as a program; returns how it is applied, or its file.
+        """Write the change as data or as a patch, else as a program; returns how it is applied.
 
         The one place that knows what a metric is written in. None without a change.
         """
-        for name in (PATCH, PROGRAM):
+        for name in (PATCH, PROGRAM, IMPROVED):
             remove(self.path / name)
         if not accepted:
             return None
-        path = split_target(target)[0]
-        text = patch(path, metric, accepted, improved)
-        if text is not None:
+        path, own = split_target(target)
+        source: str | Path = path.resolve()
+        if path.suffix == TREE:
+            source, new = Target.absolute(target), self.path / IMPROVED
+            with suppress(DagengineError):  # votes: no document holds them
+                self.write(IMPROVED, text_of(document_of(improved, path.parent)))
+                return f"cp {new} {path}" if own is None else str(new)
+        elif text := patch(path, metric, accepted, improved):
             self.write(PATCH, text)
             return f"git apply {self.path / PATCH}"
-        self.write(PROGRAM, program(path.resolve(), metric, accepted))
+        self.write(PROGRAM, program(source, metric, accepted))
         return f"{self.path / PROGRAM}:improved"
 
     def record(self, record: Mapping[str, Any]) -> None:

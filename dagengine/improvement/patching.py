@@ -23,7 +23,7 @@ from dagengine.errors import DagengineError
 from dagengine.graph.node import AskingNode
 from dagengine.improvement.rungs import asking_node
 from dagengine.improvement.values import Candidate
-from dagengine.loading import load_metrics
+from dagengine.loading import Target, load_metrics
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import metric_hash
@@ -340,16 +340,17 @@ def _source(value: Any) -> str:
 # The change as Python of its own.
 
 
-def program(path: Path, metric: BaseMetric, accepted: Sequence[Candidate]) -> str:
-    """A file that takes the metric from `path`, which stays as it is, and changes a copy of it."""
-    name = metric.spec().name
+def program(target: str | Path, metric: BaseMetric, accepted: Sequence[Candidate]) -> str:
+    """A file that takes the metric from `target`, which stays as it is, and changes a copy."""
+    name, tree = metric.spec().name, "Target, " * isinstance(target, Target)
+    source = repr(target if tree else str(target))
     lines = [
         f'"""The metric {name!r} with what people\'s labels showed to be better."""',
         "",
         "from dagengine.improvement.rungs import changed",
-        "from dagengine.loading import load_metrics",
+        f"from dagengine.loading import {tree}load_metrics",
         "",
-        f"metrics = {{metric.spec().name: metric for metric in load_metrics({str(path)!r})}}",
+        f"metrics = {{metric.spec().name: metric for metric in load_metrics({source})}}",
         f"improved = metrics[{name!r}]",
     ]
     for candidate in accepted:

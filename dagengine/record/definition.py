@@ -7,9 +7,11 @@ from typing import Any
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
+from dagengine.errors import DagengineError
 from dagengine.gateway.prices import find_price
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
+from dagengine.graph.rewriting import SpecMetric
 from dagengine.question import Judge, Usage, durable_identity, model_of
 from dagengine.record.values import (
     EdgeRecord,
@@ -21,6 +23,7 @@ from dagengine.record.values import (
 )
 from dagengine.redaction import public_text
 from dagengine.results import Spent, Totals
+from dagengine.trees import document_of
 
 _SETTINGS = ("name", "threshold", "strict", "combine")
 
@@ -44,10 +47,25 @@ def identity_of(judge: Judge) -> str:
     return public_text(durable_identity(judge) or judge.identity)
 
 
-def metrics_of(plan: Plan) -> tuple[MetricRecord, ...]:
-    """The metrics of a plan, nested ones inside the node that they stand for."""
+def metrics_of(plan: Plan, *, trees: bool = False) -> tuple[MetricRecord, ...]:
+    """The metrics of a plan, nested ones inside the node that they stand for.
+
+    With `trees` each has its document, too.
+    """
     place = {judge: number for number, judge in enumerate(_places(plan))}
-    return tuple(_Records(plan, metric, place).top() for metric in plan.metrics)
+    records = (_Records(plan, metric, place).top() for metric in plan.metrics)
+    return tuple(
+        record.model_copy(update={"tree": _document(metric)}) if trees else record
+        for record, metric in zip(records, plan.metrics, strict=True)
+    )
+
+
+def _document(metric: PlanMetric) -> dict[str, Any]:
+    """A metric as a document; where none can hold it, why: the run goes on."""
+    try:
+        return document_of(metric.source or SpecMetric(metric.spec))
+    except (DagengineError, RecursionError) as error:
+        return {"name": metric.spec.name, "refused": public_text(str(error))}
 
 
 def _places(plan: Plan) -> list[int]:

@@ -64,7 +64,7 @@ def manifest_of(
         python=platform.python_version(),
         started=datetime.now(UTC),
         command=command,
-        metrics=metrics_of(run.plan),
+        metrics=metrics_of(run.plan, trees=True),
         judges=judges_of(run.plan, run.judges, run.limits.prices),
         data=data,
         limits=dataclasses.asdict(run.limits),

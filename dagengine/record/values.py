@@ -68,6 +68,8 @@ class MetricRecord(_Value):
 
     `terminals` are what may give the score, in the order in which the last one counts: nodes by
     name, scores behind a verdict as `node = verdict` (none: an older version wrote the record).
+    `tree` is the metric as a document, or under `refused` why no document holds it (None: nested,
+    or of an older version).
     """
 
     name: str
@@ -78,6 +80,7 @@ class MetricRecord(_Value):
     nodes: tuple[NodeRecord, ...]
     edges: tuple[EdgeRecord, ...]
     terminals: tuple[str, ...] = ()
+    tree: dict[str, Any] | None = None
 
 
 class JudgeRecord(_Value):

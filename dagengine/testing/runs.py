@@ -55,7 +55,7 @@ class SessionRun:
         if id(engine) not in self._known:
             self._known.add(id(engine))
             judges = judges_of(engine.plan, engine.judges, engine.limits.prices)
-            self._define(metrics_of(engine.plan), judges)
+            self._define(metrics_of(engine.plan, trees=True), judges)
 
     def _define(self, metrics: Iterable[MetricRecord], judges: Sequence[JudgeRecord]) -> None:
         for judge in judges:

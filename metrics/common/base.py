@@ -32,6 +32,8 @@ from dagengine.results.html import cell
 from dagengine.results.passing import passes
 from dagengine.terminal import one_line, plain
 from dagengine.threads import in_daemon_thread
+from dagengine.trees.form import parameters_of
+from dagengine.trees.writing import Written
 from dagengine.unknown import Answering
 
 _NAME = 60  # characters of a name in a `repr`
@@ -188,7 +190,7 @@ def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
     check_names("measure() has no argument", names, ["test_case"])
 
 
-class DrawnMetric(BaseMetric):
+class DrawnMetric(Written, BaseMetric):
     """Base class of metrics that have a graph to look at.
 
     Raises TypeError for a setting that the metric does not have. If your subclass overrides
@@ -250,19 +252,7 @@ def arguments_of(kind: type[Any]) -> list[inspect.Parameter]:
 
 def settings_of(kind: type[Any]) -> list[str]:
     """What a constructor takes, with what it hands on to those of its bases."""
-    names: dict[str, None] = {}
-    for owner in kind.__mro__:
-        if "__init__" not in vars(owner):
-            continue
-        parameters = arguments_of(owner)
-        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        names.update(
-            (parameter.name, None) for parameter in parameters if parameter.kind not in variable
-        )
-        # It hands nothing on, so what its bases take cannot be given.
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-            break
-    return list(names)
+    return list(parameters_of(kind))
 
 
 class MeasureNode(BaseNode):

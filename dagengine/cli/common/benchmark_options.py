@@ -32,7 +32,7 @@ class BenchmarkOptions:
     metrics: Annotated[
         str | None,
         typer.Argument(metavar="METRICS.py[:NAME]", help="A Python file with metrics."),
-        Reads(),
+        Reads(metrics=True),
     ] = None
     data: Annotated[
         Path | None,

@@ -83,14 +83,14 @@ class FileJob:
 
     def absolute(self) -> FileJob:
         """The same for processes in other folders: every file by its absolute path."""
-        from dagengine.loading import names_a_file
+        from dagengine.loading import Target, names_a_file
 
         judge = self.judge
         if judge is not None and names_a_file(judge):
             judge = os.path.abspath(judge)
         return replace(
             self,
-            metrics=os.path.abspath(self.metrics),
+            metrics=Target.absolute(self.metrics),
             app=None if self.app is None else os.path.abspath(self.app),
             judge=judge,
             store=None if self.store is None else self.store.absolute(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, get_type_hints
 
@@ -15,7 +15,7 @@ from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
-from dagengine.cli.common.options import EXIT_INTERRUPTED
+from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import did_you_mean, nearest
 from dagengine.regular_files import noting_writes
@@ -225,10 +225,13 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
         if isinstance(mark, Reads | Writes)
     }
 
+    trees = [name for name, mark in marks.items() if mark == Reads(metrics=True)]
+
     @functools.wraps(function)
     def call(**given: Any) -> None:
         with noting_writes() as written:
             try:
+                given |= _targets(trees, given)
                 guard(marks, labels, given)
                 if options is None:
                     function(**given)
@@ -244,9 +247,25 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
                 say_replaced(written, marks, given)
 
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    typed += [
+        inspect.Parameter(name, keyword, default=False, annotation=hint)
+        for name, hint in ALLOWED.items()
+        if trees
+    ]
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     return call
+
+
+def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
+    """The metrics that the caller named, with what a tree file there may do."""
+    if not names:
+        return {}
+    from dagengine.loading import Target
+
+    allowed = {name: given.pop(name) for name in ALLOWED}
+    return {name: given[name] and Target(given[name], **allowed) for name in names}
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:

@@ -29,7 +29,13 @@ Marks: TypeAlias = "Mapping[str, Reads | Writes]"
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Marks an option whose file is read: a path, paths, `FILE.py:NAME`, or a judge's name."""
+    """Marks an option whose file is read: a path, paths, `FILE.py:NAME`, or a judge's name.
+
+    One that names `metrics` may name a tree file, which may run code or choose judges only if the
+    command is told so.
+    """
+
+    metrics: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +125,9 @@ def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:
         for part in value:
             yield from _paths(mark, part, given)
     elif isinstance(value, str):
-        from dagengine.loading import names_a_file, split_target
+        from dagengine.loading import TREE, names_a_file, split_target
 
-        if names_a_file(value):
+        if names_a_file(value) or value.endswith(TREE):
             yield split_target(value)[0]
     elif isinstance(mark, Writes):
         yield from mark.files(value, given)

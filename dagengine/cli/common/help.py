@@ -26,7 +26,7 @@ _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
     "Judge": (
         "judge", "base_url", "rewriter", "quotes", "unsupported", "max_tokens", "batch",
-        "batch_files", "store", "replay", "probabilities",
+        "batch_files", "store", "replay", "probabilities", "allow_code", "allow_model",
     ),
     "Repetitions": (
         "times", "proposals", "orders", "temperatures", "seeds", "paraphrases", "swap",

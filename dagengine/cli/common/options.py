@@ -29,11 +29,22 @@ Metrics = Annotated[
     str,
     typer.Argument(
         metavar="METRICS.py[:NAME]",
-        help="A Python file with metrics at module level; NAME selects one metric or a list of "
-        "metrics.",
+        help="A Python file with metrics at module level, or a tree file (.json); NAME selects "
+        "one metric or a list of metrics.",
     ),
-    Reads(),
+    Reads(metrics=True),
 ]
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code", help="Of a tree file: run the Python that it names, beside it or installed."
+    ),
+]
+AllowModel = Annotated[
+    bool, typer.Option("--allow-model", help="Of a tree file: ask the models that it names.")
+]
+ALLOWED = {"allow_code": AllowCode, "allow_model": AllowModel}
+"""Options of every command that takes metrics."""
 Data = Annotated[
     list[Path],
     typer.Option(

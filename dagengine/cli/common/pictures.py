@@ -17,12 +17,13 @@ from dagengine.report.pictures.drawing import Picture, draw
 
 if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
+    from dagengine.record.values import MetricRecord
     from dagengine.report.tally import Tally
 
 _LONGEST = 100  # bytes of a stem; file systems take 255 in a whole name
 
 
-def stems(metrics: Sequence[MetricSpec]) -> list[str]:
+def stems(metrics: Sequence[MetricSpec | MetricRecord]) -> list[str]:
     """Parts of file names, one per metric, all different.
 
     A warning names the metrics with letters that the file system's encoding lacks.

@@ -67,6 +67,9 @@ class ShowOptions:
     texts: Annotated[bool, typer.Option("--texts", help="Also the texts of the cases (csv).")] = (
         False
     )
+    tree: Annotated[
+        bool, typer.Option("--tree", help="The metrics themselves, as a tree file has them.")
+    ] = False
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
     as_cases: Annotated[
         Path | None,
@@ -110,6 +113,15 @@ def show(options: ShowOptions) -> None:
         how = run.manifest.exit or "the run is in progress, or was killed"
         why = f": {run.manifest.error}" if run.manifest.error else ""
         say(f"not finished: {how}{why}", err=True)
+    if options.tree:
+        from dagengine.trees import text_of
+
+        metrics = [each for each in run.manifest.metrics if options.metric in (None, each.name)]
+        if not metrics:
+            raise InputError(f"the run has no metric {options.metric!r:.80}")
+        trees = [each.tree or {"name": each.name, "refused": "not recorded"} for each in metrics]
+        say(text_of(trees[0] if len(trees) == 1 else trees).rstrip("\n"))
+        return
     selected = Selected(run, chosen)
     rows = selected if options.worst is None else selected.worst(options.worst)
     if options.as_cases is not None:

@@ -110,7 +110,7 @@ def check(
             metavar="METRICS.py[:NAME]",
             help="Check the judge of these metrics, if --judge names none.",
         ),
-        Reads(),
+        Reads(metrics=True),
     ] = None,
     judge: JudgeName = None,
     base_url: BaseUrl = None,

@@ -79,6 +79,9 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
         line = f"{change['node']}: {change['what']}" if change["node"] else change["what"]
         if change["kind"] == "definition" and change["old"] != change["new"]:
             line += f" ({change['old']!r} → {change['new']!r})"
+        elif change["kind"] == "definition":
+            parts = (f"{key} {old} → {new}" for key, (old, new) in change["data"].items())
+            line += f": {'; '.join(parts)}" if change["data"] else ""
         lines.append(("changed", line))
     for name, line in lines:
         table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))

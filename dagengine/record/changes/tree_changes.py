@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +17,8 @@ class TreeChange:
     """One thing that changed; `node` is empty for the metric's own settings.
 
     `old` and `new` are what a reader compares: the questions of a node, its names, its judges,
-    or the thresholds. `what` says in words what changed.
+    or the thresholds. `what` says in words what changed, `data` the keys of its document that did,
+    each with the old and the new value.
     """
 
     kind: ChangeKind
@@ -27,6 +28,7 @@ class TreeChange:
     new: str | None = None
     old_hash: str | None = None
     new_hash: str | None = None
+    data: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
 
 
 def every_node(tree: MetricRecord) -> Iterator[NodeRecord]:
@@ -187,10 +189,20 @@ class Trees:
                 None if new is None else new.question,
                 None if old is None else old.hash,
                 None if new is None else new.hash,
+                self._data(old, new),
             )
         if name in self.rejudged:
             judges = self._judges(name)
             yield TreeChange("judge", name, f"{judges[0]} → {judges[1]}", *judges)
+
+    def _data(self, *nodes: NodeRecord | None) -> dict[str, Sequence[Any]]:
+        """The keys of a node's document that changed, if both runs have one."""
+        trees = ((tree.tree or {}).get("nodes", {}) for tree in (self.old, self.new))
+        old, new = (
+            each.get(node.name, {}) if node else {} for each, node in zip(trees, nodes, strict=True)
+        )
+        both = old and new and {**old, **new}
+        return {key: (old.get(key), new.get(key)) for key in both if old.get(key) != new.get(key)}
 
     @staticmethod
     def _kind(old: NodeRecord | None, new: NodeRecord | None, what: str) -> ChangeKind:

@@ -17,6 +17,7 @@ from dagengine.compiler.lowering import compile_metrics
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
 from dagengine.record.definition import metrics_of
+from dagengine.record.values import MetricRecord
 from dagengine.regular_files import write_whole
 from dagengine.report.layout import laid_out
 from dagengine.report.pictures.dot import dot_text
@@ -110,7 +111,7 @@ class _Drawn:
 
 
 def draw(
-    spec: MetricSpec,
+    spec: MetricSpec | MetricRecord,
     *,
     result: MetricResult | None = None,
     case: str = "",
@@ -126,7 +127,10 @@ def draw(
 
     Raises GraphError when the graph has errors.
     """
-    (record,) = metrics_of(compile_metrics(_Drawn(spec)))
+    if isinstance(spec, MetricRecord):
+        record = spec
+    else:
+        (record,) = metrics_of(compile_metrics(_Drawn(spec)))
     graph = MetricGraph.of(record)
     view = View()
     if result is not None:

@@ -21,7 +21,7 @@ from dagengine.results import (
     Verdict,
     step_output,
 )
-from dagengine.results.passing import combined, passes, strict_score
+from dagengine.results.passing import Points, combined, passes, strict_score
 
 Values = Mapping[int, NodeValue]
 
@@ -41,7 +41,8 @@ TookByUnit = Mapping[int, Took]
 class Grade:
     """The score of one scope, or why there is none, and the terminals that were reached.
 
-    `success` is what the metric's own code decided (None: it decided nothing).
+    `success` is what the metric's own code decided (None: it decided nothing), `points` what a
+    rubric gave.
     """
 
     score: float | None
@@ -49,6 +50,7 @@ class Grade:
     mode: str | None
     reached: tuple[PlanSlot, ...]
     success: bool | None = None
+    points: Points | None = None
 
 
 def grade(plan: Plan, scope: int, values: Values) -> Grade:
@@ -82,7 +84,8 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     last = values[reached[-1].index]
     # A node's own `success` counts only with its own score, not with a combined one.
     own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
-    return Grade(combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
+    points = last.value if type(last.value) is Points else None
+    return Grade(combined(scores, part.spec.combine), None, last.mode, tuple(reached), own, points)
 
 
 def is_strict(spec: MetricSpec, done: Grade) -> bool:
@@ -236,6 +239,7 @@ def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> 
         path=path,
         steps=_steps(plan, metric, values, took),
         ended=None if path and path[-1] == ended else ended,
+        points=done.points,
     )
 
 

@@ -13,6 +13,7 @@ from dagengine.results.outcomes import (
     shortened,
     step_output,
 )
+from dagengine.results.passing import Points
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import MetricSummary, Share, Summary
 from dagengine.results.totals import Attempt, Spent, Totals, Waiting
@@ -28,6 +29,7 @@ __all__ = [
     "MetricSummary",
     "OutcomeKind",
     "PathChance",
+    "Points",
     "ResultOdds",
     "Saves",
     "Share",

@@ -53,6 +53,11 @@ ARGUMENTS: dict[str, Any] = {
     "available_tools": [ToolCall(name="search", description="Finds trips.")],
 }
 
+# Values of parameters that mean something else to one metric, by its name.
+OWN_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "RubricMetric": {"criteria": [{"criterion": "It is polite.", "points": 2}, "It is brief."]},
+}
+
 FULL = LLMTestCase(
     input="What is the capital of France?",
     actual_output="The capital of France is Paris. It lies on the Seine.",
@@ -120,7 +125,7 @@ def metric_classes() -> list[type[PrebuiltMetric]]:
 
 def make(kind: type[PrebuiltMetric], **more: Any) -> PrebuiltMetric:
     """A metric with the arguments that its constructor requires, and `more`."""
-    arguments = dict(more)
+    arguments = {**OWN_ARGUMENTS.get(kind.__name__, {}), **more}
     for parameter in inspect.signature(kind).parameters.values():
         required = parameter.default is inspect.Parameter.empty
         wanted = required or (parameter.name == "criteria" and "evaluation_steps" not in more)

@@ -1,0 +1,385 @@
+"""Rubrics: weighted criteria, those of the metric or those that each case brings."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, Unpack, get_args
+
+from pydantic import BaseModel, model_serializer
+
+from dagengine.errors import InputError, NotApplicableError, Problem, RefusedError, did_you_mean
+from dagengine.graph.few_shot import Example
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import BaseNode, shorten
+from dagengine.graph.nodes import CodeNode
+from dagengine.graph.settings import ListSettings, takes
+from dagengine.graph.values import Given, Judgement, NodeValue, QuestionCount
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
+from dagengine.metrics.common.rubric_items import MET, UNMET, UNSURE, RubricItem, doubled, items_of
+from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.quotes.answers import QuoteMode, quoted_type
+from dagengine.prompts.quotes.checking import QuoteCheck
+from dagengine.results import Points
+from dagengine.test_case import (
+    LLMTestCaseParams,
+    TestCase,
+    field_name,
+    is_known_field,
+    read_field,
+)
+
+Unsure = Literal["skip", "unmet", "worst", "fail"]
+"""What becomes of a criterion of which the judge cannot tell whether the answer meets it."""
+
+_MANY: Final = 20  # criteria in one call, from which on judges are known to err more
+_QUOTED, _REASONS, _WIDTH = 3, 5, 60  # criteria in the first line of a reason, and below it
+_WORDS: Final = (
+    "Say whether {subject} meets a criterion. Take the criterion by its own words; where it needs "
+    "knowledge of the subject, use yours. {met}: all that it says is true of {subject}. {unmet}: "
+    "some of it is not. A criterion may describe a fault; it is met if the fault is there. Where "
+    "other labels are allowed, choose the one that fits {subject} best."
+)
+_CANNOT_TELL: Final = f" {UNSURE}: neither {{subject}} nor what you know shows it."
+
+
+class Marked(Judgement):
+    """The verdict on one criterion, with the points that it won.
+
+    `won` is None for a gate, and where a judge that cannot tell is left out of the sums.
+    """
+
+    item: RubricItem
+    won: float | None = None
+
+    @property
+    def lost(self) -> float:
+        """The points that another verdict would have brought more."""
+        return 0.0 if self.won is None else self.item.best - self.won
+
+    def __str__(self) -> str:
+        """The points and the criterion, in one line: "−8 Invents a policy"."""
+        points, verdict = self.item.points, ""
+        shown = "" if self.won is None else f"{signed(self.won)} of {signed(points)} "
+        if self.won == points:
+            shown = f"+{signed(points)} " if points > 0 else f"{signed(points)} "
+        if self.verdict not in (MET, UNMET):
+            verdict = f" → {self.verdict}"
+        return f"{shown}{shorten(self.item.key, _WIDTH)}{verdict}"
+
+    @model_serializer
+    def _with_its_criterion(self) -> dict[str, Any]:
+        own = {"verdict": self.verdict, "reason": self.reason, "won": self.won}
+        return {k: v for k, v in own.items() if v is not None} | self.item.model_dump()
+
+
+class RubricNode(VerdictListNode):
+    """Asks which criteria of a rubric an answer meets, the gates or all the others.
+
+    Criteria with the same labels are asked together, at most `per_call` in one question, and equal
+    ones once. Readers get a list of `Marked`.
+    """
+
+    @takes(ListSettings)
+    def __init__(
+        self,
+        criteria: BaseNode,
+        gates: bool,
+        *,
+        per_call: int | None = 1,
+        unsure: Unsure | None = None,
+        show_points: bool = False,
+        evaluation_params: Sequence[str],
+        **settings: Unpack[ListSettings],
+    ) -> None:
+        names = {"actual_output": "`actual_output`", "turns": "what the assistant says"}
+        subject = next((names[f] for f in names if f in evaluation_params), "the material")
+        words = _WORDS.format(subject=subject, met=MET, unmet=UNMET)
+        super().__init__(
+            words + _CANNOT_TELL.format(subject=subject) * (unsure is not None),
+            criteria,
+            "gates" if gates else "verdicts",
+            verdicts=(MET, UNMET) if unsure is None else (MET, UNMET, UNSURE),
+            item_label="criterion",
+            per_call=per_call,
+            evaluation_params=evaluation_params,
+            **settings,
+        )
+        self.gates, self.unsure, self.show_points = gates, unsure, show_points
+
+    def _split(self, reads: Given) -> tuple[list[Any], Given]:
+        items, rest = super()._split(reads)
+        return self._own(items), rest
+
+    def _own(self, items: Iterable[RubricItem]) -> list[RubricItem]:
+        return [item for item in items if item.gate == self.gates]
+
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+        listed = known.get(self._list_name)
+        if not isinstance(listed, list):
+            return super().questions(known, items)
+        return QuestionCount.exactly(len(self.groups(self._own(listed), self.per_call)))
+
+    def groups(self, items: Sequence[Any], size: int | None) -> list[Sequence[int]]:
+        alike: dict[tuple[str, ...], list[int]] = {}
+        for index in dict.fromkeys(_firsts(items)):
+            alike.setdefault(items[index].verdicts, []).append(index)
+        return [
+            group[start : start + (size or len(group))]
+            for group in alike.values()
+            for start in range(0, len(group), size or len(group))
+        ]
+
+    def in_order(self, items: Sequence[Any], judged: Mapping[int, Judgement]) -> list[Judgement]:
+        return [
+            self._marked(item, judged[first])
+            for item, first in zip(items, _firsts(items), strict=True)
+        ]
+
+    def _marked(self, item: RubricItem, judgement: Judgement) -> Marked:
+        verdict, won = str(judgement.verdict), None
+        if verdict == UNSURE and self.unsure == "fail":
+            why = in_brackets(judgement.reason)
+            raise RefusedError(f"the judge cannot tell whether {item.key!r:.80} is met{why}")
+        if verdict != UNSURE:
+            won = None if item.gate else item.won(verdict)
+        elif not item.gate and self.unsure != "skip":
+            won = item.worst if self.unsure == "worst" else 0.0
+        return Marked(
+            verdict=judgement.verdict, reason=judgement.reason, odds=judgement.odds,
+            quotes=judgement.quotes, item=item, won=won,
+        )  # fmt: skip
+
+    def evidence_in(self, item: Any) -> Any:
+        return f"{item.criterion} ({item.points:+g} points)" if self.show_points else item.criterion
+
+    def verdicts_of(self, items: Sequence[Any]) -> tuple[str, ...]:
+        labels = items[0].verdicts
+        labels = (*labels, UNSURE) if UNSURE in self.verdicts else labels
+        return labels[::-1] if self.verdicts[-1] == MET else labels  # options in reverse order
+
+    def step(self, verdicts: tuple[str, ...], count: int, field: str | None) -> str:
+        order = "First give your reason, then your verdict."
+        which = "The criterion is in the material."
+        if count > 1:
+            which = f"The material has {count} criteria, called criterion 1 to criterion {count}."
+            order = (
+                f"Under the number of each criterion, from 1 to {count}, give your reason, then "
+                "your verdict; leave none out and add none."
+            )
+        listed = "\n".join(f'- "{verdict}"' for verdict in verdicts)
+        return f"{which} {self.criteria}\n\n{order}\n\nEach verdict is one of:\n{listed}"
+
+    def shape(
+        self, verdicts: tuple[str, ...], count: int, quotes: QuoteCheck | None = None
+    ) -> type[BaseModel]:
+        if count > 1:
+            return super().shape(verdicts, count, quotes)
+        single = judgement_type(verdicts)
+        return single if quotes is None else quoted_type(single, quotes.mode)
+
+
+def _firsts(items: Sequence[RubricItem]) -> list[int]:
+    """For each item the index of the first one that is asked in the same words."""
+    first: dict[tuple[str, tuple[str, ...]], int] = {}
+    keys = [(item.criterion, item.verdicts) for item in items]
+    return [first.setdefault(key, index) for index, key in enumerate(keys)]
+
+
+class RubricMetric(PrebuiltMetric):
+    """Weighted criteria: the points that an answer wins, of those that it could win.
+
+    `criteria` are `RubricItem`s (also as dicts or texts), or the path of a field that has them in
+    every case (`additional_metadata.rubrics`). Score: the points of the criteria that are met, also
+    negative ones, divided by all positive points, from 0 to 1. The row has the points themselves
+    (`points`), where the score may be negative. If all points are negative, the score is 1 minus
+    the share that is lost. A rubric without points is skipped. A gate that is closed makes the
+    score 0, and nothing else is asked.
+
+    One call per criterion; with `per_call` one for so many, or for "all", which is cheaper and less
+    accurate. With `unsure` the judge may say that it cannot tell: such a criterion is left out of
+    both sums ("skip"), counts as "unmet" or as the "worst" for the answer, or leaves the case
+    without a score ("fail"). `evaluation_params` are the fields that the judge reads. It sees no
+    points without `show_points`. `examples` are solved examples. Raises InputError for invalid
+    criteria and settings; those of the first 1,000 cases are checked before the first call.
+
+    Points as in HealthBench (Arora et al. 2025, https://arxiv.org/abs/2505.08775).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        criteria: str | Iterable[RubricItem | Mapping[str, Any] | str],
+        threshold: float | None = 0.5,
+        *,
+        per_call: int | Literal["all"] = 1,
+        unsure: Unsure | None = None,
+        evaluation_params: Iterable[str | LLMTestCaseParams] = ("input", "actual_output"),
+        show_points: bool = False,
+        examples: Iterable[Example] = (),
+        model: Any = None,
+        include_reason: bool = True,
+        async_mode: bool = True,
+        strict_mode: bool = False,
+        verbose_mode: bool = False,
+        judged_reason: bool = False,
+        quote: QuoteMode | None = None,
+        unsupported: Literal["fail", "keep"] = "fail",
+    ) -> None:
+        super().__init__(
+            *(threshold, model, include_reason, async_mode, strict_mode, verbose_mode),
+            judged_reason=judged_reason, name=name, quote=quote, unsupported=unsupported,
+        )  # fmt: skip
+        if unsure is not None and unsure not in get_args(Unsure):
+            near = did_you_mean(str(unsure), get_args(Unsure))
+            raise InputError(f"unsure takes {', '.join(get_args(Unsure))}, got {unsure!r}; {near}")
+        whole = isinstance(per_call, int) and not isinstance(per_call, bool) and per_call > 0
+        if not whole and per_call != "all":
+            raise InputError(f"per_call is a whole number from 1 on, or 'all', got {per_call!r}")
+        self.per_call, self.unsure, self.show_points = per_call, unsure, show_points
+        self.evaluation_params = tuple(map(field_name, evaluation_params))
+        self.examples = tuple(examples)
+        judged = [field for field in self.evaluation_params if field in ("actual_output", "turns")]
+        self.judged = tuple((field,) for field in judged)
+        self.path = str(field_name(criteria)) if isinstance(criteria, str) else None
+        if self.path and not is_known_field(self.path.partition(".")[0]):
+            raise InputError(
+                f"criteria is a list, [RubricItem(…), …], or the path of a field that has one in "
+                f"every case; no field is called {self.path!r:.60}"
+            )
+        self.criteria = None if self.path else tuple(self._checked(criteria))
+        for concern in self._concerns(self.criteria or ()):
+            warnings.warn(f"{name}: {concern}", UserWarning, stacklevel=2)
+
+    def graph(self) -> Graph:
+        criteria = CodeNode(
+            self._criteria_of,
+            evaluation_params=[self.path] if self.path else None,
+            name="criteria",
+        )
+        verdicts = self._asking(criteria, False)
+        score = CodeNode(self._score_of, inputs=[criteria, verdicts], name="score")
+        if not any(item.gate for item in self.criteria or ()) and self.path is None:
+            return Graph(score)
+        gates = self._asking(criteria, True)
+        closed = CodeNode(self._closed, inputs=[criteria, gates], name="closed")
+        then = {"open": score, "closed": closed}
+        return Graph(CodeNode(self._gate_of, inputs=[gates], name="gate", then=then))
+
+    def _asking(self, criteria: BaseNode, gates: bool) -> RubricNode:
+        return RubricNode(
+            criteria,
+            gates,
+            per_call=None if self.per_call == "all" else self.per_call,
+            unsure=self.unsure,
+            show_points=self.show_points,
+            evaluation_params=self.evaluation_params,
+            examples=self.examples,
+        )
+
+    def spec(self) -> MetricSpec:
+        return replace(super().spec(), case_problems=self._case_problems if self.path else None)
+
+    def _checked(self, given: Any) -> list[RubricItem]:
+        """The criteria of a rubric; raises InputError for what is none."""
+        items = items_of(given)
+        if self.unsure == "skip" and any(item.gate for item in items):
+            raise InputError("unsure='skip' leaves a gate neither open nor closed: use 'worst'")
+        return items
+
+    def _concerns(self, items: Sequence[RubricItem]) -> Iterator[str]:
+        yield from doubled(items)
+        size = len(items) if self.per_call == "all" else min(self.per_call, len(items))
+        if size > _MANY:
+            yield f"{size} criteria in one call; judges err more from about {_MANY} on: per_call="
+
+    def _case_problems(self, case: TestCase) -> Iterator[Problem]:
+        """What is wrong with the criteria of a case; nothing of one that has none."""
+        given = read_field(case, self.path or "")
+        where = f"`{self.path}`"
+        try:
+            for concern in () if given is None else self._concerns(self._checked(given)):
+                yield Problem("criteria", where, concern, "", "warning")
+        except InputError as error:
+            yield Problem("criteria", where, str(error), "correct it in the data")
+
+    def _criteria_of(self, *given: Any) -> list[RubricItem]:
+        items = self._checked(given[0]) if given else list(self.criteria or ())
+        if not any(item.gate or item.points for item in items):
+            raise NotApplicableError("nothing to judge: the rubric has no criterion with points")
+        return items
+
+    def _gate_of(self, gates: list[Marked]) -> NodeValue:
+        closed = [mark for mark in gates if not self._passes(mark)]
+        reasons = [f"{mark.verdict}: {mark.item.key}{in_brackets(mark.reason)}" for mark in closed]
+        verdict = "closed" if closed else "open"
+        return NodeValue(verdict, verdict=verdict, reason="\n".join(reasons) or None)
+
+    def _passes(self, mark: Marked) -> bool:
+        if mark.verdict != UNSURE:
+            return mark.item.passes(str(mark.verdict))
+        return self.unsure == "unmet" and mark.item.passes(UNMET)
+
+    def _closed(self, items: list[RubricItem], gates: list[Marked]) -> NodeValue:
+        lost = points_of([(item, item.worst) for item in items if not item.gate])
+        tags = {tag: (0.0, possible) for tag, (_, possible) in lost.tags.items()}
+        points = Points(won=0.0, possible=lost.possible, tags=tags)
+        return NodeValue(points, score=0.0, reason="A gate is closed, so the score is 0.")
+
+    def _score_of(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
+        if not any(item.points for item in items if not item.gate):
+            return NodeValue(1.0, score=1.0, reason="All gates are open.")
+        positive = any(item.points > 0 for item in items if not item.gate)
+        counted = [(mark.item, mark.won) for mark in marks if mark.won is not None]
+        points = points_of(counted, positive)
+        if not points.possible:
+            left = "positive points" if positive else "points"
+            raise RefusedError(f"no score: the judge cannot tell any criterion with {left}")
+        score = min(max(points.share, 0.0), 1.0)
+        return NodeValue(points, score=score, reason=self._reason(marks, points))
+
+    def _reason(self, marks: Sequence[Marked], points: Points) -> str:
+        """What cost and brought most in one line, the sum, and why points were lost."""
+        ordered = sorted(marks, key=lambda mark: (-mark.lost, -abs(mark.won or 0)))
+        line = " · ".join(map(str, ordered[:_QUOTED]))
+        more = f" · {len(ordered) - _QUOTED} more" if len(ordered) > _QUOTED else ""
+        clipped = {False: "", True: ", which counts as 0"}[points.share < 0]
+        sums = (
+            f"{signed(points.won)} of {points.possible:g} points = {signed(points.share)}{clipped}"
+        )
+        lines = [line + more, sums]
+        lines += [f"{mark}{in_brackets(mark.reason)}" for mark in ordered[:_REASONS] if mark.lost]
+        kept = sum(mark.verdict == UNSURE and mark.item.points < 0 for mark in marks)
+        if kept and self.unsure == "unmet":
+            lines.append(f"{kept} of the faults count as not there, as the judge cannot tell.")
+        return "\n".join(lines)
+
+
+def points_of(won: Sequence[tuple[RubricItem, float]], positive: bool | None = None) -> Points:
+    """The points of criteria, each with those that it won.
+
+    With `positive` (default: if any has positive points) they are counted against the positive
+    points. Otherwise all are negative, and what is not lost is won.
+    """
+    if positive is None:
+        positive = any(item.points > 0 for item, _ in won)
+    total = math.fsum(points for _, points in won)
+    possible = math.fsum(item.points for item, _ in won if item.points > 0)
+    if not positive:
+        possible = -math.fsum(item.points for item, _ in won)
+        total += possible
+    by_tag: dict[str, list[tuple[float, float]]] = {}
+    for item, points in won:
+        for tag in item.tags:
+            by_tag.setdefault(tag, []).append((points, max(item.points, 0.0)))
+    sums = {tag: tuple(map(math.fsum, zip(*pairs, strict=True))) for tag, pairs in by_tag.items()}
+    tags = {tag: (own, best) for tag, (own, best) in sums.items() if best}
+    return Points(won=total, possible=possible, tags=tags)
+
+
+def signed(number: float) -> str:
+    """A number with a minus sign as people write it."""
+    return f"{number:.4g}".replace("-", "−")

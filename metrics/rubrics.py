@@ -61,7 +61,7 @@ class Marked(Judgement):
         return 0.0 if self.won is None else self.item.best - self.won
 
     def __str__(self) -> str:
-        """The points and the criterion, in one line: "−8 Invents a policy"."""
+        """The points and the criterion, in one line: "-8 Invents a policy"."""
         points, verdict = self.item.points, ""
         shown = "" if self.won is None else f"{signed(self.won)} of {signed(points)} "
         if self.won == points:
@@ -382,4 +382,4 @@ def points_of(won: Sequence[tuple[RubricItem, float]], positive: bool | None = N
 
 def signed(number: float) -> str:
     """A number with a minus sign as people write it."""
-    return f"{number:.4g}".replace("-", "−")
+    return f"{number:.4g}".replace("-", "\N{MINUS SIGN}")

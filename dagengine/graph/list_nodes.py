@@ -18,7 +18,6 @@ from dagengine.graph.nodes import verdict_of
 from dagengine.graph.settings import JudgingSettings, ListSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import (
-    VerdictList,
     judgement_type,
     list_type,
     output_of,

@@ -42,6 +42,9 @@ def print_summary(tally: Tally, console: Any = None) -> None:
     summary = tally.summing.result()
     out.print(headline_of(summary), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
+    for metric in (metric for metric in summary if metric.points is not None):
+        line = f"{one_line(metric.metric, _NAME)}: {metric.points}"
+        out.print(plain(line), highlight=False, markup=False)
     if tally.rows:
         worst = tally.worst.rows
         shown = "The cases" if len(worst) == summary.cases else f"The {len(worst)} worst cases"

@@ -133,7 +133,7 @@ def test_points_are_those_of_the_formula_of_health_bench_by_tag_too(per_call: An
     counts = {1: 1, 7: 7, "all": 99}
     assert max(map(len, judge.asked)) <= counts[per_call]
     assert sum(map(len, judge.asked)) == sum(len(rubric) for rubric, _ in rubrics)
-    figures = done.summary["HealthBench"].points
+    figures = done.summary()["HealthBench"].points
     assert figures is not None
     mean = sum(unclipped) / len(unclipped)
     assert figures.share.mean == pytest.approx(mean, abs=1e-12)
@@ -141,7 +141,7 @@ def test_points_are_those_of_the_formula_of_health_bench_by_tag_too(per_call: An
     for tag, shares in by_tag.items():
         assert figures.tags[tag].mean == pytest.approx(sum(shares) / len(shares), abs=1e-12)
         assert figures.tags[tag].cases == len(shares)
-    theme = done.summary.tags["theme:a"][0].points
+    theme = done.summary().tags["theme:a"][0].points
     assert theme is not None
     assert theme.share.mean == pytest.approx(sum(unclipped[::2]) / 100, abs=1e-12)
 
@@ -258,7 +258,7 @@ def test_what_is_no_criterion_is_an_error_of_the_metric_and_of_a_case_before_any
     assert words in str(raised.value)
     judge = RubricJudge({})
     cases = [case(n, ["fine"]) for n in range(41)] + [case(41, ["fine", item])]
-    with pytest.raises(InputError, match="case 41: `additional_metadata.rubrics`: ") as raised:
+    with pytest.raises(InputError, match=r"case 41: `additional_metadata\.rubrics`: ") as raised:
         judged(RubricMetric("R", FIELD), judge, cases)
     assert words in str(raised.value)
     assert judge.asked == []
@@ -394,9 +394,9 @@ def test_what_costs_points_comes_first_in_a_reason_with_signs() -> None:
     verdicts = {"names the period": "met", "fault": "met", "b": "unmet", "tone": "neutral"}
     reason = one(criteria, verdicts).reason or ""
     first, second, *more = reason.splitlines()
-    assert first == "−8 fault · 0 of 3 b · 1 of 2 tone → neutral · 1 more"
+    assert first == "\N{MINUS SIGN}8 fault · 0 of 3 b · 1 of 2 tone → neutral · 1 more"
     assert second == "0 of 12 points = 0"
-    assert more[0] == "−8 fault (as fault)"
+    assert more[0] == "\N{MINUS SIGN}8 fault (as fault)"
     kept = one([A, FAULT], {"a": "met", "fault": "cannot tell"}, unsure="unmet").reason or ""
     assert "1 of the faults count as not there" in kept
 

@@ -36,7 +36,7 @@ Unsure = Literal["skip", "unmet", "worst", "fail"]
 """What becomes of a criterion of which the judge cannot tell whether the answer meets it."""
 
 _MANY: Final = 20  # criteria in one call, from which on judges are known to err more
-_QUOTED, _REASONS, _WIDTH = 3, 5, 60  # criteria in the first line of a reason, and below it
+_QUOTED, _REASONS, _WIDTH = 3, 5, 40  # criteria in the first line of a reason, and below it
 _WORDS: Final = (
     "Say whether {subject} meets a criterion. Take the criterion by its own words; where it needs "
     "knowledge of the subject, use yours. {met}: all that it says is true of {subject}. {unmet}: "
@@ -313,10 +313,8 @@ class RubricMetric(PrebuiltMetric):
         return items
 
     def _gate_of(self, gates: list[Marked]) -> NodeValue:
-        closed = [mark for mark in gates if not self._passes(mark)]
-        reasons = [f"{mark.verdict}: {mark.item.key}{in_brackets(mark.reason)}" for mark in closed]
-        verdict = "closed" if closed else "open"
-        return NodeValue(verdict, verdict=verdict, reason="\n".join(reasons) or None)
+        verdict = "open" if all(map(self._passes, gates)) else "closed"
+        return NodeValue(verdict, verdict=verdict)
 
     def _passes(self, mark: Marked) -> bool:
         if mark.verdict != UNSURE:
@@ -327,7 +325,9 @@ class RubricMetric(PrebuiltMetric):
         lost = points_of([(item, item.worst) for item in items if not item.gate])
         tags = {tag: (0.0, possible) for tag, (_, possible) in lost.tags.items()}
         points = Points(won=0.0, possible=lost.possible, tags=tags)
-        return NodeValue(points, score=0.0, reason="A gate is closed, so the score is 0.")
+        closed = [mark for mark in gates if not self._passes(mark)]
+        named = [f"{mark.verdict}: {mark}{in_brackets(mark.reason)}" for mark in closed]
+        return NodeValue(points, score=0.0, reason="\n".join(named))
 
     def _score_of(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
         if not any(item.points for item in items if not item.gate):

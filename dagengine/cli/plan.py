@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -31,10 +31,13 @@ from dagengine.cli.common.options import (
 from dagengine.cli.common.streams import say, shown
 
 if TYPE_CHECKING:
+    from dagengine.cli.tables.plan_table import Assumptions
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
-    from dagengine.estimate.values import Speeds
+    from dagengine.estimate.values import Estimate, Speeds
     from dagengine.estimate.windows import TooLong
+    from dagengine.graph.graph import Metric
+    from dagengine.graph.node import BaseNode
     from dagengine.question import Judge, ServerFacts
 
 LATENCY = 2.0
@@ -96,6 +99,7 @@ def plan(
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import fields_before
+    from dagengine.execution.engine import check_cases
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.record.run import rows_at
     from dagengine.test_case import TestCase
@@ -109,18 +113,23 @@ def plan(
     cases = cases_of(data, mapped, delimiter, unit=unit)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
-    cases.check()
+    check_cases(compiled, cases.check())
     readable: Iterable[Any] = [] if cases.count() is None else cases
     lacking = fields_before(compiled, readable)
-    forecast = estimate(
-        compiled,
-        cast(Iterable[TestCase], strict(cases)),
-        judges=identities,
-        items=items,
-        odds=verdicts_of(rows_at(results)) if results else None,
-        asked=judges if any(asked.capabilities.decides for asked in judges) else (),
-        max_in_flight=most_calls,
-    )
+    odds = verdicts_of(rows_at(results)) if results else None
+
+    def forecast_of(plan: Plan) -> Estimate:
+        return estimate(
+            plan,
+            cast(Iterable[TestCase], strict(cases)),
+            judges=identities,
+            items=items,
+            odds=odds,
+            asked=judges if any(asked.capabilities.decides for asked in judges) else (),
+            max_in_flight=most_calls,
+        )
+
+    forecast = forecast_of(compiled)
     speeds = None
     if latency is None:
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
@@ -135,14 +144,43 @@ def plan(
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        more = []
+        more = in_batches(loaded, forecast_of, budget)
         if detectable and forecast.cases:
             from dagengine.reliability.card.answers import could_be_seen
 
-            more = [could_be_seen(forecast.cases, 1, more=_TIMES)]
+            more += [could_be_seen(forecast.cases, 1, more=_TIMES)]
         print_estimate(forecast, budget, more=more)
         for warning in (*lacking, *long, *example_lines(compiled, enumerate(readable))):
             say(f"warning: {warning}", err=True)
+
+
+def in_batches(
+    metrics: Sequence[Metric], forecast_of: Callable[[Plan], Estimate], budget: Assumptions
+) -> list[str]:
+    """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
+    from dagengine.cli.tables.plan_table import judge_costs
+    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.graph.rewriting import Rewriting, SpecMetric
+    from dagengine.metrics.rubrics import RubricNode
+
+    specs = [metric.spec() for metric in metrics]
+    if not any(isinstance(node, RubricNode) for spec in specs for node in spec.graph.nodes()):
+        return []
+    prices = []
+    for words, size in (("one call per criterion", 1), ("one call for all criteria", None)):
+
+        def batch(node: BaseNode, size: int | None = size) -> None:
+            if isinstance(node, RubricNode):
+                node.per_call = size
+
+        rewriting = Rewriting([batch])
+        forecast = forecast_of(compile_metrics([SpecMetric(rewriting.spec(s)) for s in specs]))
+        costs = [money for _, _, money in judge_costs(forecast, budget)]
+        paid = "" if None in costs else f", {sum(filter(None, costs)):,.2f} US dollars"
+        prices.append(f"{words}: {forecast.calls.likely:,.0f} calls{paid}")
+    return [
+        f"Rubrics by {'; by '.join(prices)}, and 1 to 6.5 points of accuracy less as published."
+    ]
 
 
 def too_long(

@@ -147,7 +147,9 @@ class MetricResult:
         if self.failure is not None:
             return self.failure.message
         reasons = {step.node: step.reason for step in self.steps}
-        return reasons.get(self.last[0]) or self.reason or ""
+        reason = reasons.get(self.last[0]) or self.reason or ""
+        # The first line of a rubric says what cost and brought most; others explain it.
+        return reason if self.points is None else reason.partition("\n")[0]
 
     @property
     def seconds(self) -> float | None:

@@ -256,18 +256,18 @@ class RubricMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         criteria = CodeNode(
-            self._criteria_of,
+            self._read_criteria,
             evaluation_params=[self.path] if self.path else None,
             name="criteria",
         )
         verdicts = self._asking(criteria, False)
-        score = CodeNode(self._score_of, inputs=[criteria, verdicts], name="score")
+        score = CodeNode(self._count_points, inputs=[criteria, verdicts], name="score")
         if not any(item.gate for item in self.criteria or ()) and self.path is None:
             return Graph(score)
         gates = self._asking(criteria, True)
-        closed = CodeNode(self._closed, inputs=[criteria, gates], name="closed")
+        closed = CodeNode(self._close_case, inputs=[criteria, gates], name="closed")
         then = {"open": score, "closed": closed}
-        return Graph(CodeNode(self._gate_of, inputs=[gates], name="gate", then=then))
+        return Graph(CodeNode(self._decide_gates, inputs=[gates], name="gate", then=then))
 
     def _asking(self, criteria: BaseNode, gates: bool) -> RubricNode:
         return RubricNode(
@@ -306,13 +306,13 @@ class RubricMetric(PrebuiltMetric):
         except InputError as error:
             yield Problem("criteria", where, str(error), "correct it in the data")
 
-    def _criteria_of(self, *given: Any) -> list[RubricItem]:
+    def _read_criteria(self, *given: Any) -> list[RubricItem]:
         items = self._checked(given[0]) if given else list(self.criteria or ())
         if not any(item.gate or item.points for item in items):
             raise NotApplicableError("nothing to judge: the rubric has no criterion with points")
         return items
 
-    def _gate_of(self, gates: list[Marked]) -> NodeValue:
+    def _decide_gates(self, gates: list[Marked]) -> NodeValue:
         verdict = "open" if all(map(self._passes, gates)) else "closed"
         return NodeValue(verdict, verdict=verdict)
 
@@ -321,7 +321,7 @@ class RubricMetric(PrebuiltMetric):
             return mark.item.passes(str(mark.verdict))
         return self.unsure == "unmet" and mark.item.passes(UNMET)
 
-    def _closed(self, items: list[RubricItem], gates: list[Marked]) -> NodeValue:
+    def _close_case(self, items: list[RubricItem], gates: list[Marked]) -> NodeValue:
         lost = points_of([(item, item.worst) for item in items if not item.gate])
         tags = {tag: (0.0, possible) for tag, (_, possible) in lost.tags.items()}
         points = Points(won=0.0, possible=lost.possible, tags=tags)
@@ -329,7 +329,7 @@ class RubricMetric(PrebuiltMetric):
         named = [f"{mark.verdict}: {mark}{in_brackets(mark.reason)}" for mark in closed]
         return NodeValue(points, score=0.0, reason="\n".join(named))
 
-    def _score_of(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
+    def _count_points(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
         if not any(item.points for item in items if not item.gate):
             return NodeValue(1.0, score=1.0, reason="All gates are open.")
         positive = any(item.points > 0 for item in items if not item.gate)

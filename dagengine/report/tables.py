@@ -259,6 +259,9 @@ def _step_lines(step: Step) -> list[str]:
 
 def _plain(value: Any) -> str:
     """Data as a person reads it: a verdict with its reason, fields by name."""
+    if isinstance(value, dict) and {"verdict", "criterion"} <= set(value):
+        won = f", {value['won']:g} of {value['points']:g} points" if "won" in value else ""
+        return f"{value['verdict']}{won}: {value['criterion']} ({value.get('reason') or '-'})"
     if isinstance(value, dict) and set(value) == {"verdict", "reason"}:
         return f"{value['verdict']}: {value['reason']}"
     if isinstance(value, dict):

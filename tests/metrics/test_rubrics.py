@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from dagengine import Limits, compile_metrics, evaluate
+from dagengine.cli.commands import app
 from dagengine.errors import InputError
 from dagengine.estimate.counting import estimate
 from dagengine.graph.few_shot import Example
@@ -355,7 +359,7 @@ def test_one_verdict_too_few_or_too_many_of_fifty_costs_one_question(sloppy: str
     assert done.totals.calls == 2
 
 
-def test_an_edited_criterion_leaves_the_stored_answers_of_the_others(tmp_path: Any) -> None:
+def test_an_edited_criterion_leaves_the_stored_answers_of_the_others(tmp_path: Path) -> None:
     judge = RubricJudge(lambda text, _: "met")
     for criteria in ([A, B], [A, RubricItem("b, in words", 3)]):
         evaluate(
@@ -425,3 +429,20 @@ def test_a_thousand_criteria_in_one_case_are_judged() -> None:
     done = judged(RubricMetric("R", texts, per_call=20), RubricJudge(lambda text, _: "met"))
     assert done.rows[0].metrics[0].score == 1
     assert done.totals.calls == 50
+
+
+def test_what_changed_between_runs_is_told_by_criterion_whatever_their_order(
+    tmp_path: Path,
+) -> None:
+    named, other = RubricItem("Names the period", 3, name="period"), RubricItem("a", 5)
+    edited = RubricItem("Names the period in days", 3, name="period")
+    verdicts = {"a": "met", "Names the period": "met", "Names the period in days": "unmet"}
+    for folder, criteria in (("old", [other, named]), ("new", [edited, other])):
+        evaluate(
+            [case()], [RubricMetric("R", criteria)], out=tmp_path / folder, show=False,
+            model=ScriptedJudge(RubricJudge(verdicts), name="script"),
+        )  # fmt: skip
+    ended = CliRunner().invoke(app, ["diff", str(tmp_path / "old"), str(tmp_path / "new")])
+    squeezed = re.sub(r"[│\s]", "", ended.output)
+    assert "period:met" in squeezed
+    assert "period:unmet" in squeezed

@@ -46,7 +46,7 @@ Mapped = Annotated[
     typer.Option(
         "--map",
         metavar="COLUMN=FIELD|TOOL",
-        help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo` and "
+        help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo`, `healthbench` and "
         "`openai` map the columns of that tool's files, `otel` reads traces. Repeatable.",
     ),
 ]

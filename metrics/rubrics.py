@@ -83,6 +83,8 @@ class RubricNode(VerdictListNode):
     ones once. Readers get a list of `Marked`.
     """
 
+    exchangeable = False
+
     @takes(ListSettings)
     def __init__(
         self,

@@ -339,6 +339,7 @@ class VerdictListNode(_OverNode):
     """
 
     kind = "verdict list"
+    exchangeable = True  # the items of a list may be shown in any order
 
     @takes(ListSettings)
     def __init__(

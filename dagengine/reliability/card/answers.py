@@ -56,7 +56,9 @@ def weakness(measure: Figure) -> str:
 
 def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
     """An answer to each of the four questions, about one metric under one setting."""
-    return _again(under), _blame(under), _price(under), _people(under)
+    blame = _blame(under)
+    blame = Answer(f"{blame.text}{_by_key(under)}", blame.weak)
+    return _again(under), blame, _price(under), _people(under)
 
 
 def _again(under: SettingCard) -> Answer:
@@ -98,11 +100,24 @@ def _blame(under: SettingCard) -> Answer:
         return Answer(f"Not known for “{first.node}”{more}: {first.share.note}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     if worst.share.value == worst.share.low == 1:
-        return Answer(
+        sentence = (
             f"“{worst.node}”{whose} causes all of the noise: no other node changes the score."
         )
+        return Answer(sentence)
     sentence = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
     return Answer(sentence, weakness(worst.share))
+
+
+def _by_key(under: SettingCard) -> str:
+    """The criteria of a rubric that flip more than others; empty for any other metric."""
+    if not under.keys:
+        return ""
+    noisy = [
+        f"“{key.key}” flips in {bounded(key.flip_rate)}, {bounded(key.share)} of the noise"
+        for key in under.keys
+        if key.noisy
+    ]
+    return f" Noisy criteria: {'; '.join(noisy)}." if noisy else " No tag or criterion stands out."
 
 
 def _price(under: SettingCard) -> Answer:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from dagengine.errors import InputError
 from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import (
     CaseNoise,
@@ -17,16 +21,19 @@ from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
 from dagengine.reliability.card.again import mean_of_runs
 from dagengine.reliability.card.figures import figure, shown
-from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
+from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
-from dagengine.reliability.labels import NodeAnswers, Vote
+from dagengine.reliability.labels import CriterionLabels, NodeAnswers, Vote
+from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
+from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.measures import MEASURES
 from dagengine.reliability.statistics.sums import Sums
 from dagengine.reliability.statistics.votes import steady_votes
+from dagengine.results import Verdict
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase
 
@@ -217,3 +224,173 @@ def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None
         return None if score is None else min(points, key=lambda point: abs(point - score))
 
     return nearest
+
+
+# Which criteria of a rubric are noise?
+
+_LEAST = 5  # cases that a criterion must be in to have a line of its own
+_MARGIN = 1.5  # how many times as often as all others a noisy key flips
+_SEEN = 3  # independent cases in which it has to flip
+
+
+@dataclass(slots=True)
+class _Flips:
+    """What the criteria of one key add up to in one independent case."""
+
+    items: int = 0
+    flips: float = 0.0
+    variance: float = 0.0
+
+
+@dataclass(slots=True)
+class _Key:
+    """What the criteria of one key, or all, add up to, and their verdicts."""
+
+    by_group: dict[Hashable, _Flips] = field(default_factory=dict)
+    cases: set[int] = field(default_factory=set)
+    verdicts: set[Verdict] = field(default_factory=set)
+    labels: dict[Hashable, list[bool]] = field(default_factory=dict)
+
+    def add(self, case: int, group: Hashable, verdicts: Sequence[Verdict], noise: float) -> None:
+        self.cases.add(case)
+        self.verdicts.update(verdicts)
+        pairs = len(verdicts) * (len(verdicts) - 1)
+        sums = self.by_group.setdefault(group, _Flips())
+        sums.variance += noise
+        if pairs:
+            equal = sum(n * (n - 1) for n in Counter(verdicts).values())
+            sums.items += 1
+            sums.flips += 1 - equal / pairs
+
+
+def key_cards(runs: Runs, told: CriterionLabels) -> tuple[KeyCard, ...]:
+    """The tags and the criteria of a rubric, those with the greatest share of the noise first.
+
+    The unclipped score is a sum over criteria. So the variance within a case is the sum of theirs,
+    if their answers are independent: (points ÷ all positive points)² · p(1 - p). A criterion has a
+    line of its own if it is in five cases or more. Raises InputError for a label of a criterion
+    that no criterion of its case fits, or several.
+    """
+    everything = list(_criteria(runs))
+    if not everything:
+        return ()
+    texts = Counter((keys[0], keys[1], case) for case, keys, _, _ in everything)
+    cases = Counter((text, name) for text, name, _ in texts)
+    whole, parts = _Key(), dict[tuple[str, str], _Key]()
+    fitting: dict[tuple[int, str], int] = Counter()
+    for case, keys, verdicts, gains in everything:
+        group, (text, name, *tags) = runs.group(case), keys
+        noise = statistics.variance(gains) if len(gains) > 1 else 0.0
+        own = [("criterion", name or text)] if cases[text, name] >= _LEAST else []
+        mine = [parts.setdefault(key, _Key()) for key in (*own, *(("tag", tag) for tag in tags))]
+        for key in (whole, *mine):
+            key.add(case, group, verdicts, noise)
+        labels = told.get(case, {})
+        for label in (name, text):
+            if label in labels:
+                fitting[case, label] += 1
+                agrees = _agrees(labels[label], verdicts)
+                for key in (whole, *mine) if agrees is not None else ():
+                    key.labels.setdefault(group, []).append(agrees)
+                break
+    for case, criteria in told.items():
+        for label in criteria if case in runs.cases else ():
+            if (count := fitting[case, label]) != 1:
+                fits = f"{count} criteria fit" if count else "no criterion fits"
+                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits} it")
+    made = [
+        ("all", "all criteria", whole),
+        *((kind, key, own) for (kind, key), own in parts.items()),
+    ]
+    level = 1 - 2 * 0.05 / max(len(parts), 1)
+    cards = [_key_card(kind, key, own, whole, level) for kind, key, own in made]
+    return tuple(sorted(cards, key=lambda card: (card.kind != "all", -(card.share.value or 0.0))))
+
+
+def _criteria(
+    runs: Runs,
+) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
+    """Each criterion of each case: its keys, its verdicts in all runs, what they brought."""
+    for case, settings in runs.cases.items():
+        for series in settings.values():
+            for node in dict.fromkeys(node for run in series for node in run.keys):
+                seen = [run for run in series if node in run.keys]
+                for index, keys in enumerate(seen[0].keys[node]):
+                    gains = [run.gains[node][index] for run in seen]
+                    known = [gain for gain in gains if gain is not None]
+                    yield case, keys, [run.lists[node][index] for run in seen], known
+
+
+def _agrees(labels: Sequence[Vote], verdicts: Sequence[Verdict]) -> bool | None:
+    """Whether most runs say what most people say; None where either is split."""
+    meant: list[Vote] = []
+    for label in map(plain_word, labels):
+        meant.append(
+            {True: "met", False: "unmet"}[YES_OR_NO[label]] if label in YES_OR_NO else label
+        )
+    person, judge = majority(meant), majority(verdicts)
+    return None if person is None or judge is None else person == str(judge).casefold()
+
+
+def _key_card(kind: str, key: str, own: _Key, whole: _Key, level: float) -> KeyCard:
+    """The line of one key beside all criteria; `level` is that of its test, both sides."""
+    always = f"{next(iter(own.verdicts))} in all" if len(own.verdicts) == 1 else ""
+    flips = {group: (sums.flips, sums.items) for group, sums in own.by_group.items()}
+    shares = {
+        group: (own.by_group[group].variance if group in own.by_group else 0.0, sums.variance)
+        for group, sums in whole.by_group.items()
+    }
+    hits = {group: (sum(agreed), len(agreed)) for group, agreed in own.labels.items()}
+    people = _ratio("node-accuracy", hits) if hits else None
+    return KeyCard(
+        key, kind, len(own.cases), _ratio("node-flip-rate", flips),
+        _ratio("variance-share", shares), kind != "all" and _is_noisy(own, whole, level), always,
+        people,
+    )  # fmt: skip
+
+
+def _ratio(name: str, pairs: Mapping[Hashable, tuple[float, float]]) -> Figure:
+    """A ratio of sums over independent cases, with the interval that leaving each out gives."""
+    level = MEASURES[name].level
+    part, whole = (math.fsum(column) for column in zip(*pairs.values(), strict=True))
+    count = sum(bool(size) for _, size in pairs.values())
+    if not whole:
+        return Figure(name, None, items=count, level=level, note="nothing varied, or ran twice")
+    value = part / whole
+    left_out = [(part - p) / (whole - w) for p, w in pairs.values() if w and whole > w]
+    if count < 2 or len(left_out) < count or not any(left_out):
+        return Figure(name, value, items=count, level=level)
+    half = _error(left_out) * quantile_of_t(0.95, count)
+    return Figure(
+        name, value, max(value - half, 0.0), min(value + half, 1.0), items=count, level=level
+    )
+
+
+def _error(left_out: Sequence[float]) -> float:
+    """The standard error by the jackknife."""
+    size = len(left_out)
+    return math.sqrt((size - 1) ** 2 / size * statistics.variance(left_out))
+
+
+def _is_noisy(own: _Key, whole: _Key, level: float) -> bool:
+    """Whether a key surely flips more than half as often again as all other criteria."""
+    rows = [
+        (one.flips, one.items, every.flips - one.flips, every.items - one.items)
+        for group, every in whole.by_group.items()
+        for one in [own.by_group.get(group, _Flips())]
+    ]
+    sums = [math.fsum(column) for column in zip(*rows, strict=True)]
+    if (
+        sum(flips > 0 for flips, *_ in rows) < _SEEN
+        or len(rows) < _LEAST
+        or not sums[1]
+        or not sums[3]
+    ):
+        return False
+
+    def excess(totals: Sequence[float]) -> float:
+        flips, items, other_flips, other_items = totals
+        return flips / max(items, 1) - _MARGIN * other_flips / max(other_items, 1)
+
+    left_out = [excess([s - r for s, r in zip(sums, row, strict=True)]) for row in rows]
+    return excess(sums) > _error(left_out) * quantile_of_t(level, len(rows))

@@ -100,10 +100,9 @@ def _blame(under: SettingCard) -> Answer:
         return Answer(f"Not known for “{first.node}”{more}: {first.share.note}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     if worst.share.value == worst.share.low == 1:
-        sentence = (
+        return Answer(
             f"“{worst.node}”{whose} causes all of the noise: no other node changes the score."
         )
-        return Answer(sentence)
     sentence = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
     return Answer(sentence, weakness(worst.share))
 

@@ -83,7 +83,7 @@ class RubricNode(VerdictListNode):
     ones once. Readers get a list of `Marked`.
     """
 
-    exchangeable = False
+    of_criteria = True
 
     @takes(ListSettings)
     def __init__(

@@ -339,7 +339,7 @@ class VerdictListNode(_OverNode):
     """
 
     kind = "verdict list"
-    exchangeable = True  # the items of a list may be shown in any order
+    of_criteria = False  # whether its items are criteria, so that its own words are none
 
     @takes(ListSettings)
     def __init__(

@@ -117,7 +117,8 @@ class AssignCriteria(Assigning):
         self._criteria = {title: text("criteria", words) for title, words in criteria.items()}
 
     def can(self, node: BaseNode) -> bool:
-        return isinstance(node, AskingNode) and hasattr(node, "criteria") and not node.prompted
+        own = hasattr(node, "criteria") and not getattr(node, "of_criteria", False)
+        return isinstance(node, AskingNode) and own and not node.prompted
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Let them ask by these words."""

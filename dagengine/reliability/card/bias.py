@@ -116,7 +116,7 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     named = {
         unit.name: unit.node.verdicts[0]
         for unit in replay.plan.units
-        if isinstance(unit.node, VerdictListNode) and unit.node.exchangeable
+        if isinstance(unit.node, VerdictListNode) and not unit.node.of_criteria
     }
     lists: list[list[float | None]] = []
     groups: list[Hashable] = []

@@ -329,10 +329,9 @@ class VerdictListNode(_OverNode):
 
     With `per_call`, a question has at most that many items, numbered from 1, and all questions are
     asked in parallel. A `wording` then sees only the items of its question. The judge answers with
-    one key per number, or with a list: of numbered verdicts, or in the order of the items. An
-    answer with a missing, duplicate or additional number is asked again. Items whose
-    verdicts are then still missing or duplicate are asked one by one. Neither counts in
-    `questions`. A judge that only decides gets one question per item. Readers get a list of
+    one key per number, or with a list: of numbered verdicts, or in the order of the items. Items
+    whose verdicts are missing or duplicate are asked one by one. An answer with more verdicts than
+    items, or fewer than half, is asked again first. Neither counts in `questions`. A judge that only decides gets one question per item. Readers get a list of
     `Judgement` in the order of the items. An empty list costs no call. Raises InputError if
     `per_call` is below 1. `items_of` is the field whose items the list names, one for one: where
     they were read from a trace, the verdicts keep the ids of their spans.

@@ -16,6 +16,7 @@ from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode, shorten
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.quoting import Unsupported
 from dagengine.graph.settings import ListSettings, takes
 from dagengine.graph.values import Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
@@ -216,20 +217,20 @@ class RubricMetric(PrebuiltMetric):
         name: str,
         criteria: str | Iterable[RubricItem | Mapping[str, Any] | str],
         threshold: float | None = 0.5,
+        model: Any = None,
+        include_reason: bool = True,
+        async_mode: bool = True,
+        strict_mode: bool = False,
+        verbose_mode: bool = False,
         *,
         per_call: int | Literal["all"] = 1,
         unsure: Unsure | None = None,
         evaluation_params: Iterable[str | LLMTestCaseParams] = ("input", "actual_output"),
         show_points: bool = False,
         examples: Iterable[Example] = (),
-        model: Any = None,
-        include_reason: bool = True,
-        async_mode: bool = True,
-        strict_mode: bool = False,
-        verbose_mode: bool = False,
         judged_reason: bool = False,
         quote: QuoteMode | None = None,
-        unsupported: Literal["fail", "keep"] = "fail",
+        unsupported: Unsupported = "fail",
     ) -> None:
         super().__init__(
             *(threshold, model, include_reason, async_mode, strict_mode, verbose_mode),

@@ -69,7 +69,7 @@ async def judged(script: Any, **more: Any) -> tuple[EvaluationResult, list[str]]
     ("said", "lists", "singly"),
     [
         ([item(1, "no"), item(2, "yes"), item(4, "yes")], 1, ["three"]),
-        ([item(1, "no"), item(2, "yes"), item(2, "no"), item(4, "yes")], 1, ["two", "three"]),
+        ([item(1, "no"), item(2, "yes"), item(2, "no"), item(4, "yes")], 2, ["two", "three"]),
         ([item(1, "no"), item(2, "yes"), item(3, "perhaps"), item(4, "yes")], 1, ["three"]),
         ([item(n, "yes" if n % 2 == 0 else "no") for n in range(1, 6)], 2, []),
         (

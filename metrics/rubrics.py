@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, Unpack, get_args
+from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel, model_serializer
 
@@ -17,21 +18,14 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode, shorten
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.quoting import Unsupported
-from dagengine.graph.settings import ListSettings, takes
 from dagengine.graph.values import Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
-from dagengine.metrics.common.rubric_items import MET, UNMET, UNSURE, RubricItem, doubled, items_of
+from dagengine.metrics.common.rubric_items import MET, UNMET, UNSURE, RubricItem, items_of
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.quotes.answers import QuoteMode, quoted_type
 from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.results import Points
-from dagengine.test_case import (
-    LLMTestCaseParams,
-    TestCase,
-    field_name,
-    is_known_field,
-    read_field,
-)
+from dagengine.test_case import LLMTestCaseParams, field_name, is_known_field, read_field
 
 Unsure = Literal["skip", "unmet", "worst", "fail"]
 """What becomes of a criterion of which the judge cannot tell whether the answer meets it."""
@@ -86,17 +80,14 @@ class RubricNode(VerdictListNode):
 
     of_criteria = True
 
-    @takes(ListSettings)
     def __init__(
         self,
         criteria: BaseNode,
         gates: bool,
-        *,
-        per_call: int | None = 1,
-        unsure: Unsure | None = None,
-        show_points: bool = False,
+        unsure: Unsure | None,
+        show_points: bool,
         evaluation_params: Sequence[str],
-        **settings: Unpack[ListSettings],
+        **settings: Any,
     ) -> None:
         names = {"actual_output": "`actual_output`", "turns": "what the assistant says"}
         subject = next((names[f] for f in names if f in evaluation_params), "the material")
@@ -107,7 +98,6 @@ class RubricNode(VerdictListNode):
             "gates" if gates else "verdicts",
             verdicts=(MET, UNMET) if unsure is None else (MET, UNMET, UNSURE),
             item_label="criterion",
-            per_call=per_call,
             evaluation_params=evaluation_params,
             **settings,
         )
@@ -147,10 +137,9 @@ class RubricNode(VerdictListNode):
         if verdict == UNSURE and self.unsure == "fail":
             why = in_brackets(judgement.reason)
             raise RefusedError(f"the judge cannot tell whether {item.key!r:.80} is met{why}")
-        if verdict != UNSURE:
-            won = None if item.gate else item.won(verdict)
-        elif not item.gate and self.unsure != "skip":
-            won = item.worst if self.unsure == "worst" else 0.0
+        if not item.gate:
+            unsure = {"worst": item.worst, "unmet": 0.0}.get(self.unsure or "")
+            won = unsure if verdict == UNSURE else item.won(verdict)
         return Marked(
             verdict=judgement.verdict, reason=judgement.reason, odds=judgement.odds,
             quotes=judgement.quotes, item=item, won=won,
@@ -263,25 +252,18 @@ class RubricMetric(PrebuiltMetric):
             evaluation_params=[self.path] if self.path else None,
             name="criteria",
         )
-        verdicts = self._asking(criteria, False)
+        shown = self.unsure, self.show_points, self.evaluation_params
+        size = None if self.per_call == "all" else self.per_call
+        verdicts, gates = (
+            RubricNode(criteria, of_gates, *shown, per_call=size, examples=self.examples)
+            for of_gates in (False, True)
+        )
         score = CodeNode(self._count_points, inputs=[criteria, verdicts], name="score")
         if not any(item.gate for item in self.criteria or ()) and self.path is None:
             return Graph(score)
-        gates = self._asking(criteria, True)
         closed = CodeNode(self._close_case, inputs=[criteria, gates], name="closed")
         then = {"open": score, "closed": closed}
         return Graph(CodeNode(self._decide_gates, inputs=[gates], name="gate", then=then))
-
-    def _asking(self, criteria: BaseNode, gates: bool) -> RubricNode:
-        return RubricNode(
-            criteria,
-            gates,
-            per_call=None if self.per_call == "all" else self.per_call,
-            unsure=self.unsure,
-            show_points=self.show_points,
-            evaluation_params=self.evaluation_params,
-            examples=self.examples,
-        )
 
     def spec(self) -> MetricSpec:
         return replace(super().spec(), case_problems=self._case_problems if self.path else None)
@@ -294,17 +276,18 @@ class RubricMetric(PrebuiltMetric):
         return items
 
     def _concerns(self, items: Sequence[RubricItem]) -> Iterator[str]:
-        yield from doubled(items)
+        for text, times in Counter(item.criterion for item in items).items():
+            if times > 1:
+                yield f"the criterion {text!r:.60} occurs {times} times: its points count as often"
         size = len(items) if self.per_call == "all" else min(self.per_call, len(items))
         if size > _MANY:
             yield f"{size} criteria in one call; judges err more from about {_MANY} on: per_call="
 
-    def _case_problems(self, case: TestCase) -> Iterator[Problem]:
-        """What is wrong with the criteria of a case; nothing of one that has none."""
-        given = read_field(case, self.path or "")
-        where = f"`{self.path}`"
+    def _case_problems(self, case: Any) -> Iterator[Problem]:
+        """Problems of the criteria of a case; none of a case without any."""
+        rubric, where = read_field(case, self.path or ""), f"`{self.path}`"
         try:
-            for concern in () if given is None else self._concerns(self._checked(given)):
+            for concern in () if rubric is None else self._concerns(self._checked(rubric)):
                 yield Problem("criteria", where, concern, "", "warning")
         except InputError as error:
             yield Problem("criteria", where, str(error), "correct it in the data")
@@ -330,7 +313,8 @@ class RubricMetric(PrebuiltMetric):
         points = Points(won=0.0, possible=lost.possible, tags=tags)
         closed = [mark for mark in gates if not self._passes(mark)]
         named = [f"{mark.verdict}: {mark}{in_brackets(mark.reason)}" for mark in closed]
-        return NodeValue(points, score=0.0, reason="\n".join(named))
+        value = points if points.possible else 0.0  # of gates alone there are no points
+        return NodeValue(value, score=0.0, reason="\n".join(named))
 
     def _count_points(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
         if not any(item.points for item in items if not item.gate):
@@ -339,21 +323,19 @@ class RubricMetric(PrebuiltMetric):
         counted = [(mark.item, mark.won) for mark in marks if mark.won is not None]
         points = points_of(counted, positive)
         if not points.possible:
-            left = "positive points" if positive else "points"
-            raise RefusedError(f"no score: the judge cannot tell any criterion with {left}")
+            left = "positive " * positive
+            raise RefusedError(f"no score: the judge cannot tell any criterion with {left}points")
         score = min(max(points.share, 0.0), 1.0)
         return NodeValue(points, score=score, reason=self._reason(marks, points))
 
     def _reason(self, marks: Sequence[Marked], points: Points) -> str:
-        """What cost and brought most in one line, the sum, and why points were lost."""
+        """The greatest losses and gains in one line, the sum, and why points were lost."""
         ordered = sorted(marks, key=lambda mark: (-mark.lost, -abs(mark.won or 0)))
         line = " · ".join(map(str, ordered[:_QUOTED]))
         more = f" · {len(ordered) - _QUOTED} more" if len(ordered) > _QUOTED else ""
-        clipped = {False: "", True: ", which counts as 0"}[points.share < 0]
-        sums = (
-            f"{signed(points.won)} of {points.possible:g} points = {signed(points.share)}{clipped}"
-        )
-        lines = [line + more, sums]
+        clipped = ", which counts as 0" * (points.share < 0)
+        sums = f"{signed(points.won)} of {points.possible:g} points = {signed(points.share)}"
+        lines = [line + more, sums + clipped]
         lines += [f"{mark}{in_brackets(mark.reason)}" for mark in ordered[:_REASONS] if mark.lost]
         kept = sum(mark.verdict == UNSURE and mark.item.points < 0 for mark in marks)
         if kept and self.unsure == "unmet":

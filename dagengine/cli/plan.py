@@ -163,18 +163,19 @@ def in_batches(
     from dagengine.graph.rewriting import Rewriting, SpecMetric
     from dagengine.metrics.rubrics import RubricNode
 
-    specs = [metric.spec() for metric in metrics]
-    if not any(isinstance(node, RubricNode) for spec in specs for node in spec.graph.nodes()):
-        return []
-    prices = []
+    prices, rubrics = [], list[BaseNode]()
     for words, size in (("one call per criterion", 1), ("one call for all criteria", None)):
 
         def batch(node: BaseNode, size: int | None = size) -> None:
             if isinstance(node, RubricNode):
                 node.per_call = size
+                rubrics.append(node)
 
         rewriting = Rewriting([batch])
-        forecast = forecast_of(compile_metrics([SpecMetric(rewriting.spec(s)) for s in specs]))
+        copies = [SpecMetric(rewriting.spec(metric.spec())) for metric in metrics]
+        if not rubrics:
+            return []
+        forecast = forecast_of(compile_metrics(copies))
         costs = [money for _, _, money in judge_costs(forecast, budget)]
         paid = "" if None in costs else f", {sum(filter(None, costs)):,.2f} US dollars"
         prices.append(f"{words}: {forecast.calls.likely:,.0f} calls{paid}")

@@ -391,10 +391,10 @@ def check_cases(plan: Plan, items: Sequence[Item]) -> None:
                     f"node {unit.name!r} reads `{path}`, but the test cases "
                     f"({items[0].name or 'case 0'}, …) are {names}, which have no such field"
                 )
-    for place, problem in case_problems(plan, items):
+    for label, problem in case_problems(plan, items):
         if problem.severity == "error":
             hint = f"; {problem.hint}" * bool(problem.hint)
-            raise InputError(f"{place}: {problem.where}: {problem.message}{hint}")
+            raise InputError(f"{label}: {problem.where}: {problem.message}{hint}")
 
 
 def case_problems(plan: Plan, items: Iterable[Any]) -> Iterator[tuple[str, Problem]]:

@@ -331,10 +331,11 @@ class VerdictListNode(_OverNode):
     asked in parallel. A `wording` then sees only the items of its question. The judge answers with
     one key per number, or with a list: of numbered verdicts, or in the order of the items. Items
     whose verdicts are missing or duplicate are asked one by one. An answer with more verdicts than
-    items, or at most half, is asked again first. Neither counts in `questions`. A judge that only decides gets one question per item. Readers get a list of
-    `Judgement` in the order of the items. An empty list costs no call. Raises InputError if
-    `per_call` is below 1. `items_of` is the field whose items the list names, one for one: where
-    they were read from a trace, the verdicts keep the ids of their spans.
+    items, or at most half, is asked again first. Neither counts in `questions`. A judge that only
+    decides gets one question per item. Readers get a list of `Judgement` in the order of the items.
+    An empty list costs no call. Raises InputError if `per_call` is below 1. `items_of` is the field
+    whose items the list names, one for one: where they were read from a trace, the verdicts keep
+    the ids of their spans.
     """
 
     kind = "verdict list"

@@ -120,16 +120,16 @@ def criterion_labels(
         return {}, True
     if is_label_file(Path(source)):
         return {}, True
-    places, others = Places(cases), False
+    places, whole = Places(cases), False
     labels: CriterionLabels = {}
     for record in table_of(Path(source)).read():
         case, row = _row_of(record, places)
         if (criterion := row.get("criterion")) is None:
-            others = True
+            whole = True
             continue
         votes = [v for v in _votes(row.get("label")) if plain_word(v) not in _NO_LABEL]
         labels.setdefault(case, {}).setdefault(str(criterion), []).extend(votes)
-    return labels, others or not labels
+    return labels, whole or not labels
 
 
 def _votes(value: object) -> Iterator[Vote]:

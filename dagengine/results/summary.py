@@ -178,8 +178,9 @@ class _Scores:
 
     def add_points(self, points: Points) -> None:
         """Count the points of one case."""
-        shares = {tag: won / best for tag, (won, best) in points.tags.items()}
-        for tag, share in {None: points.share, **shares}.items():
+        shares: dict[str | None, float] = {None: points.share}
+        shares |= {tag: won / best for tag, (won, best) in points.tags.items()}
+        for tag, share in shares.items():
             if tag in self._points or len(self._points) <= _TAGS:
                 self._points.setdefault(tag, _Scores()).add(share, "scored")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_serializer
@@ -54,27 +54,25 @@ class RubricItem(BaseModel):
         levels: Mapping[str, float] | None = None,
         gate: bool = False,
     ) -> None:
-        text = _text("criterion", criterion)
-        try:
-            worth = _number("points", points, -_MOST, _MOST)
-            if not isinstance(gate, bool):
-                raise InputError(f"gate must be True or False, got {gate!r:.60}")
-            if gate and (abs(worth) != 1 or levels is not None):
-                given = "levels" if levels is not None else f"points {points:g}"
-                raise InputError(
-                    f"a gate has no points and no levels, but this one has {given}; "
-                    "only points=-1 is allowed, for what an answer must not do"
-                )
-            fields: dict[str, Any] = {
-                "criterion": text,
-                "points": worth,
-                "name": None if name is None else _text("name", name),
-                "tags": _tags(tags),
-                "levels": None if levels is None else _levels(levels),
-                "gate": gate,
-            }
-        except InputError as error:
-            raise InputError(f"criterion {text!r:.60}: {error}") from None
+        worth = _number("points", points, -_MOST, _MOST)
+        if not isinstance(gate, bool):
+            raise InputError(f"gate must be True or False, got {gate!r:.60}")
+        if gate and (abs(worth) != 1 or levels is not None):
+            extra = "levels" if levels is not None else f"points {points:g}"
+            raise InputError(
+                f"a gate has no points and no levels, but {criterion!r:.60} has {extra}; only "
+                "points=-1 is allowed, for what an answer must not do"
+            )
+        if isinstance(tags, str) or not isinstance(tags, Iterable):
+            raise InputError(f"tags must be a list of texts, got {tags!r:.60}")
+        fields: dict[str, Any] = {
+            "criterion": _text("criterion", criterion),
+            "points": worth,
+            "name": None if name is None else _text("name", name),
+            "tags": tuple(dict.fromkeys(_text("tag", tag) for tag in tags)),
+            "levels": None if levels is None else _levels(levels),
+            "gate": gate,
+        }
         super().__init__(**fields)
 
     @classmethod
@@ -87,25 +85,23 @@ class RubricItem(BaseModel):
         if not isinstance(given, Mapping):
             raise InputError(f"a criterion is a RubricItem, a dict or a text, got {given!r:.80}")
         spelt: dict[str, str] = {}
-        for spelling in map(str, given):
-            name = _OWN.get(spelling)
-            if name is None:
-                near = did_you_mean(spelling, _OWN) or f"there are {', '.join(_OWN)}"
+        values: dict[str, Any] = {}
+        for spelling, value in given.items():
+            name = _OWN.get(spelling, "")
+            if not name:
+                near = did_you_mean(str(spelling), _OWN) or f"there are {', '.join(_OWN)}"
                 raise InputError(f"a criterion has no {spelling!r}; {near}")
             if name in spelt:
                 both = f"{spelt[name]!r} and {spelling!r}"
                 raise InputError(f"a criterion has {both}, which are the same: keep one of them")
             spelt[name] = spelling
-        if "criterion" not in spelt:
+            if value is not None:  # a column that a row leaves empty is none
+                values[name] = _LADDERS[spelling](value) if name == "levels" else value
+        if "criterion" not in values:
             raise InputError(f"a criterion without a text: write 'criterion', got {given!r:.80}")
-        # A column that a row leaves empty is none.
-        values = {name: given[spelling] for name, spelling in spelt.items()}
-        values = {k: v for k, v in values.items() if v is not None or k == "criterion"}
-        if "levels" in values:
-            values["levels"] = _LADDERS[spelt["levels"]](values["levels"])
         return cls(**values)
 
-    def __deepcopy__(self, memo: object) -> Self:
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self
 
     @model_serializer
@@ -150,29 +146,19 @@ def items_of(given: Any) -> list[RubricItem]:
 
     A list in the cell of a table is such a text.
     """
+    rubric = given
     if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except ValueError:
-            raise InputError(
-                f"a rubric is a list of criteria, got the text {given!r:.60}"
-            ) from None
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        with suppress(ValueError):
+            rubric = json.loads(given)
+    if isinstance(rubric, str | Mapping) or not isinstance(rubric, Iterable):
         raise InputError(f"a rubric is a list of criteria, got {given!r:.80}")
     items: list[RubricItem] = []
-    for number, item in enumerate(given, 1):
+    for number, item in enumerate(rubric, 1):
         try:
             items.append(RubricItem.of(item))
         except (InputError, TypeError) as error:
             raise InputError(f"criterion number {number}: {error}") from None
     return items
-
-
-def doubled(items: Iterable[RubricItem]) -> Iterator[str]:
-    """A sentence for each text that occurs more than once: all of them count."""
-    for text, times in Counter(item.criterion for item in items).items():
-        if times > 1:
-            yield f"the criterion {text!r:.60} occurs {times} times: its points count as often"
 
 
 def _text(name: str, given: Any) -> str:
@@ -188,12 +174,6 @@ def _number(name: str, given: Any, low: float, high: float) -> float:
     return float(given)
 
 
-def _tags(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError(f"tags must be a list of texts, got {given!r:.60}")
-    return tuple(dict.fromkeys(_text("tag", tag) for tag in given))
-
-
 def _levels(given: Any) -> dict[str, float]:
     if not isinstance(given, Mapping) or len(given) < 2:
         raise InputError(
@@ -207,10 +187,10 @@ def _levels(given: Any) -> dict[str, float]:
 
 def _from_options(given: Any) -> Any:
     """The levels in `[{label, value}, …]`."""
-    pairs = [(o.get("label"), o.get("value")) if isinstance(o, Mapping) else None for o in given]
-    if None in pairs or len(dict(pairs)) < len(pairs):
+    levels = {o.get("label"): o.get("value") for o in given if isinstance(o, Mapping)}
+    if len(levels) < len(given):
         raise InputError(f"options are [{{label, value}}, …], each label once, got {given!r:.60}")
-    return dict(pairs)
+    return levels
 
 
 def _from_choices(given: Any) -> Any:

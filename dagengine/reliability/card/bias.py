@@ -123,7 +123,7 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     for case, run in runs.each():
         for node, verdict in named.items():
             if node in run.lists:
-                lists.append([float(said == verdict) for said in run.lists[node]])
+                lists.append([float(item == verdict) for item in run.lists[node]])
                 groups.append(runs.group(case))
     if lists:
         nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())

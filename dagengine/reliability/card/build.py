@@ -121,8 +121,8 @@ def make_card(
     """
     replays = [Counterfactual(metric) for metric in metrics]
     seen = _about_these(list(observations), replays)
-    told, others = ({}, True) if labels is None else criterion_labels(cases, labels)
-    labels = labels if others else None
+    of_criteria, whole_cases = ({}, True) if labels is None else criterion_labels(cases, labels)
+    labels = labels if whole_cases else None
     meant = None if labels is None else _meant(sources_of(labels, cases, replays), replays, cases)
     reads = [replay.plan.fields for replay in replays]
     together = clusters(cases, seen, groups, reads)
@@ -131,7 +131,8 @@ def make_card(
     settings, keys = _settings(runs), tuple(_keys(cases, together))
     whole = partial(
         _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
-        settings=settings, grouped=groups is not None, random=labels_random, told=told,
+        settings=settings, grouped=groups is not None, random=labels_random,
+        of_criteria=of_criteria,
     )  # fmt: skip
     if label_scale is not None and meant is not None:
         meant = [None if labels is None else on_scale(labels, label_scale) for labels in meant]
@@ -314,7 +315,7 @@ class _Maker:
     settings: Sequence[Setting]
     grouped: bool
     random: bool
-    told: CriterionLabels
+    of_criteria: CriterionLabels
 
     @property
     def threshold(self) -> float | None:
@@ -399,7 +400,7 @@ class _Maker:
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
             corrected=corrected,
             confusion=None if labels is None else confusion(runs, threshold, labels),
-            keys=key_cards(runs, self.told),
+            keys=key_cards(runs, self.of_criteria),
         )
 
     def _people(self, runs: Runs) -> Iterator[Figure]:

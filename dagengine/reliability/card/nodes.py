@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from dagengine.errors import InputError
@@ -231,39 +232,45 @@ def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None
 _LEAST = 5  # cases that a criterion must be in to have a line of its own
 _MARGIN = 1.5  # how many times as often as all others a noisy key flips
 _SEEN = 3  # independent cases in which it has to flip
+_ALL = "all", "all criteria"
+# By independent case: flips, of so many items, the variance, labels that are met, of so many.
+_Rows = dict[Hashable, list[float]]
+_NONE = [0.0] * 5
 
 
-@dataclass(slots=True)
-class _Flips:
-    """What the criteria of one key add up to in one independent case."""
-
-    items: int = 0
-    flips: float = 0.0
-    variance: float = 0.0
-
-
-@dataclass(slots=True)
 class _Key:
-    """What the criteria of one key, or all, add up to, and their verdicts."""
+    """What the criteria with one tag, or one criterion, or all, add up to."""
 
-    by_group: dict[Hashable, _Flips] = field(default_factory=dict)
-    cases: set[int] = field(default_factory=set)
-    verdicts: set[Verdict] = field(default_factory=set)
-    labels: dict[Hashable, list[bool]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.rows: _Rows = {}
+        self._cases: set[int] = set()
+        self._verdicts: set[Verdict] = set()
 
-    def add(self, case: int, group: Hashable, verdicts: Sequence[Verdict], noise: float) -> None:
-        self.cases.add(case)
-        self.verdicts.update(verdicts)
-        pairs = len(verdicts) * (len(verdicts) - 1)
-        sums = self.by_group.setdefault(group, _Flips())
-        sums.variance += noise
-        if pairs:
-            equal = sum(n * (n - 1) for n in Counter(verdicts).values())
-            sums.items += 1
-            sums.flips += 1 - equal / pairs
+    def add(
+        self, case: int, group: Hashable, verdicts: Sequence[Verdict], row: Sequence[float]
+    ) -> None:
+        """Count one criterion of one case."""
+        sums = self.rows.setdefault(group, [*_NONE])
+        sums[:] = map(operator.add, sums, row)
+        self._cases.add(case)
+        self._verdicts.update(verdicts)
+
+    def card(self, kind: str, name: str, whole: _Rows, level: float) -> KeyCard:
+        """Its line beside `whole`, the sums of all criteria; `level` is that of both sides."""
+        rows, labelled = self.rows, any(row[4] for row in self.rows.values())
+        return KeyCard(
+            name,
+            kind,
+            cases=len(self._cases),
+            flip_rate=_ratio("node-flip-rate", rows, rows, 0, 1),
+            share=_ratio("variance-share", rows, whole, 2, 2),
+            noisy=kind != "all" and _is_noisy(rows, whole, level),
+            always=f"{min(map(str, self._verdicts))} in all" * (len(self._verdicts) == 1),
+            people=_ratio("node-accuracy", rows, rows, 3, 4) if labelled else None,
+        )
 
 
-def key_cards(runs: Runs, told: CriterionLabels) -> tuple[KeyCard, ...]:
+def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     """The tags and the criteria of a rubric, those with the greatest share of the noise first.
 
     The unclipped score is a sum over criteria. So the variance within a case is the sum of theirs,
@@ -271,126 +278,95 @@ def key_cards(runs: Runs, told: CriterionLabels) -> tuple[KeyCard, ...]:
     line of its own if it is in five cases or more. Raises InputError for a label of a criterion
     that no criterion of its case fits, or several.
     """
-    everything = list(_criteria(runs))
-    if not everything:
+    every = list(_criteria(runs))
+    if not every:
         return ()
-    texts = Counter((keys[0], keys[1], case) for case, keys, _, _ in everything)
-    cases = Counter((text, name) for text, name, _ in texts)
-    whole, parts = _Key(), dict[tuple[str, str], _Key]()
-    fitting: dict[tuple[int, str], int] = Counter()
-    for case, keys, verdicts, gains in everything:
-        group, (text, name, *tags) = runs.group(case), keys
-        noise = statistics.variance(gains) if len(gains) > 1 else 0.0
-        own = [("criterion", name or text)] if cases[text, name] >= _LEAST else []
-        mine = [parts.setdefault(key, _Key()) for key in (*own, *(("tag", tag) for tag in tags))]
-        for key in (whole, *mine):
-            key.add(case, group, verdicts, noise)
-        labels = told.get(case, {})
-        for label in (name, text):
-            if label in labels:
-                fitting[case, label] += 1
-                agrees = _agrees(labels[label], verdicts)
-                for key in (whole, *mine) if agrees is not None else ():
-                    key.labels.setdefault(group, []).append(agrees)
-                break
-    for case, criteria in told.items():
-        for label in criteria if case in runs.cases else ():
+    cases = Counter(key for _, key in dict.fromkeys((case, keys[:2]) for case, keys, *_ in every))
+    sums: dict[tuple[str, str], _Key] = {}
+    fitting = Counter[tuple[int, str]]()
+    for case, keys, verdicts, gains in every:
+        text, name, *tags = keys
+        label = next((key for key in (name, text) if key in labels.get(case, {})), "")
+        fitting[case, label] += 1
+        row = _noise_in(verdicts, gains, labels[case][label] if label else ())
+        keyed = [_ALL, *(("tag", tag) for tag in tags)]
+        if cases[text, name] >= _LEAST:
+            keyed.append(("criterion", name or text))
+        for key in keyed:
+            sums.setdefault(key, _Key()).add(case, runs.group(case), verdicts, row)
+    for case in labels.keys() & runs.cases.keys():
+        for label in labels[case]:
             if (count := fitting[case, label]) != 1:
                 fits = f"{count} criteria fit" if count else "no criterion fits"
                 raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits} it")
-    made = [
-        ("all", "all criteria", whole),
-        *((kind, key, own) for (kind, key), own in parts.items()),
-    ]
-    level = 1 - 2 * 0.05 / max(len(parts), 1)
-    cards = [_key_card(kind, key, own, whole, level) for kind, key, own in made]
+    level = 1 - 2 * 0.05 / max(len(sums) - 1, 1)  # of one side, for all keys together
+    cards = [key.card(*of, sums[_ALL].rows, level) for of, key in sums.items()]
     return tuple(sorted(cards, key=lambda card: (card.kind != "all", -(card.share.value or 0.0))))
 
 
-def _criteria(
-    runs: Runs,
-) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
+def _noise_in(
+    verdicts: Sequence[Verdict], gains: Sequence[float], labels: Sequence[Vote]
+) -> tuple[float, ...]:
+    """The row of one criterion of one case; see `_Rows`."""
+    met = {True: "met", False: "unmet"}
+    words = map(plain_word, labels)
+    person = majority([met[YES_OR_NO[word]] if word in YES_OR_NO else word for word in words])
+    judge, pairs = majority(verdicts), len(verdicts) * (len(verdicts) - 1)
+    equal = sum(n * (n - 1) for n in Counter(verdicts).values())
+    return (
+        1 - equal / pairs if pairs else 0.0,
+        bool(pairs),
+        statistics.variance(gains) if len(gains) > 1 else 0.0,
+        person is not None and person == str(judge).casefold(),
+        None not in (person, judge),
+    )
+
+
+def _criteria(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
     """Each criterion of each case: its keys, its verdicts in all runs, what they brought."""
     for case, settings in runs.cases.items():
         for series in settings.values():
             for node in dict.fromkeys(node for run in series for node in run.keys):
-                seen = [run for run in series if node in run.keys]
-                for index, keys in enumerate(seen[0].keys[node]):
-                    gains = [run.gains[node][index] for run in seen]
-                    known = [gain for gain in gains if gain is not None]
-                    yield case, keys, [run.lists[node][index] for run in seen], known
+                asked = [run for run in series if node in run.keys]
+                for index, keys in enumerate(asked[0].keys[node]):
+                    brought = [run.gains[node][index] for run in asked]
+                    gains = [gain for gain in brought if gain is not None]
+                    yield case, keys, [run.lists[node][index] for run in asked], gains
 
 
-def _agrees(labels: Sequence[Vote], verdicts: Sequence[Verdict]) -> bool | None:
-    """Whether most runs say what most people say; None where either is split."""
-    meant: list[Vote] = []
-    for label in map(plain_word, labels):
-        meant.append(
-            {True: "met", False: "unmet"}[YES_OR_NO[label]] if label in YES_OR_NO else label
-        )
-    person, judge = majority(meant), majority(verdicts)
-    return None if person is None or judge is None else person == str(judge).casefold()
-
-
-def _key_card(kind: str, key: str, own: _Key, whole: _Key, level: float) -> KeyCard:
-    """The line of one key beside all criteria; `level` is that of its test, both sides."""
-    always = f"{next(iter(own.verdicts))} in all" if len(own.verdicts) == 1 else ""
-    flips = {group: (sums.flips, sums.items) for group, sums in own.by_group.items()}
-    shares = {
-        group: (own.by_group[group].variance if group in own.by_group else 0.0, sums.variance)
-        for group, sums in whole.by_group.items()
-    }
-    hits = {group: (sum(agreed), len(agreed)) for group, agreed in own.labels.items()}
-    people = _ratio("node-accuracy", hits) if hits else None
-    return KeyCard(
-        key, kind, len(own.cases), _ratio("node-flip-rate", flips),
-        _ratio("variance-share", shares), kind != "all" and _is_noisy(own, whole, level), always,
-        people,
-    )  # fmt: skip
-
-
-def _ratio(name: str, pairs: Mapping[Hashable, tuple[float, float]]) -> Figure:
+def _ratio(name: str, parts: _Rows, wholes: _Rows, part: int, size: int) -> Figure:
     """A ratio of sums over independent cases, with the interval that leaving each out gives."""
-    level = MEASURES[name].level
-    part, whole = (math.fsum(column) for column in zip(*pairs.values(), strict=True))
-    count = sum(bool(size) for _, size in pairs.values())
+    pairs = [(parts.get(group, _NONE)[part], row[size]) for group, row in wholes.items()]
+    total, whole = (math.fsum(column) for column in zip(*pairs, strict=True))
+    level, count = MEASURES[name].level, sum(bool(of) for _, of in pairs)
     if not whole:
         return Figure(name, None, items=count, level=level, note="nothing varied, or ran twice")
-    value = part / whole
-    left_out = [(part - p) / (whole - w) for p, w in pairs.values() if w and whole > w]
+    value = total / whole
+    left_out = [(total - p) / (whole - of) for p, of in pairs if 0 < of < whole]
     if count < 2 or len(left_out) < count or not any(left_out):
         return Figure(name, value, items=count, level=level)
     half = _error(left_out) * quantile_of_t(0.95, count)
-    return Figure(
-        name, value, max(value - half, 0.0), min(value + half, 1.0), items=count, level=level
-    )
+    ends = max(value - half, 0.0), min(value + half, 1.0)
+    return Figure(name, value, *ends, items=count, level=level)
 
 
 def _error(left_out: Sequence[float]) -> float:
     """The standard error by the jackknife."""
     size = len(left_out)
-    return math.sqrt((size - 1) ** 2 / size * statistics.variance(left_out))
+    return (size - 1) / math.sqrt(size) * statistics.stdev(left_out)
 
 
-def _is_noisy(own: _Key, whole: _Key, level: float) -> bool:
+def _is_noisy(own: _Rows, whole: _Rows, level: float) -> bool:
     """Whether a key surely flips more than half as often again as all other criteria."""
-    rows = [
-        (one.flips, one.items, every.flips - one.flips, every.items - one.items)
-        for group, every in whole.by_group.items()
-        for one in [own.by_group.get(group, _Flips())]
-    ]
+    pairs = [(own.get(group, _NONE), every) for group, every in whole.items()]
+    rows = [(mine[0], mine[1], every[0] - mine[0], every[1] - mine[1]) for mine, every in pairs]
     sums = [math.fsum(column) for column in zip(*rows, strict=True)]
-    if (
-        sum(flips > 0 for flips, *_ in rows) < _SEEN
-        or len(rows) < _LEAST
-        or not sums[1]
-        or not sums[3]
-    ):
+    flipping = sum(row[0] > 0 for row in rows)
+    if flipping < _SEEN or len(rows) < _LEAST or not sums[1] or not sums[3]:
         return False
 
-    def excess(totals: Sequence[float]) -> float:
-        flips, items, other_flips, other_items = totals
+    def excess(flips: float, items: float, other_flips: float, other_items: float) -> float:
         return flips / max(items, 1) - _MARGIN * other_flips / max(other_items, 1)
 
-    left_out = [excess([s - r for s, r in zip(sums, row, strict=True)]) for row in rows]
-    return excess(sums) > _error(left_out) * quantile_of_t(level, len(rows))
+    left_out = [excess(*map(operator.sub, sums, row)) for row in rows]
+    return excess(*sums) > _error(left_out) * quantile_of_t(level, len(rows))

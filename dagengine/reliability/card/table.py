@@ -162,8 +162,8 @@ def _figures(under: SettingCard) -> Iterator[RenderableType]:
             )  # fmt: skip
         yield table
     if under.keys:
-        heads = ("share of the noise", "flip rate", "95 % interval", "agrees", "cases", "")
-        table = _grid("criteria", *heads)
+        columns = ("share of the noise", "flip rate", "95 % interval", "agrees", "cases", "")
+        table = _grid("criteria", *columns)
         for key in under.keys[:_KEYS]:
             people = "" if key.people is None else number(key.people)
             table.add_row(

@@ -119,7 +119,7 @@ def test_a_card_names_the_noisy_criterion_and_those_that_never_vary(tmp_path: Pa
     assert keys["must not lie"].always == "met in all"
     assert keys["facts"].cases == 12
     under = card.metrics[0].settings[0]
-    assert "Noisy criteria: “is warm” flips in 66.7 %" in str(answers(under)[1])
+    assert "“is warm” flips in 66.7 %" in str(answers(under)[1])
     assert under.figure("list-bias") is None
     seen.save(tmp_path / "observations.jsonl")
     again, _ = card_of(observations=Observations.load(tmp_path / "observations.jsonl"))

@@ -57,12 +57,12 @@ class Marked(Judgement):
 
     def __str__(self) -> str:
         """The points and the criterion, in one line: "-8 Invents a policy"."""
-        points, verdict = self.item.points, ""
-        shown = "" if self.won is None else f"{signed(self.won)} of {signed(points)} "
+        points, shown = self.item.points, ""
+        if self.won is not None:
+            shown = f"{with_sign(self.won)} of {with_sign(points)} "
         if self.won == points:
-            shown = f"+{signed(points)} " if points > 0 else f"{signed(points)} "
-        if self.verdict not in (MET, UNMET):
-            verdict = f" → {self.verdict}"
+            shown = f"{'+' * (points > 0)}{with_sign(points)} "
+        verdict = f" → {self.verdict}" * (self.verdict not in (MET, UNMET))
         return f"{shown}{shorten(self.item.key, _WIDTH)}{verdict}"
 
     @model_serializer
@@ -96,7 +96,7 @@ class RubricNode(VerdictListNode):
             words + _CANNOT_TELL.format(subject=subject) * (unsure is not None),
             criteria,
             "gates" if gates else "verdicts",
-            verdicts=(MET, UNMET) if unsure is None else (MET, UNMET, UNSURE),
+            verdicts=(MET, UNMET) + (UNSURE,) * (unsure is not None),
             item_label="criterion",
             evaluation_params=evaluation_params,
             **settings,
@@ -146,12 +146,11 @@ class RubricNode(VerdictListNode):
         )  # fmt: skip
 
     def evidence_in(self, item: Any) -> Any:
-        return f"{item.criterion} ({item.points:+g} points)" if self.show_points else item.criterion
+        return item.criterion + f" ({item.points:+g} points)" * self.show_points
 
     def verdicts_of(self, items: Sequence[Any]) -> tuple[str, ...]:
-        labels = items[0].verdicts
-        labels = (*labels, UNSURE) if UNSURE in self.verdicts else labels
-        return labels[::-1] if self.verdicts[-1] == MET else labels  # options in reverse order
+        labels: tuple[str, ...] = items[0].verdicts + (UNSURE,) * (UNSURE in self.verdicts)
+        return labels[:: -1 if self.verdicts[-1] == MET else 1]  # they may be in reverse order
 
     def step(self, verdicts: tuple[str, ...], count: int, field: str | None) -> str:
         order = "First give your reason, then your verdict."
@@ -228,45 +227,51 @@ class RubricMetric(PrebuiltMetric):
         if unsure is not None and unsure not in get_args(Unsure):
             near = did_you_mean(str(unsure), get_args(Unsure))
             raise InputError(f"unsure takes {', '.join(get_args(Unsure))}, got {unsure!r}; {near}")
-        whole = isinstance(per_call, int) and not isinstance(per_call, bool) and per_call > 0
-        if not whole and per_call != "all":
+        if per_call != "all" and (type(per_call) is not int or per_call < 1):
             raise InputError(f"per_call is a whole number from 1 on, or 'all', got {per_call!r}")
         self.per_call, self.unsure, self.show_points = per_call, unsure, show_points
         self.evaluation_params = tuple(map(field_name, evaluation_params))
         self.examples = tuple(examples)
         judged = [field for field in self.evaluation_params if field in ("actual_output", "turns")]
         self.judged = tuple((field,) for field in judged)
-        self.path = str(field_name(criteria)) if isinstance(criteria, str) else None
-        if self.path and not is_known_field(self.path.partition(".")[0]):
+        self.path, self.criteria = "", tuple[RubricItem, ...]()
+        if not isinstance(criteria, str):
+            self.criteria = tuple(self._checked(criteria))
+        elif is_known_field(criteria.partition(".")[0]):
+            self.path = field_name(criteria)
+        else:
             raise InputError(
                 f"criteria is a list, [RubricItem(…), …], or the path of a field that has one in "
-                f"every case; no field is called {self.path!r:.60}"
+                f"every case; no field is called {criteria!r:.60}"
             )
-        self.criteria = None if self.path else tuple(self._checked(criteria))
-        for concern in self._concerns(self.criteria or ()):
+        for concern in self._concerns(self.criteria):
             warnings.warn(f"{name}: {concern}", UserWarning, stacklevel=2)
 
     def graph(self) -> Graph:
         criteria = CodeNode(
-            self._read_criteria,
-            evaluation_params=[self.path] if self.path else None,
+            self.read_criteria,
+            evaluation_params=filter(None, [self.path]),
             name="criteria",
         )
         shown = self.unsure, self.show_points, self.evaluation_params
-        size = None if self.per_call == "all" else self.per_call
         verdicts, gates = (
-            RubricNode(criteria, of_gates, *shown, per_call=size, examples=self.examples)
+            RubricNode(criteria, of_gates, *shown, per_call=self.size, examples=self.examples)
             for of_gates in (False, True)
         )
-        score = CodeNode(self._count_points, inputs=[criteria, verdicts], name="score")
-        if not any(item.gate for item in self.criteria or ()) and self.path is None:
+        score = CodeNode(self.count_points, inputs=[criteria, verdicts], name="score")
+        if not self.path and not any(item.gate for item in self.criteria):
             return Graph(score)
-        closed = CodeNode(self._close_case, inputs=[criteria, gates], name="closed")
+        closed = CodeNode(self.close_case, inputs=[criteria, gates], name="closed")
         then = {"open": score, "closed": closed}
-        return Graph(CodeNode(self._decide_gates, inputs=[gates], name="gate", then=then))
+        return Graph(CodeNode(self.decide_gates, inputs=[gates], name="gate", then=then))
+
+    @property
+    def size(self) -> int | None:
+        """The most criteria of one question; None for all."""
+        return None if self.per_call == "all" else self.per_call
 
     def spec(self) -> MetricSpec:
-        return replace(super().spec(), case_problems=self._case_problems if self.path else None)
+        return replace(super().spec(), case_problems=self.case_problems)
 
     def _checked(self, given: Any) -> list[RubricItem]:
         """The criteria of a rubric; raises InputError for what is none."""
@@ -279,26 +284,30 @@ class RubricMetric(PrebuiltMetric):
         for text, times in Counter(item.criterion for item in items).items():
             if times > 1:
                 yield f"the criterion {text!r:.60} occurs {times} times: its points count as often"
-        size = len(items) if self.per_call == "all" else min(self.per_call, len(items))
+        size = min(self.size or len(items), len(items))
         if size > _MANY:
             yield f"{size} criteria in one call; judges err more from about {_MANY} on: per_call="
 
-    def _case_problems(self, case: Any) -> Iterator[Problem]:
-        """Problems of the criteria of a case; none of a case without any."""
-        rubric, where = read_field(case, self.path or ""), f"`{self.path}`"
+    def case_problems(self, case: Any) -> Iterator[Problem]:
+        """Problems of the criteria that a case brings; none of a case without any."""
+        rubric, where = read_field(case, self.path), f"`{self.path}`"
+        if not self.path or rubric is None:
+            return
         try:
-            for concern in () if rubric is None else self._concerns(self._checked(rubric)):
+            for concern in self._concerns(self._checked(rubric)):
                 yield Problem("criteria", where, concern, "", "warning")
         except InputError as error:
             yield Problem("criteria", where, str(error), "correct it in the data")
 
-    def _read_criteria(self, *given: Any) -> list[RubricItem]:
-        items = self._checked(given[0]) if given else list(self.criteria or ())
+    def read_criteria(self, *rubric: Any) -> list[RubricItem]:
+        """The criteria; raises InputError, and NotApplicableError where none has points."""
+        items = [*self.criteria, *(item for each in rubric for item in self._checked(each))]
         if not any(item.gate or item.points for item in items):
             raise NotApplicableError("nothing to judge: the rubric has no criterion with points")
         return items
 
-    def _decide_gates(self, gates: list[Marked]) -> NodeValue:
+    def decide_gates(self, gates: list[Marked]) -> NodeValue:
+        """Whether all gates are open."""
         verdict = "open" if all(map(self._passes, gates)) else "closed"
         return NodeValue(verdict, verdict=verdict)
 
@@ -307,7 +316,8 @@ class RubricMetric(PrebuiltMetric):
             return mark.item.passes(str(mark.verdict))
         return self.unsure == "unmet" and mark.item.passes(UNMET)
 
-    def _close_case(self, items: list[RubricItem], gates: list[Marked]) -> NodeValue:
+    def close_case(self, items: list[RubricItem], gates: list[Marked]) -> NodeValue:
+        """The score 0, and which gates are closed."""
         lost = points_of([(item, item.worst) for item in items if not item.gate])
         tags = {tag: (0.0, possible) for tag, (_, possible) in lost.tags.items()}
         points = Points(won=0.0, possible=lost.possible, tags=tags)
@@ -316,7 +326,8 @@ class RubricMetric(PrebuiltMetric):
         value = points if points.possible else 0.0  # of gates alone there are no points
         return NodeValue(value, score=0.0, reason="\n".join(named))
 
-    def _count_points(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
+    def count_points(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
+        """The score, the points, and why."""
         if not any(item.points for item in items if not item.gate):
             return NodeValue(1.0, score=1.0, reason="All gates are open.")
         positive = any(item.points > 0 for item in items if not item.gate)
@@ -332,9 +343,9 @@ class RubricMetric(PrebuiltMetric):
         """The greatest losses and gains in one line, the sum, and why points were lost."""
         ordered = sorted(marks, key=lambda mark: (-mark.lost, -abs(mark.won or 0)))
         line = " · ".join(map(str, ordered[:_QUOTED]))
-        more = f" · {len(ordered) - _QUOTED} more" if len(ordered) > _QUOTED else ""
+        more = f" · {len(ordered) - _QUOTED} more" * (len(ordered) > _QUOTED)
         clipped = ", which counts as 0" * (points.share < 0)
-        sums = f"{signed(points.won)} of {points.possible:g} points = {signed(points.share)}"
+        sums = f"{with_sign(points.won)} of {points.possible:g} points = {with_sign(points.share)}"
         lines = [line + more, sums + clipped]
         lines += [f"{mark}{in_brackets(mark.reason)}" for mark in ordered[:_REASONS] if mark.lost]
         kept = sum(mark.verdict == UNSURE and mark.item.points < 0 for mark in marks)
@@ -365,6 +376,6 @@ def points_of(won: Sequence[tuple[RubricItem, float]], positive: bool | None = N
     return Points(won=total, possible=possible, tags=tags)
 
 
-def signed(number: float) -> str:
+def with_sign(number: float) -> str:
     """A number with a minus sign as people write it."""
     return f"{number:.4g}".replace("-", "\N{MINUS SIGN}")

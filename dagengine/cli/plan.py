@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from dagengine.cli.tables.plan_table import Assumptions
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
-    from dagengine.estimate.values import Estimate, Speeds
+    from dagengine.estimate.values import Speeds
     from dagengine.estimate.windows import TooLong
     from dagengine.graph.graph import Metric
     from dagengine.graph.node import BaseNode
     from dagengine.question import Judge, ServerFacts
+    from dagengine.test_case import TestCase
 
 LATENCY = 2.0
 # Runs of each case, the default of `dagengine benchmark`.
@@ -102,7 +103,6 @@ def plan(
     from dagengine.execution.engine import check_cases
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.record.run import rows_at
-    from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics, quoting_of(quotes, unsupported))
     compiled = compile_metrics(loaded)
@@ -116,20 +116,14 @@ def plan(
     check_cases(compiled, cases.check())
     readable: Iterable[Any] = [] if cases.count() is None else cases
     lacking = fields_before(compiled, readable)
-    odds = verdicts_of(rows_at(results)) if results else None
-
-    def forecast_of(plan: Plan) -> Estimate:
-        return estimate(
-            plan,
-            cast(Iterable[TestCase], strict(cases)),
-            judges=identities,
-            items=items,
-            odds=odds,
-            asked=judges if any(asked.capabilities.decides for asked in judges) else (),
-            max_in_flight=most_calls,
-        )
-
-    forecast = forecast_of(compiled)
+    settings: dict[str, Any] = {
+        "judges": identities,
+        "items": items,
+        "odds": verdicts_of(rows_at(results)) if results else None,
+        "asked": judges if any(asked.capabilities.decides for asked in judges) else (),
+        "max_in_flight": most_calls,
+    }
+    forecast = estimate(compiled, cast("Iterable[TestCase]", strict(cases)), **settings)
     speeds = None
     if latency is None:
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
@@ -144,7 +138,7 @@ def plan(
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        more = in_batches(loaded, forecast_of, budget)
+        more = in_batches(loaded, cases, settings, budget)
         if detectable and forecast.cases:
             from dagengine.reliability.card.answers import could_be_seen
 
@@ -155,11 +149,13 @@ def plan(
 
 
 def in_batches(
-    metrics: Sequence[Metric], forecast_of: Callable[[Plan], Estimate], budget: Assumptions
+    metrics: Sequence[Metric], cases: Cases, settings: Mapping[str, Any], budget: Assumptions
 ) -> list[str]:
     """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
     from dagengine.cli.tables.plan_table import judge_costs
     from dagengine.compiler.lowering import compile_metrics
+    from dagengine.data.cases import strict
+    from dagengine.estimate.counting import estimate
     from dagengine.graph.rewriting import Rewriting, SpecMetric
     from dagengine.metrics.rubrics import RubricNode
 
@@ -175,7 +171,8 @@ def in_batches(
         copies = [SpecMetric(rewriting.spec(metric.spec())) for metric in metrics]
         if not rubrics:
             return []
-        forecast = forecast_of(compile_metrics(copies))
+        readable = cast("Iterable[TestCase]", strict(cases))
+        forecast = estimate(compile_metrics(copies), readable, **settings)
         costs = [money for _, _, money in judge_costs(forecast, budget)]
         paid = "" if None in costs else f", {sum(filter(None, costs)):,.2f} US dollars"
         prices.append(f"{words}: {forecast.calls.likely:,.0f} calls{paid}")

@@ -41,8 +41,7 @@ TookByUnit = Mapping[int, Took]
 class Grade:
     """The score of one scope, or why there is none, and the terminals that were reached.
 
-    `success` is what the metric's own code decided (None: it decided nothing), `points` what a
-    rubric gave.
+    `success` is what the metric's own code decided (None: it decided nothing).
     """
 
     score: float | None
@@ -50,7 +49,6 @@ class Grade:
     mode: str | None
     reached: tuple[PlanSlot, ...]
     success: bool | None = None
-    points: Points | None = None
 
 
 def grade(plan: Plan, scope: int, values: Values) -> Grade:
@@ -84,8 +82,7 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     last = values[reached[-1].index]
     # A node's own `success` counts only with its own score, not with a combined one.
     own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
-    points = last.value if type(last.value) is Points else None
-    return Grade(combined(scores, part.spec.combine), None, last.mode, tuple(reached), own, points)
+    return Grade(combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
 
 
 def is_strict(spec: MetricSpec, done: Grade) -> bool:
@@ -227,6 +224,7 @@ def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> 
         assert done.failure is not None
         return failed_result(plan, metric, done.failure, values, took=took)
     threshold = 1.0 if is_strict(spec, done) else spec.threshold
+    last = values[done.reached[-1].index].value
     path, ended = path_taken(plan, metric, values), ended_at(plan, part.scope, values, done)
     return MetricResult(
         metric=spec.name,
@@ -239,7 +237,7 @@ def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> 
         path=path,
         steps=_steps(plan, metric, values, took),
         ended=None if path and path[-1] == ended else ended,
-        points=done.points,
+        points=last if isinstance(last, Points) else None,
     )
 
 

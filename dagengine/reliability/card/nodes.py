@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import statistics
@@ -279,8 +280,6 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     that no criterion of its case fits, or several.
     """
     every = list(_criteria(runs))
-    if not every:
-        return ()
     cases = Counter(key for _, key in dict.fromkeys((case, keys[:2]) for case, keys, *_ in every))
     sums: dict[tuple[str, str], _Key] = {}
     fitting = Counter[tuple[int, str]]()
@@ -288,19 +287,18 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
         text, name, *tags = keys
         label = next((key for key in (name, text) if key in labels.get(case, {})), "")
         fitting[case, label] += 1
-        row = _noise_in(verdicts, gains, labels[case][label] if label else ())
-        keyed = [_ALL, *(("tag", tag) for tag in tags)]
-        if cases[text, name] >= _LEAST:
-            keyed.append(("criterion", name or text))
-        for key in keyed:
+        row = _noise_in(verdicts, gains, labels.get(case, {}).get(label, ()))
+        own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
+        for key in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
             sums.setdefault(key, _Key()).add(case, runs.group(case), verdicts, row)
-    for case in labels.keys() & runs.cases.keys():
-        for label in labels[case]:
-            if (count := fitting[case, label]) != 1:
-                fits = f"{count} criteria fit" if count else "no criterion fits"
-                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits} it")
+    wanted = [(case, label) for case in labels.keys() & runs.cases.keys() for label in labels[case]]
+    for case, label in wanted:
+        if (count := fitting[case, label]) != 1:
+            fits = f"{count or 'no'} criteria fit it"
+            raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
     level = 1 - 2 * 0.05 / max(len(sums) - 1, 1)  # of one side, for all keys together
-    cards = [key.card(*of, sums[_ALL].rows, level) for of, key in sums.items()]
+    whole = sums.get(_ALL, _Key()).rows
+    cards = [key.card(*of, whole, level) for of, key in sums.items()]
     return tuple(sorted(cards, key=lambda card: (card.kind != "all", -(card.share.value or 0.0))))
 
 

@@ -137,5 +137,5 @@ def test_labels_of_criteria_are_held_against_the_majority_of_runs(tmp_path: Path
     assert people.value == 0.5
     assert keys["must not lie"].people is None
     path.write_text("case,criterion,label\nc0,is cold,yes\n")
-    with pytest.raises(InputError, match="'is cold', but no criterion fits it"):
+    with pytest.raises(InputError, match="'is cold', but no criteria fit it"):
         card_of(str(path))

@@ -159,7 +159,7 @@ def in_batches(
     from dagengine.graph.rewriting import Rewriting, SpecMetric
     from dagengine.metrics.rubrics import RubricNode
 
-    prices, rubrics = [], list[BaseNode]()
+    prices, rubrics = [], list[Any]()
     for words, size in (("one call per criterion", 1), ("one call for all criteria", None)):
 
         def batch(node: BaseNode, size: int | None = size) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,12 +126,10 @@ class RubricNode(VerdictListNode):
         ]
 
     def in_order(self, items: Sequence[Any], judged: Mapping[int, Judgement]) -> list[Judgement]:
-        return [
-            self._marked(item, judged[first])
-            for item, first in zip(items, _firsts(items), strict=True)
-        ]
+        return list(map(self.mark, items, (judged[first] for first in _firsts(items))))
 
-    def _marked(self, item: RubricItem, judgement: Judgement) -> Marked:
+    def mark(self, item: RubricItem, judgement: Judgement) -> Marked:
+        """Give a criterion its verdict and points; raises RefusedError where that is wanted."""
         verdict, won = str(judgement.verdict), None
         if verdict == UNSURE and self.unsure == "fail":
             why = in_brackets(judgement.reason)
@@ -161,8 +158,8 @@ class RubricNode(VerdictListNode):
                 f"Under the number of each criterion, from 1 to {count}, give your reason, then "
                 "your verdict; leave none out and add none."
             )
-        listed = "\n".join(f'- "{verdict}"' for verdict in verdicts)
-        return f"{which} {self.criteria}\n\n{order}\n\nEach verdict is one of:\n{listed}"
+        listed = '"\n- "'.join(verdicts)
+        return f'{which} {self.criteria}\n\n{order}\n\nEach verdict is one of:\n- "{listed}"'
 
     def shape(
         self, verdicts: tuple[str, ...], count: int, quotes: QuoteCheck | None = None
@@ -176,8 +173,7 @@ class RubricNode(VerdictListNode):
 def _firsts(items: Sequence[RubricItem]) -> list[int]:
     """For each item the index of the first one that is asked in the same words."""
     first: dict[tuple[str, tuple[str, ...]], int] = {}
-    keys = [(item.criterion, item.verdicts) for item in items]
-    return [first.setdefault(key, index) for index, key in enumerate(keys)]
+    return [first.setdefault((i.criterion, i.verdicts), index) for index, i in enumerate(items)]
 
 
 class RubricMetric(PrebuiltMetric):
@@ -232,8 +228,8 @@ class RubricMetric(PrebuiltMetric):
         self.per_call, self.unsure, self.show_points = per_call, unsure, show_points
         self.evaluation_params = tuple(map(field_name, evaluation_params))
         self.examples = tuple(examples)
-        judged = [field for field in self.evaluation_params if field in ("actual_output", "turns")]
-        self.judged = tuple((field,) for field in judged)
+        judged = {"actual_output", "turns"}.intersection(self.evaluation_params)
+        self.judged = tuple((field,) for field in sorted(judged))
         self.path, self.criteria = "", tuple[RubricItem, ...]()
         if not isinstance(criteria, str):
             self.criteria = tuple(self._checked(criteria))
@@ -301,7 +297,9 @@ class RubricMetric(PrebuiltMetric):
 
     def read_criteria(self, *rubric: Any) -> list[RubricItem]:
         """The criteria; raises InputError, and NotApplicableError where none has points."""
-        items = [*self.criteria, *(item for each in rubric for item in self._checked(each))]
+        items = list(self.criteria)
+        for own in rubric:
+            items += self._checked(own)
         if not any(item.gate or item.points for item in items):
             raise NotApplicableError("nothing to judge: the rubric has no criterion with points")
         return items
@@ -318,28 +316,23 @@ class RubricMetric(PrebuiltMetric):
 
     def close_case(self, items: list[RubricItem], gates: list[Marked]) -> NodeValue:
         """The score 0, and which gates are closed."""
-        lost = points_of([(item, item.worst) for item in items if not item.gate])
-        tags = {tag: (0.0, possible) for tag, (_, possible) in lost.tags.items()}
-        points = Points(won=0.0, possible=lost.possible, tags=tags)
-        closed = [mark for mark in gates if not self._passes(mark)]
-        named = [f"{mark.verdict}: {mark}{in_brackets(mark.reason)}" for mark in closed]
-        value = points if points.possible else 0.0  # of gates alone there are no points
-        return NodeValue(value, score=0.0, reason="\n".join(named))
+        possible = points_of([(item, 0.0) for item in items if not item.gate], items)
+        closed = (mark for mark in gates if not self._passes(mark))
+        reason = "\n".join(f"{mark.verdict}: {mark}{in_brackets(mark.reason)}" for mark in closed)
+        value = possible.model_copy(update={"won": 0.0})
+        return NodeValue(value if possible.possible else 0.0, score=0.0, reason=reason)
 
     def count_points(self, items: list[RubricItem], marks: list[Marked]) -> NodeValue:
         """The score, the points, and why."""
-        if not any(item.points for item in items if not item.gate):
-            return NodeValue(1.0, score=1.0, reason="All gates are open.")
-        positive = any(item.points > 0 for item in items if not item.gate)
-        counted = [(mark.item, mark.won) for mark in marks if mark.won is not None]
-        points = points_of(counted, positive)
-        if not points.possible:
-            left = "positive " * positive
-            raise RefusedError(f"no score: the judge cannot tell any criterion with {left}points")
-        score = min(max(points.share, 0.0), 1.0)
-        return NodeValue(points, score=score, reason=self._reason(marks, points))
+        points = points_of([(m.item, m.won) for m in marks if m.won is not None], items)
+        if points.possible:
+            score = min(max(points.share, 0.0), 1.0)
+            return NodeValue(points, score=score, reason=self.explain(marks, points))
+        if any(mark.item.points for mark in marks):
+            raise RefusedError("no score: the judge cannot tell any criterion with points to win")
+        return NodeValue(1.0, score=1.0, reason="All gates are open.")
 
-    def _reason(self, marks: Sequence[Marked], points: Points) -> str:
+    def explain(self, marks: Sequence[Marked], points: Points) -> str:
         """The greatest losses and gains in one line, the sum, and why points were lost."""
         ordered = sorted(marks, key=lambda mark: (-mark.lost, -abs(mark.won or 0)))
         line = " · ".join(map(str, ordered[:_QUOTED]))
@@ -348,32 +341,30 @@ class RubricMetric(PrebuiltMetric):
         sums = f"{with_sign(points.won)} of {points.possible:g} points = {with_sign(points.share)}"
         lines = [line + more, sums + clipped]
         lines += [f"{mark}{in_brackets(mark.reason)}" for mark in ordered[:_REASONS] if mark.lost]
-        kept = sum(mark.verdict == UNSURE and mark.item.points < 0 for mark in marks)
-        if kept and self.unsure == "unmet":
-            lines.append(f"{kept} of the faults count as not there, as the judge cannot tell.")
+        faults = sum(mark.verdict == UNSURE and mark.item.points < 0 for mark in marks)
+        if faults and self.unsure == "unmet":
+            lines.append(f"{faults} of the faults count as not there, as the judge cannot tell.")
         return "\n".join(lines)
 
 
-def points_of(won: Sequence[tuple[RubricItem, float]], positive: bool | None = None) -> Points:
-    """The points of criteria, each with those that it won.
+def points_of(won: Iterable[tuple[RubricItem, float]], items: Iterable[RubricItem]) -> Points:
+    """The points of criteria, each with those that it won, of a rubric with these `items`.
 
-    With `positive` (default: if any has positive points) they are counted against the positive
-    points. Otherwise all are negative, and what is not lost is won.
+    They are counted against the positive points. If the rubric has none, what is not lost is won.
     """
-    if positive is None:
-        positive = any(item.points > 0 for item, _ in won)
-    total = math.fsum(points for _, points in won)
-    possible = math.fsum(item.points for item, _ in won if item.points > 0)
-    if not positive:
-        possible = -math.fsum(item.points for item, _ in won)
-        total += possible
-    by_tag: dict[str, list[tuple[float, float]]] = {}
+    positive = any(item.points > 0 and not item.gate for item in items)
+    total = possible = 0.0
+    tags: dict[str, tuple[float, float]] = {}
     for item, points in won:
+        best = max(item.points, 0.0)
+        possible += best if positive else -item.points
+        total += points
         for tag in item.tags:
-            by_tag.setdefault(tag, []).append((points, max(item.points, 0.0)))
-    sums = {tag: tuple(map(math.fsum, zip(*pairs, strict=True))) for tag, pairs in by_tag.items()}
-    tags = {tag: (own, best) for tag, (own, best) in sums.items() if best}
-    return Points(won=total, possible=possible, tags=tags)
+            own, most = tags.get(tag, (0.0, 0.0))
+            tags[tag] = own + points, most + best
+    total += possible * (not positive)
+    of_tags = {tag: sums for tag, sums in tags.items() if sums[1]}
+    return Points(won=total, possible=possible, tags=of_tags)
 
 
 def with_sign(number: float) -> str:

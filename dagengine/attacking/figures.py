@@ -70,11 +70,12 @@ def _run(rows: Sequence[Observation], threshold: float) -> Run:
         whole.path,
         {row.node: _answer(row) for row in rows if row.node},
         any(bool(row.unsupported) for row in rows),
-        _unmet(rows),
+        unmet_criteria(rows),
     )
 
 
-def _unmet(rows: Sequence[Observation]) -> tuple[str, str] | None:
+def unmet_criteria(rows: Sequence[Observation]) -> tuple[str, str] | None:
+    """The last list of criteria in a run: its node, and the texts of those that are not met."""
     row = next((row for row in reversed(rows) if row.keys), None)
     if row is None:
         return None

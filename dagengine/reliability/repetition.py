@@ -308,7 +308,7 @@ class _Record(RunObserver):
         # The verdicts about the items of a list
         listed = step.output if step.kind == VerdictListNode.kind else None
         items = tuple(row["verdict"] for row in listed or ())
-        keys, gains = _criteria(listed or ())
+        keys, gains = keyed_criteria(listed or ())
         return Observation(
             case, variant.metric, step.node, variant.condition, step.verdict, step.score,
             self._keep(written), step.outcome, confidence=step.confidence, items=items,
@@ -317,7 +317,7 @@ class _Record(RunObserver):
         )  # fmt: skip
 
 
-def _criteria(
+def keyed_criteria(
     listed: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[float | None, ...]]:
     """The keys of the criteria in a list of verdicts, and what they brought to the score."""

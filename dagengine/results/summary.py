@@ -226,16 +226,16 @@ class _Scores:
             highest=self._highest if some else None,
             distribution=tuple(bins),
             pass_rate=Share.of(passed, passed + failed),
-            points=self._points_summary(),
+            points=self.points_summary(),
         )
 
-    def _points_summary(self) -> PointsSummary | None:
+    def points_summary(self) -> PointsSummary | None:
+        """The figures of the points; None without any."""
         if not self._points:
             return None
-        means = {tag: scores.mean() for tag, scores in self._points.items()}
-        whole = means.pop(None)
-        tags = {str(tag): means[tag] for tag in sorted(means, key=str)}
-        return PointsSummary(whole, min(max(whole.mean, 0.0), 1.0), tags)
+        whole = self._points[None].mean()
+        tags = {str(tag): scores.mean() for tag, scores in self._points.items() if tag is not None}
+        return PointsSummary(whole, min(max(whole.mean, 0.0), 1.0), dict(sorted(tags.items())))
 
     def _at(self, place: int) -> float:
         """The score at a place of the sorted scores."""

@@ -70,7 +70,7 @@ class RubricItem(BaseModel):
             "points": worth,
             "name": None if name is None else _text("name", name),
             "tags": tuple(dict.fromkeys(_text("tag", tag) for tag in tags)),
-            "levels": None if levels is None else _levels(levels),
+            "levels": None if levels is None else levels_of(levels),
             "gate": gate,
         }
         super().__init__(**fields)
@@ -174,7 +174,8 @@ def _number(name: str, given: Any, low: float, high: float) -> float:
     return float(given)
 
 
-def _levels(given: Any) -> dict[str, float]:
+def levels_of(given: Any) -> dict[str, float]:
+    """Labels with their shares of the points; raises InputError for anything else."""
     if not isinstance(given, Mapping) or len(given) < 2:
         raise InputError(
             f"levels must give a share of the points for two labels or more, got {given!r:.60}"
@@ -185,7 +186,7 @@ def _levels(given: Any) -> dict[str, float]:
     return levels
 
 
-def _from_options(given: Any) -> Any:
+def levels_of_options(given: Any) -> Any:
     """The levels in `[{label, value}, …]`."""
     levels = {o.get("label"): o.get("value") for o in given if isinstance(o, Mapping)}
     if len(levels) < len(given):
@@ -193,15 +194,15 @@ def _from_options(given: Any) -> Any:
     return levels
 
 
-def _from_choices(given: Any) -> Any:
+def levels_of_choices(given: Any) -> Any:
     """An even ladder of labels, the worst first."""
     if isinstance(given, str) or len(set(given)) < max(2, len(given)):
         raise InputError(f"choices are two labels or more, the worst first, got {given!r:.60}")
-    return {label: step / (len(given) - 1) for step, label in enumerate(given)}
+    return dict(zip(given, (step / (len(given) - 1) for step in range(len(given))), strict=True))
 
 
 _LADDERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "levels": lambda given: given,
-    "options": _from_options,
-    "choices": _from_choices,
+    "options": levels_of_options,
+    "choices": levels_of_choices,
 }

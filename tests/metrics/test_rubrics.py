@@ -212,7 +212,7 @@ def test_points_and_score_of_a_rubric(
         ([], {}, {}, "skipped", "no criterion with points"),
         ([RubricItem("a", 0)], {}, {}, "skipped", "no criterion with points"),
         ([A, FAULT], {"a": "cannot tell", "fault": "unmet"}, {"unsure": "skip"}, "judge_refused",
-         "cannot tell any criterion with positive points"),
+         "cannot tell any criterion with points to win"),
         ([FAULT], {"fault": "cannot tell"}, {"unsure": "skip"}, "judge_refused", "cannot tell"),
         ([A], {"a": "cannot tell"}, {"unsure": "fail"}, "judge_refused", "whether 'a' is met (as"),
         ([A], {"a": "cannot tell"}, {}, "unparseable", "cannot tell"),

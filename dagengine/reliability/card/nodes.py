@@ -265,7 +265,7 @@ class _Key:
             cases=len(self._cases),
             flip_rate=_ratio("node-flip-rate", rows, rows, 0, 1),
             share=_ratio("variance-share", rows, whole, 2, 2),
-            noisy=kind != "all" and _is_noisy(rows, whole, level),
+            noisy=kind != "all" and is_noisy(rows, whole, level),
             always=f"{min(map(str, self._verdicts))} in all" * (len(self._verdicts) == 1),
             people=_ratio("node-accuracy", rows, rows, 3, 4) if labelled else None,
         )
@@ -279,7 +279,7 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     line of its own if it is in five cases or more. Raises InputError for a label of a criterion
     that no criterion of its case fits, or several.
     """
-    every = list(_criteria(runs))
+    every = list(criteria_in(runs))
     cases = Counter(key for _, key in dict.fromkeys((case, keys[:2]) for case, keys, *_ in every))
     sums: dict[tuple[str, str], _Key] = {}
     fitting = Counter[tuple[int, str]]()
@@ -287,22 +287,22 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
         text, name, *tags = keys
         label = next((key for key in (name, text) if key in labels.get(case, {})), "")
         fitting[case, label] += 1
-        row = _noise_in(verdicts, gains, labels.get(case, {}).get(label, ()))
+        row = noise_in(verdicts, gains, labels.get(case, {}).get(label, ()))
         own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
         for key in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
             sums.setdefault(key, _Key()).add(case, runs.group(case), verdicts, row)
-    wanted = [(case, label) for case in labels.keys() & runs.cases.keys() for label in labels[case]]
-    for case, label in wanted:
-        if (count := fitting[case, label]) != 1:
-            fits = f"{count or 'no'} criteria fit it"
-            raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
+    for case in labels.keys() & runs.cases.keys():
+        for label in labels[case]:
+            if (count := fitting[case, label]) != 1:
+                fits = f"{count or 'no'} criteria fit it"
+                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
     level = 1 - 2 * 0.05 / max(len(sums) - 1, 1)  # of one side, for all keys together
     whole = sums.get(_ALL, _Key()).rows
-    cards = [key.card(*of, whole, level) for of, key in sums.items()]
+    cards = (key.card(*of, whole, level) for of, key in sums.items())
     return tuple(sorted(cards, key=lambda card: (card.kind != "all", -(card.share.value or 0.0))))
 
 
-def _noise_in(
+def noise_in(
     verdicts: Sequence[Verdict], gains: Sequence[float], labels: Sequence[Vote]
 ) -> tuple[float, ...]:
     """The row of one criterion of one case; see `_Rows`."""
@@ -320,7 +320,7 @@ def _noise_in(
     )
 
 
-def _criteria(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
+def criteria_in(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
     """Each criterion of each case: its keys, its verdicts in all runs, what they brought."""
     for case, settings in runs.cases.items():
         for series in settings.values():
@@ -354,7 +354,7 @@ def _error(left_out: Sequence[float]) -> float:
     return (size - 1) / math.sqrt(size) * statistics.stdev(left_out)
 
 
-def _is_noisy(own: _Rows, whole: _Rows, level: float) -> bool:
+def is_noisy(own: _Rows, whole: _Rows, level: float) -> bool:
     """Whether a key surely flips more than half as often again as all other criteria."""
     pairs = [(own.get(group, _NONE), every) for group, every in whole.items()]
     rows = [(mine[0], mine[1], every[0] - mine[0], every[1] - mine[1]) for mine, every in pairs]

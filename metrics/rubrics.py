@@ -67,7 +67,8 @@ class Marked(Judgement):
     @model_serializer
     def _with_its_criterion(self) -> dict[str, Any]:
         own = {"verdict": self.verdict, "reason": self.reason, "won": self.won}
-        return {k: v for k, v in own.items() if v is not None} | self.item.model_dump()
+        own |= self.item.model_dump()
+        return dict(filter(lambda pair: pair[1] is not None, own.items()))
 
 
 class RubricNode(VerdictListNode):
@@ -88,8 +89,11 @@ class RubricNode(VerdictListNode):
         evaluation_params: Sequence[str],
         **settings: Any,
     ) -> None:
-        names = {"actual_output": "`actual_output`", "turns": "what the assistant says"}
-        subject = next((names[f] for f in names if f in evaluation_params), "the material")
+        subject = "the material"
+        if "turns" in evaluation_params:
+            subject = "what the assistant says"
+        elif "actual_output" in evaluation_params:
+            subject = "`actual_output`"
         words = _WORDS.format(subject=subject, met=MET, unmet=UNMET)
         super().__init__(
             words + _CANNOT_TELL.format(subject=subject) * (unsure is not None),
@@ -363,8 +367,8 @@ def points_of(won: Iterable[tuple[RubricItem, float]], items: Iterable[RubricIte
             own, most = tags.get(tag, (0.0, 0.0))
             tags[tag] = own + points, most + best
     total += possible * (not positive)
-    of_tags = {tag: sums for tag, sums in tags.items() if sums[1]}
-    return Points(won=total, possible=possible, tags=of_tags)
+    with_figure = filter(lambda pair: pair[1][1], tags.items())
+    return Points(won=total, possible=possible, tags=dict(with_figure))
 
 
 def with_sign(number: float) -> str:

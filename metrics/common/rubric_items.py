@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_serializer
@@ -69,7 +71,7 @@ class RubricItem(BaseModel):
             "criterion": _text("criterion", criterion),
             "points": worth,
             "name": None if name is None else _text("name", name),
-            "tags": tuple(dict.fromkeys(_text("tag", tag) for tag in tags)),
+            "tags": tuple(dict.fromkeys(map(partial(_text, "tag"), tags))),
             "levels": None if levels is None else levels_of(levels),
             "gate": gate,
         }
@@ -108,7 +110,7 @@ class RubricItem(BaseModel):
     def _without_defaults(self) -> dict[str, Any]:
         worth = {} if self.gate and self.points > 0 else {"points": self.points}
         more = {"name": self.name, "tags": self.tags, "levels": self.levels, "gate": self.gate}
-        return {"criterion": self.criterion, **worth, **{k: v for k, v in more.items() if v}}
+        return {"criterion": self.criterion, **worth, **dict(filter(itemgetter(1), more.items()))}
 
     @property
     def key(self) -> str:

@@ -99,8 +99,10 @@ def _by_criterion(step: Step | None) -> dict[str, Any] | None:
     verdicts = None if step is None else _verdicts(step.output)
     if step is None or verdicts is None or "criterion" not in step.output[0]:
         return None
-    names = [item.get("name") or item.get("criterion") for item in step.output]
-    return dict(zip(names, verdicts, strict=True))
+    by_criterion: dict[str, Any] = {}
+    for item in step.output:
+        by_criterion[item.get("name") or item.get("criterion")] = item["verdict"]
+    return by_criterion
 
 
 def _verdicts(output: Any) -> list[Any] | None:

@@ -111,12 +111,13 @@ def _by_key(under: SettingCard) -> str:
     """The criteria of a rubric that flip more than others; empty for any other metric."""
     if not under.keys:
         return ""
-    noisy = [
-        f"“{key.key}” flips in {bounded(key.flip_rate)}, {bounded(key.share)} of the noise"
-        for key in under.keys
-        if key.noisy
-    ]
-    return f" Noisy criteria: {'; '.join(noisy)}." if noisy else " No tag or criterion stands out."
+    noisy = list[str]()
+    for key in under.keys:
+        how = f"flips in {bounded(key.flip_rate)}, {bounded(key.share)} of the noise"
+        noisy += [f"“{key.key}” {how}"] * key.noisy
+    if not noisy:
+        return " No tag or criterion stands out."
+    return f" Noisy criteria: {'; '.join(noisy)}."
 
 
 def _price(under: SettingCard) -> Answer:

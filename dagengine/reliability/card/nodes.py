@@ -289,8 +289,8 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
         fitting[case, label] += 1
         row = noise_in(verdicts, gains, labels.get(case, {}).get(label, ()))
         own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
-        for key in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
-            sums.setdefault(key, _Key()).add(case, runs.group(case), verdicts, row)
+        for pair in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
+            sums.setdefault(pair, _Key()).add(case, runs.group(case), verdicts, row)
     for case in labels.keys() & runs.cases.keys():
         for label in labels[case]:
             if (count := fitting[case, label]) != 1:
@@ -298,8 +298,11 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
                 raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
     level = 1 - 2 * 0.05 / max(len(sums) - 1, 1)  # of one side, for all keys together
     whole = sums.get(_ALL, _Key()).rows
-    cards = (key.card(*of, whole, level) for of, key in sums.items())
-    return tuple(sorted(cards, key=lambda card: (card.kind != "all", -(card.share.value or 0.0))))
+    cards = list[KeyCard]()
+    for (kind, name), key in sums.items():
+        cards.append(key.card(kind, name, whole, level))
+    cards.sort(key=lambda card: (card.kind != "all", -(card.share.value or 0.0)))
+    return tuple(cards)
 
 
 def noise_in(

@@ -153,6 +153,12 @@ class AssignPanels(Assigning):
                 self.copies[node].panel = self._choose(node)
 
 
+class AssignEscalation(AssignPanels):
+    """Gives single judgements a judge for when they are unsure; verdicts of lists have none."""
+
+    able = "gives a single verdict (not a list of them)"
+
+
 def _is(node: BaseNode, name: str | BaseNode) -> bool:
     return name is node or name == node.title
 

@@ -233,7 +233,7 @@ def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None
 _LEAST = 5  # cases that a criterion must be in to have a line of its own
 _MARGIN = 1.5  # how many times as often as all others a noisy key flips
 _SEEN = 3  # independent cases in which it has to flip
-_ALL = "all", "all criteria"
+_ALL = "all", "criteria"
 # By independent case: flips, of so many items, the variance, labels that are met, of so many.
 _Rows = dict[Hashable, list[float]]
 _NONE = [0.0] * 5

@@ -76,7 +76,7 @@ def test_shares_are_those_of_points_and_variances_of_verdicts() -> None:
             parts[tag] = parts.get(tag, 0.0) + weight**2 * p * (1 - p)
             assert statistics.pvariance(gains) == pytest.approx(weight**2 * p * (1 - p))
     whole = sum(parts.values())
-    assert shares["all criteria"] == 1
+    assert shares["criteria"] == 1
     for tag, part in parts.items():
         assert shares[tag] == pytest.approx(part / whole)
 

@@ -34,7 +34,12 @@ from dagengine.execution.app import as_app
 from dagengine.execution.cluster.coordinator import Workers, cluster_of
 from dagengine.execution.executor import Executor, OnRow, Source
 from dagengine.execution.interrupts import lasting_loop, sync
-from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
+from dagengine.execution.local_executor import (
+    LocalExecutor,
+    Settings,
+    case_problems,
+    check_settings,
+)
 from dagengine.execution.sources import Pace, rows_as_read
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric, as_metrics
@@ -491,6 +496,15 @@ def missing_fields(plan: Plan, test_cases: Iterable[Any], least: float = 0.0) ->
     ]
 
 
+def concerns(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
+    """Warnings of metrics about the first 1,000 cases: each once, with its first case."""
+    lines: dict[str, str] = {}
+    for label, problem in case_problems(plan, test_cases):
+        if problem.severity == "warning":
+            lines.setdefault(problem.message, f"{label}: {problem.where}: {problem.message}")
+    return list(lines.values())
+
+
 def fields_before(plan: Plan, test_cases: Iterable[Any], seconds: float = 2.0) -> list[str]:
     """Lines about fields that half or more of the first 1,000 cases lack, read within `seconds`.
 
@@ -504,7 +518,7 @@ def fields_before(plan: Plan, test_cases: Iterable[Any], seconds: float = 2.0) -
         [path for path, _ in metric.required if all(read_field(c, path) is None for c in cases)]
         for metric in plan.metrics
     ]
-    lines = missing_fields(plan, cases, 0.5)
+    lines = [*missing_fields(plan, cases, 0.5), *concerns(plan, cases)]
     if cases and all(absent) and time.monotonic() < end:
         names = list(dict.fromkeys(path for paths in absent for path in paths))
         raise InputError(

@@ -19,6 +19,7 @@ from dagengine.metrics.classic import (
 )
 from dagengine.metrics.common.base import BaseArenaMetric, BaseConversationalMetric, BaseMetric
 from dagengine.metrics.common.rubric import Rubric
+from dagengine.metrics.common.rubric_items import RubricItem
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.contextual_relevancy import ContextualRelevancyMetric
@@ -40,6 +41,7 @@ from dagengine.metrics.knowledge_retention import KnowledgeRetentionMetric
 from dagengine.metrics.prompt_alignment import PromptAlignmentMetric
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.role_adherence import RoleAdherenceMetric
+from dagengine.metrics.rubrics import RubricMetric
 from dagengine.metrics.safety.misuse import MisuseMetric
 from dagengine.metrics.safety.non_advice import NonAdviceMetric
 from dagengine.metrics.safety.pii_leakage import PIILeakageMetric
@@ -101,6 +103,8 @@ __all__ = [
     "RoleViolationMetric",
     "RougeMetric",
     "Rubric",
+    "RubricItem",
+    "RubricMetric",
     "StepEfficiencyMetric",
     "SummarizationMetric",
     "TaskCompletionMetric",

@@ -310,7 +310,10 @@ class _Campaign:
 
     def _aim(self, number: int) -> Aim:
         failing = (run for run in self.clean[number] if run.score is not None and not run.passed)
-        return self.ways.aim(next(failing).path)
+        run = next(failing)
+        aim = self.ways.aim(run.path)
+        # Of a rubric the criteria of the case are quoted, and no words of the node.
+        return aim if run.unmet is None else Aim(*run.unmet, "met")
 
     async def attack(self, asking: _Asking) -> None:
         """Judge every try; the metric is alone here, so that other metrics ask nothing."""

@@ -33,7 +33,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One metric on one case, once. `lost` says that it has no score for a reason of its own."""
+    """One metric on one case, once. `lost` says that it has no score for a reason of its own.
+
+    `unmet` is the last list of criteria of a rubric: its node, and those that are not met.
+    """
 
     score: float | None = None
     passed: bool = False
@@ -41,6 +44,7 @@ class Run:
     path: tuple[tuple[str, Verdict], ...] = ()
     answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
     unsupported: bool = False
+    unmet: tuple[str, str] | None = None
 
 
 def runs_of(
@@ -66,7 +70,18 @@ def _run(rows: Sequence[Observation], threshold: float) -> Run:
         whole.path,
         {row.node: _answer(row) for row in rows if row.node},
         any(bool(row.unsupported) for row in rows),
+        unmet_criteria(rows),
     )
+
+
+def unmet_criteria(rows: Sequence[Observation]) -> tuple[str, str] | None:
+    """The last list of criteria in a run: its node, and the texts of those that are not met."""
+    row = next((row for row in reversed(rows) if row.keys), None)
+    if row is None:
+        return None
+    pairs = zip(row.keys, row.items, strict=True)
+    texts = [key[0] for key, verdict in pairs if verdict != "met"]
+    return row.node, "; ".join(texts or [key[0] for key in row.keys])
 
 
 def _answer(row: Observation) -> Answer:

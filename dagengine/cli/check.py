@@ -50,7 +50,7 @@ def check(
     from dagengine.compiler.lowering import compile_metrics, name_problems
     from dagengine.data.cases import strict as valid
     from dagengine.estimate.example_cases import example_lines
-    from dagengine.evaluation import missing_fields
+    from dagengine.evaluation import concerns, missing_fields
     from dagengine.execution.local_executor import check_cases
     from dagengine.loading import load_metrics
     from dagengine.traces.reading import TraceCases
@@ -71,7 +71,7 @@ def check(
             for line in cases.mapping():
                 say(line)
         check_cases(compiled, cases.check())
-        missing = missing_fields(compiled, valid(cases))
+        missing = [*missing_fields(compiled, valid(cases)), *concerns(compiled, valid(cases))]
         problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]
         solved = example_lines(compiled, enumerate(valid(cases)))
         problems += [Problem("example-in-data", cases.name, line, "", "warning") for line in solved]

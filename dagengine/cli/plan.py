@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -31,12 +31,16 @@ from dagengine.cli.common.options import (
 from dagengine.cli.common.streams import say, shown
 
 if TYPE_CHECKING:
+    from dagengine.cli.tables.plan_table import Assumptions
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
     from dagengine.estimate.values import Speeds
     from dagengine.estimate.windows import TooLong
+    from dagengine.graph.graph import Metric
+    from dagengine.graph.node import BaseNode
     from dagengine.question import Judge, ServerFacts
     from dagengine.results import Step
+    from dagengine.test_case import TestCase
 
 LATENCY = 2.0
 # Runs of each case, the default of `dagengine benchmark`.
@@ -97,9 +101,9 @@ def plan(
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import fields_before
+    from dagengine.execution.local_executor import check_cases
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.record.run import rows_at
-    from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics, quoting_of(quotes, unsupported))
     compiled = compile_metrics(loaded)
@@ -110,19 +114,18 @@ def plan(
     cases = cases_of(data, mapped, delimiter, unit=unit)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
-    cases.check()
+    check_cases(compiled, cases.check())
     escalating = _learn_escalations(compiled, results)
     readable: Iterable[Any] = [] if cases.count() is None else cases
     lacking = fields_before(compiled, readable)
-    forecast = estimate(
-        compiled,
-        cast(Iterable[TestCase], strict(cases)),
-        judges=identities,
-        items=items,
-        odds=verdicts_of(rows_at(results)) if results else None,
-        asked=judges if any(asked.capabilities.decides for asked in judges) else (),
-        max_in_flight=most_calls,
-    )
+    settings: dict[str, Any] = {
+        "judges": identities,
+        "items": items,
+        "odds": verdicts_of(rows_at(results)) if results else None,
+        "asked": judges if any(asked.capabilities.decides for asked in judges) else (),
+        "max_in_flight": most_calls,
+    }
+    forecast = estimate(compiled, cast("Iterable[TestCase]", strict(cases)), **settings)
     speeds = None
     if latency is None:
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
@@ -137,7 +140,7 @@ def plan(
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        more = escalating
+        more = escalating + in_batches(loaded, cases, settings, budget)
         if detectable and forecast.cases:
             from dagengine.reliability.card.answers import could_be_seen
 
@@ -165,6 +168,39 @@ def _learn_escalations(compiled: Plan, results: Path | None) -> list[str]:
                 f"{unit.name}: {unit.node.panel.share:.0%} of judgements escalate ({how})."
             )
     return lines
+
+
+def in_batches(
+    metrics: Sequence[Metric], cases: Cases, settings: Mapping[str, Any], budget: Assumptions
+) -> list[str]:
+    """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
+    from dagengine.cli.tables.plan_table import judge_costs
+    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.data.cases import strict
+    from dagengine.estimate.counting import estimate
+    from dagengine.graph.rewriting import Rewriting, SpecMetric
+    from dagengine.metrics.rubrics import RubricNode
+
+    prices, rubrics = [], list[Any]()
+    for words, size in (("one call per criterion", 1), ("one call for all criteria", None)):
+
+        def batch(node: BaseNode, size: int | None = size) -> None:
+            if isinstance(node, RubricNode):
+                node.per_call = size
+                rubrics.append(node)
+
+        rewriting = Rewriting([batch])
+        copies = [SpecMetric(rewriting.spec(metric.spec())) for metric in metrics]
+        if not rubrics:
+            return []
+        readable = cast("Iterable[TestCase]", strict(cases))
+        forecast = estimate(compile_metrics(copies), readable, **settings)
+        costs = [money for _, _, money in judge_costs(forecast, budget)]
+        paid = "" if None in costs else f", {sum(filter(None, costs)):,.2f} US dollars"
+        prices.append(f"{words}: {forecast.calls.likely:,.0f} calls{paid}")
+    return [
+        f"Rubrics by {'; by '.join(prices)}, and 1 to 6.5 points of accuracy less as published."
+    ]
 
 
 def too_long(

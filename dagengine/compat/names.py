@@ -362,7 +362,7 @@ _SUMMED = "Aggregate Aggregation Combine Mean Average Sum Weighted WeightedSum"
 _DATA = "cases test_cases dataset data jsonl csv"
 _WORDS = {
     **dict.fromkeys(("Judge", "BaseJudge", "CustomJudge", "FunctionJudge", "LLM"), _OWN_JUDGE),
-    **dict.fromkeys(("Checklist", "ChecklistMetric", "RubricMetric"), _CHECKLIST),
+    **dict.fromkeys(("Checklist", "ChecklistMetric"), _CHECKLIST),
     **dict.fromkeys(
         ("Jury", "JuryJudge", "Panel", "Ensemble", "EnsembleJudge", "MultiJudge", "majority_vote"),
         _JURY,

@@ -125,7 +125,8 @@ def read_cases(
     inside of a column. `map={"notes": None}` ignores one. A list in a text cell is JSON, or is
     split at the delimiter of the column (`delimiters={"context": ";"}`, `""` if a cell is one
     item). With `goldens`, rows are read as goldens. Without `others`, only the columns in `map` are
-    read. A `preset` (`"ragas"`, `"promptfoo"`, `"openai"`) maps the columns of that tool's files.
+    read. A `preset` (`"ragas"`, `"promptfoo"`, `"openai"`, `"healthbench"`) maps the columns of the
+    files of that tool or data set.
 
     Raises InputError for a source that cannot be read, an unknown field in `map`, and an unknown
     preset.

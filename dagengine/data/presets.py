@@ -150,6 +150,20 @@ PRESETS: Mapping[str, Preset] = {
             for inside in ("", "item.", "datasource_item.")
         },
     ),
+    "healthbench": Preset(
+        {
+            **_columns(
+                name="prompt_id",
+                input="prompt",
+                actual_output="completion response",
+                expected_output="ideal_completions_data.ideal_completion",
+                tags="example_tags",
+                _="canary",
+            ),
+            "rubrics": "additional_metadata.rubrics",
+        },
+        frozenset({"example_tags", "ideal_completions_data"}),
+    ),
 }
 """By tool; of these columns a file may have any."""
 

@@ -40,10 +40,11 @@ _COLUMNS = (
     ("path", _TEXT),
     ("ended", _TEXT),
     ("judge", _TEXT),
+    ("points", _TEXT),
     ("steps", _TEXT),
     ("trace", _TEXT),
 )
-_NESTED = ("failure", "path", "ended", "steps", "trace")  # JSON text in their cells
+_NESTED = ("failure", "path", "ended", "points", "steps", "trace")  # JSON text in their cells
 _FULL = (
     "; make room and start the run again: it begins at the first case, but what a store (store=, "
     "--store) has is not asked again"

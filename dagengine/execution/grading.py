@@ -21,7 +21,7 @@ from dagengine.results import (
     Verdict,
     step_output,
 )
-from dagengine.results.passing import combined, passes, strict_score
+from dagengine.results.passing import Points, combined, passes, strict_score
 
 Values = Mapping[int, NodeValue]
 
@@ -224,6 +224,7 @@ def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> 
         assert done.failure is not None
         return failed_result(plan, metric, done.failure, values, took=took)
     threshold = 1.0 if is_strict(spec, done) else spec.threshold
+    last = values[done.reached[-1].index].value
     path, ended = path_taken(plan, metric, values), ended_at(plan, part.scope, values, done)
     return MetricResult(
         metric=spec.name,
@@ -236,6 +237,7 @@ def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> 
         path=path,
         steps=_steps(plan, metric, values, took),
         ended=None if path and path[-1] == ended else ended,
+        points=last if isinstance(last, Points) else None,
     )
 
 

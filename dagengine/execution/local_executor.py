@@ -25,6 +25,7 @@ from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases, read_cases
 from dagengine.data.converter import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
+from dagengine.data.readers import CHECKED
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
 from dagengine.execution.executor import RunObserver, Source
@@ -47,7 +48,7 @@ from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, BothAnswers, Store, as_store
-from dagengine.test_case import CASE_TYPES, has_field, read_field
+from dagengine.test_case import CASE_TYPES, case_label, has_field, read_field
 from dagengine.threads import in_daemon_thread
 
 AnyApp = App | Callable[[Any], Any]
@@ -414,7 +415,10 @@ def _check_goldens(items: Sequence[Item], app: App | None) -> None:
 
 
 def check_cases(plan: Plan, items: Sequence[Item]) -> None:
-    """Raise InputError when a field that is read exists in no case's type."""
+    """Raise InputError when a field that is read exists in no case's type.
+
+    Also for what is wrong with one of the first 1,000 cases as a metric sees it.
+    """
     kinds: dict[Any, None] = dict.fromkeys(CASE_OF.get(type(item), type(item)) for item in items)
     for unit in plan.units:
         for path in unit.reads:
@@ -424,6 +428,19 @@ def check_cases(plan: Plan, items: Sequence[Item]) -> None:
                     f"node {unit.name!r} reads `{path}`, but the test cases "
                     f"({items[0].name or 'case 0'}, …) are {names}, which have no such field"
                 )
+    for label, problem in case_problems(plan, items):
+        if problem.severity == "error":
+            hint = f"; {problem.hint}" * bool(problem.hint)
+            raise InputError(f"{label}: {problem.where}: {problem.message}{hint}")
+
+
+def case_problems(plan: Plan, items: Iterable[Any]) -> Iterator[tuple[str, Problem]]:
+    """The problems that metrics find in the first 1,000 cases, each with the name of its case."""
+    finders = dict.fromkeys(scope.spec.case_problems for scope in plan.scopes)
+    for find in filter(None, finders):
+        for index, item in enumerate(itertools.islice(items, CHECKED)):
+            for problem in find(item):
+                yield case_label(item, index), problem
 
 
 def _make_room(plan: Plan, judges: Sequence[Judge], items: Sequence[Item]) -> None:

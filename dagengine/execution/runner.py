@@ -248,7 +248,7 @@ class Runner:
         return terms
 
     def _start(self, index: int, case: TestCase, terms: CaseTerms) -> None:
-        state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
+        state = CaseState(self._plan, self._missing(case), self._unfit(case))
         if terms.context is None:
             span = self._spans.case(index, case)
         else:
@@ -294,13 +294,18 @@ class Runner:
                 failures[metric.index] = Failure.missing_field(fields, absent[0][1], case)
         return failures
 
-    def _nothing_to_judge(self, case: TestCase) -> dict[int, Failure]:
-        """Metrics, nested ones too, that find no text to judge in the case; by scope."""
+    def _unfit(self, case: TestCase) -> dict[int, Failure]:
+        """Metrics, nested ones too, that cannot judge what is in the case; by scope."""
         failures: dict[int, Failure] = {}
         for scope in self._plan.scopes:
             why = nothing_to_judge(scope.spec.judged, case)
             if why is not None:
                 failures[scope.index] = Failure(OutcomeKind.SKIPPED, scope.spec.name, why)
+            find = scope.spec.case_problems
+            for problem in () if find is None else find(case):
+                if problem.severity == "error":
+                    failure = Failure(OutcomeKind.INVALID_CASE, problem.where, problem.message)
+                    failures.setdefault(scope.index, failure)
         return failures
 
     def _queue(self, active: _ActiveCase) -> None:

@@ -59,7 +59,7 @@ from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import FIRST
 from dagengine.gateway.waiting import Resting, Waits
 from dagengine.gateway.window.whole_prompts import counting, explained
-from dagengine.prompts.parsing import read_part, require_last_word
+from dagengine.prompts.parsing import is_enough, read_part, require_last_word
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth
 from dagengine.results import Attempt, JudgeCall, OutcomeKind
 from dagengine.store.answers import Answers
@@ -219,13 +219,15 @@ class Retried:
             try:
                 return await self._next(request, asked)
             except UnparseableError as error:
-                again = self._asked_again(request, error)
+                doubtful = isinstance(error, DoubtfulAnswerError)
+                value = None if doubtful else read_part(question, error.raw)
+                enough = value is not None and is_enough(value, again=request.reasks > 0)
+                again = None if enough else self._asked_again(request, error)
                 if again is None:
                     if isinstance(error, DoubtfulAnswerError):
                         kept: Answer[Any] = error.answer  # the node decides about its verdict
                         return kept
                     # What can be used of the last answer; raises `error` where that is nothing
-                    value = read_part(question, error.raw)
                     if value is None:
                         raise error
                     return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import networkx as nx
 from pydantic import BaseModel
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, Problem
 from dagengine.graph.arguments import listed
 from dagengine.graph.blank import Judged
 from dagengine.graph.node import BaseNode
@@ -87,7 +87,8 @@ class MetricSpec:
     `reason_wording` makes the whole prompt of that call from the score (0 to 1) and the
     composed reason. With `expected` the score is the expectation over the odds of all paths. A
     case without any text in a group of `judged` fields is skipped before
-    anything is asked.
+    anything is asked. `case_problems` finds what is wrong with the parts of a case that are
+    settings of the metric.
     """
 
     name: str
@@ -102,6 +103,7 @@ class MetricSpec:
     reason_wording: Callable[[float, str], str] | None = None
     judged: Judged = ()
     expected: bool = False
+    case_problems: Callable[[Any], Iterable[Problem]] | None = None
 
 
 @runtime_checkable

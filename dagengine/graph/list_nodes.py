@@ -18,7 +18,6 @@ from dagengine.graph.nodes import verdict_of
 from dagengine.graph.settings import JudgingSettings, ListSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import (
-    VerdictList,
     judgement_type,
     list_type,
     output_of,
@@ -330,16 +329,17 @@ class VerdictListNode(_OverNode):
 
     With `per_call`, a question has at most that many items, numbered from 1, and all questions are
     asked in parallel. A `wording` then sees only the items of its question. The judge answers with
-    one key per number, or with a list: of numbered verdicts, or in the order of the items. An
-    answer with a missing, duplicate or additional number is asked again. Items whose
-    verdicts are then still missing or duplicate are asked one by one. Neither counts in
-    `questions`. A judge that only decides gets one question per item. Readers get a list of
-    `Judgement` in the order of the items. An empty list costs no call. Raises InputError if
-    `per_call` is below 1. `items_of` is the field whose items the list names, one for one: where
-    they were read from a trace, the verdicts keep the ids of their spans.
+    one key per number, or with a list: of numbered verdicts, or in the order of the items. Items
+    whose verdicts are missing or duplicate are asked one by one. An answer with more verdicts than
+    items, or at most half, is asked again first. Neither counts in `questions`. A judge that only
+    decides gets one question per item. Readers get a list of `Judgement` in the order of the items.
+    An empty list costs no call. Raises InputError if `per_call` is below 1. `items_of` is the field
+    whose items the list names, one for one: where they were read from a trace, the verdicts keep
+    the ids of their spans.
     """
 
     kind = "verdict list"
+    of_criteria = False  # whether its items are criteria, so that its own words are none
 
     @takes(ListSettings)
     def __init__(
@@ -406,8 +406,6 @@ class VerdictListNode(_OverNode):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
-        size = 1 if ask.decides else self.per_call or max(1, len(items))
-        places = range(len(items))
 
         def make(group: Sequence[int], check: QuoteCheck | None) -> Question[Any]:
             return self._about([items[place] for place in group], given, rest, check)
@@ -415,7 +413,7 @@ class VerdictListNode(_OverNode):
         def show(group: Sequence[int]) -> Sequence[Evidence]:
             shown = [items[place] for place in group]
             field = self._field_of(shown, given)
-            return evidence_of(field, shown) if field else numbered(self.item_label, shown)
+            return evidence_of(field, shown) if field else self._numbered(shown)
 
         # Five items, two per question. Of the second answer, asked for again in vain, nobody knows
         # which verdict item 2 has. It gets a question of its own, and the others are kept.
@@ -423,35 +421,56 @@ class VerdictListNode(_OverNode):
         #     [0 1] ──▶ 0: yes  1: no
         #     [2 3] ──▶ 2: yes  2: no  3: yes     ──▶ [2] ──▶ 2: no
         #     [4]   ──▶ 4: yes
-        groups = [places[start : start + size] for start in places[::size]]
+        groups = self.groups(items, 1 if ask.decides else self.per_call)
         answers, judged = await self._judgements(ask, rest, len(items), groups, make, show)
-        missing = [[place] for place in places if place not in judged]
+        missing = [[index] for group in groups for index in group if index not in judged]
         single, more = await self._judgements(ask, rest, len(items), missing, make, show)
-        judged |= more
-        judgements = [judged[place] for place in places]
+        judgements = self.in_order(items, {**judged, **more})
         mass = mean_mass([*answers, *single])
         elements = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
         return NodeValue(judgements, mass=mass, spans=span_ids(elements))
+
+    def groups(self, items: Sequence[Any], size: int | None) -> list[Sequence[int]]:
+        """The indices of the items of each question, at most `size` in one (None: all)."""
+        every, step = range(len(items)), size or max(1, len(items))
+        return [every[start : start + step] for start in every[::step]]
+
+    def in_order(self, items: Sequence[Any], judged: Mapping[int, Judgement]) -> list[Judgement]:
+        """The judgements of all items; `judged` has those of the items that were asked about."""
+        return [judged[index] for index in range(len(items))]
+
+    def evidence_in(self, item: Any) -> Any:
+        """The part of an item that prompts show."""
+        return item
+
+    def verdicts_of(self, items: Sequence[Any]) -> tuple[str, ...]:
+        """The verdicts that items of one question may have."""
+        return self.verdicts
+
+    def step(self, verdicts: tuple[str, ...], count: int, field: str | None) -> str:
+        """What the judge is told to do with so many items, or with all of a `field`."""
+        return list_instructions(self.criteria, verdicts, self.item_label, count, field)
+
+    def _numbered(self, items: Iterable[Any]) -> list[Evidence]:
+        return numbered(self.item_label, map(self.evidence_in, items))
 
     @property
     def quotes(self) -> bool:
         return True
 
-    def shape(self, count: int, quotes: QuoteCheck | None = None) -> type[VerdictList]:
+    def shape(
+        self, verdicts: tuple[str, ...], count: int, quotes: QuoteCheck | None = None
+    ) -> type[BaseModel]:
         """The answer type of a question about so many items."""
-        if quotes is None:
-            return list_type(self.verdicts, count)
-        return list_type(self.verdicts, count, quotes.mode)
+        return list_type(verdicts, count, None if quotes is None else quotes.mode)
 
     def _about(
         self, items: list[Any], reads: Given, rest: Given, quotes: QuoteCheck | None = None
     ) -> Question[BaseModel]:
         """The question about some of the items."""
-        field = self._field_of(items, reads)
-        step = list_instructions(self.criteria, self.verdicts, self.item_label, len(items), field)
-        evidence = (
-            reads.evidence() if field else [*rest.evidence(), *numbered(self.item_label, items)]
-        )
+        field, verdicts = self._field_of(items, reads), self.verdicts_of(items)
+        step = self.step(verdicts, len(items), field)
+        evidence = reads.evidence() if field else [*rest.evidence(), *self._numbered(items)]
         # What is read, with these items as the whole list
         if isinstance(self.over, BaseNode):
             (label, _), *inputs = reads.inputs
@@ -460,11 +479,11 @@ class VerdictListNode(_OverNode):
             (label, _), *fields = reads.fields
             part = replace(reads, fields=((label, items), *fields))
         messages = self.messages(part, step, evidence)
-        shape = self.shape(len(items), quotes)
+        shape = self.shape(verdicts, len(items), quotes)
         if len(items) > 1:
             return self.put(messages, shape, quotes=quotes)
-        material = ((self.item_label, items[0]), *rest.inputs)
-        decision = verdict_of(rest, self.criteria, self.verdicts, material=material)
+        material = ((self.item_label, self.evidence_in(items[0])), *rest.inputs)
+        decision = verdict_of(rest, self.criteria, verdicts, material=material)
         return self.put(messages, shape, decision, quotes=quotes)
 
     def _field_of(self, items: list[Any], reads: Given) -> str | None:

@@ -15,7 +15,6 @@ from dagengine.prompts.answer_types import judgement_type, output_type
 from dagengine.prompts.evidence import Evidence, evidence_of
 from dagengine.prompts.instructions import (
     judgement_instructions,
-    list_instructions,
     messages_for,
     task_instructions,
 )
@@ -71,8 +70,8 @@ def _plain_words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type
             return system, judgement_type(verdicts)
         case VerdictListNode():
             field = field_name(node.over) if isinstance(node.over, str) else None
-            step = list_instructions(node.criteria, node.verdicts, node.item_label, 1, field)
-            return step, node.shape(1, quotes)
+            step = node.step(node.verdicts, 1, field)
+            return step, node.shape(node.verdicts, 1, quotes)
         case BinaryJudgementNode() | NonBinaryJudgementNode():
             return judgement_instructions(node.criteria, node.verdicts()), node.answer_type()
         case RatingNode():

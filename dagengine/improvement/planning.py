@@ -66,7 +66,8 @@ def changeable(metric: BaseMetric) -> list[str]:
 
 
 def _has_criterion(node: AskingNode) -> bool:
-    return hasattr(node, "criteria") and not node.prompted
+    of_criteria = getattr(node, "of_criteria", False)
+    return hasattr(node, "criteria") and not of_criteria and not node.prompted
 
 
 def search_plan(

@@ -92,7 +92,11 @@ def step(result: Improvement, left: str | None) -> str:
         return "nothing to improve: no result on these cases is wrong"
     if blame is not None and blame.node is None:
         if not blame.shares and blame.wrong >= LEAST_WRONG:
-            return "ask in a tree of questions: labels cannot tell which part of this metric errs"
+            return (
+                "ask in a tree of questions: labels cannot tell which part of this metric errs. "
+                "Criteria of a rubric are not rewritten: dagengine benchmark with labels that have "
+                "a column `criterion` says which of them err"
+            )
         if blame.needed is None:
             return f"walk the tree, or choose a node: {MOST_LABELS} labels of this kind do not tell"
         return f"about {blame.needed:,} more labels would tell, or choose a node with --node"

@@ -83,8 +83,13 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
 
 
-# What prompts of deepeval call a verdict between yes and no, by the version.
-_SYNONYMS = {"borderline": "idk"}
+# What prompts of deepeval call a verdict between yes and no, by the version; and how judges say
+# that a criterion is met.
+_SYNONYMS = {
+    "borderline": "idk",
+    **dict.fromkeys(_TRUE, "met"),
+    **dict.fromkeys((*_FALSE, "not met"), "unmet"),
+}
 
 
 def _plain(text: str) -> str:
@@ -104,9 +109,9 @@ _TRUE_OR_FALSE: Any = Annotated[bool, Field(strict=True), BeforeValidator(_to_bo
 def nearest(value: Any, verdicts: Iterable[str]) -> Any:
     """The one verdict that `value` is a near miss of ("yes." for "Yes"), else `value`."""
     options = tuple(verdicts)
-    if not isinstance(value, str) or value in options:
+    if not isinstance(value, str | bool) or value in options:
         return value
-    plain = _plain(value)
+    plain = _plain(str(value))
     plain = plain if plain in options else _SYNONYMS.get(plain, plain)
     fitting = [option for option in options if plain and _plain(option) == plain]
     return fitting[0] if len(fitting) == 1 else value

@@ -167,6 +167,16 @@ def read_part(question: Question[T], text: str) -> T | None:
     return cast("T", shape.model_construct(verdicts=list(items.values()))) if items else None
 
 
+def is_enough(part: VerdictList, *, again: bool) -> bool:
+    """Whether a part of a list answer is taken without asking for the list again.
+
+    It is, if it has most of the verdicts: asking for single ones costs less than for all. With all
+    of them there was one too many, so that they may be about other items. Then the list is asked
+    for once `again`.
+    """
+    return part.count < 2 * len(part.verdicts) and (again or len(part.verdicts) < part.count)
+
+
 def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
     """The verdicts in a list answer that can be used, by their number from 1 on.
 

@@ -123,6 +123,7 @@ def course_of(result: MetricResult) -> str:
             "failure": failure and {"kind": str(failure.kind), "node": failure.node, "message": ""},
             "path": result.path,
             "ended": result.ended,
+            "points": result.points and result.points.model_dump(),
             "steps": list(map(_outlined, result.steps)),
         }
     )

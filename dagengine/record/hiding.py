@@ -217,12 +217,16 @@ def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
             spans=tuple(map(hide, one.spans)),
         )
 
-    failure = result.failure
+    failure, points = result.failure, result.points
+    if points is not None:
+        tags = {hide(tag): pair for tag, pair in points.tags.items()}
+        points = points.model_copy(update={"tags": tags})
     if failure is not None:
         failure = Failure(failure.kind, failure.node, hide(failure.message), text(failure.raw))
     return replace(
         result,
         reason=text(result.reason),
         failure=failure,
+        points=points,
         steps=tuple(map(step, result.steps)),
     )

@@ -25,6 +25,8 @@ V = TypeVar("V", bound=Vote)
 Kind = Literal["pass", "verdict", "number"]
 Given = Mapping[int, tuple[Vote, ...]]
 """What people said, by the number of the case: one label per person."""
+CriterionLabels = dict[int, dict[str, list[Vote]]]
+"""What people said of criteria, by the number of the case and the name or text of the criterion."""
 NodeAnswers = Mapping[str, Given]
 """What people answered to nodes, by the name of the node: verdicts, and ratings from 0 to 1."""
 
@@ -95,6 +97,7 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
 def _labels_in(path: Path, places: Places) -> Mapping[int, list[Any]]:
     records = list(table_of(path).read())
     read = [_row_of(record, places) for record in records]
+    read = [(place, row) for place, row in read if row.get("criterion") is None]
     rows: dict[int, list[Any]] = {}
     for place, row in read:  # several rows for a case are labels of several people
         rows.setdefault(place, []).append(row.get("label"))
@@ -104,6 +107,29 @@ def _labels_in(path: Path, places: Places) -> Mapping[int, list[Any]]:
     if len({str(row.get("metric")) for _, row in read}) > 1:
         raise InputError(f"{path} has labels of several metrics (column `metric`): keep one")
     return one_each(rows) if any("run" in row for _, row in read) else rows
+
+
+def criterion_labels(
+    cases: Sequence[TestCase], source: str | Path | Mapping[int, Any]
+) -> tuple[CriterionLabels, bool]:
+    """The labels in a file with a column `criterion`, by case and criterion (its name or text).
+
+    Also whether the source has any other labels.
+    """
+    if isinstance(source, Mapping) or suffix_of(Path(source)) not in _SUFFIXES:
+        return {}, True
+    if is_label_file(Path(source)):
+        return {}, True
+    places, whole = Places(cases), False
+    labels: CriterionLabels = {}
+    for record in table_of(Path(source)).read():
+        case, row = _row_of(record, places)
+        if (criterion := row.get("criterion")) is None:
+            whole = True
+            continue
+        votes = [v for v in _votes(row.get("label")) if plain_word(v) not in _NO_LABEL]
+        labels.setdefault(case, {}).setdefault(str(criterion), []).extend(votes)
+    return labels, whole or not labels
 
 
 def _votes(value: object) -> Iterator[Vote]:
@@ -143,7 +169,7 @@ def _row_of(record: Record, places: Places) -> tuple[int, Mapping[str, Any]]:
     raise InputError(f"{record.place}: {problem}")
 
 
-_COLUMNS = ("case", "name", "label", "metric", "run")
+_COLUMNS = ("case", "name", "label", "metric", "run", "criterion")
 
 
 def labels_for(

@@ -51,6 +51,8 @@ class Observation:
     `confidence` is the probability that the judge's tokens gave the verdict of a node, if it is
     known. `weighted` says that the metric's score is an expectation over such probabilities.
     `items` are the verdicts about the items of a list, in the order in which they were shown.
+    Criteria of a rubric have `keys`: text, name (or ""), and tags, and `gains`: what each brought
+    to the unclipped score (None for a gate, and for what does not count).
     `alone` nodes were asked by themselves, on what an earlier run showed them: such answers belong
     to no run, and tables leave them out. `question` tells the questions asked apart: equal ones are
     one question, of whatever case. `unsupported` says whether a verdict of a node that quotes (of a
@@ -72,6 +74,8 @@ class Observation:
     alone: bool = False
     question: str | None = None
     unsupported: bool | None = None
+    keys: tuple[tuple[str, ...], ...] = ()
+    gains: tuple[float | None, ...] = ()
 
     @property
     def vote(self) -> Vote | None:
@@ -259,6 +263,8 @@ def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Ob
                 path=interned.setdefault(path, path),
                 outcome=outcome,
                 items=tuple(fields.pop("items", ())),
+                keys=tuple(map(tuple, fields.pop("keys", ()))),
+                gains=tuple(fields.pop("gains", ())),
                 **fields,
             )
         except (ValueError, TypeError, AttributeError) as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -307,11 +308,25 @@ class _Record(RunObserver):
         # The verdicts about the items of a list
         listed = step.output if step.kind == VerdictListNode.kind else None
         items = tuple(row["verdict"] for row in listed or ())
+        keys, gains = keyed_criteria(listed or ())
         return Observation(
             case, variant.metric, step.node, variant.condition, step.verdict, step.score,
             self._keep(written), step.outcome, confidence=step.confidence, items=items,
             unsupported=_unsupported(step, self._quoting.get((variant.metric, step.node))),
+            keys=self._known.setdefault(keys, keys), gains=gains,
         )  # fmt: skip
+
+
+def keyed_criteria(
+    listed: Sequence[Mapping[str, Any]],
+) -> tuple[tuple[tuple[str, ...], ...], tuple[float | None, ...]]:
+    """The keys of the criteria in a list of verdicts, and what they brought to the score."""
+    rows = [row for row in listed if "criterion" in row]
+    keys = tuple((row["criterion"], row.get("name", ""), *row.get("tags", ())) for row in rows)
+    points = [row["points"] for row in rows if "won" in row]
+    possible = math.fsum(p for p in points if p > 0) or -math.fsum(points)
+    shares = (row["won"] / possible if possible and "won" in row else None for row in rows)
+    return keys, tuple(shares)
 
 
 class _Repeated:

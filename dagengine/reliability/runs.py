@@ -30,7 +30,8 @@ class Run:
     `outcome` is what became of it, None if no row says so. `sure` contains the probability of
     each verdict that a judge gave, None if it is not known. `weighted` says that the score is an
     expectation over such probabilities. `lists` holds the verdicts about the items of lists, by
-    node. `unsupported` says, by node that quotes, whether a verdict of it has no support.
+    node; `keys` and `gains` are those of the criteria of a rubric, as in `Observation`.
+    `unsupported` says, by node that quotes, whether a verdict of it has no support.
     """
 
     condition: Condition
@@ -44,6 +45,8 @@ class Run:
     outcome: OutcomeKind | None = None
     lists: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
     unsupported: dict[str, bool] = field(default_factory=dict)
+    keys: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    gains: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     @property
     def stated(self) -> float | None:
@@ -188,6 +191,8 @@ class _Collected:
                     run.sure[seen.node] = seen.confidence
                 if seen.items:
                     run.lists[node] = seen.items
+                if seen.keys:
+                    run.keys[node], run.gains[node] = seen.keys, seen.gains
                 if seen.unsupported is not None:
                     run.unsupported[node] = seen.unsupported
             if reply := self._reply(seen):

@@ -42,7 +42,9 @@ def print_summary(tally: Tally, console: Any = None) -> None:
     summary = tally.summing.result()
     out.print(headline_of(summary), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
-    for line in filter(None, map(escalated_line, summary)):
+    lines = [*filter(None, map(escalated_line, summary))]
+    lines += [f"{one_line(m.metric, _NAME)}: {m.points}" for m in summary if m.points is not None]
+    for line in lines:
         out.print(plain(line), highlight=False, markup=False)
     if tally.rows:
         worst = tally.worst.rows
@@ -258,6 +260,9 @@ def _step_lines(step: Step) -> list[str]:
 
 def _plain(value: Any) -> str:
     """Data as a person reads it: a verdict with its reason, fields by name."""
+    if isinstance(value, dict) and {"verdict", "criterion"} <= set(value):
+        won = f", {value['won']:g} of {value['points']:g} points" if "won" in value else ""
+        return f"{value['verdict']}{won}: {value['criterion']} ({value.get('reason') or '-'})"
     if isinstance(value, dict) and set(value) == {"verdict", "reason"}:
         return f"{value['verdict']}: {value['reason']}"
     if isinstance(value, dict):

@@ -13,8 +13,9 @@ from dagengine.results.outcomes import (
     shortened,
     step_output,
 )
+from dagengine.results.passing import Points
 from dagengine.results.rows import CaseResult, MetricResult
-from dagengine.results.summary import MetricSummary, Share, Summary
+from dagengine.results.summary import Mean, MetricSummary, PointsSummary, Share, Summary
 from dagengine.results.totals import Attempt, Spent, Totals, Waiting
 from dagengine.unknown import answer_absent
 
@@ -24,10 +25,13 @@ __all__ = [
     "EvaluationResult",
     "Failure",
     "JudgeCall",
+    "Mean",
     "MetricResult",
     "MetricSummary",
     "OutcomeKind",
     "PathChance",
+    "Points",
+    "PointsSummary",
     "ResultOdds",
     "Saves",
     "Share",

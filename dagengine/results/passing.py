@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
 State = Literal["failed", "no_score", "passed", "scored"]
 """Below its threshold; without a score; not below it; with a score and no threshold."""
 STATES: tuple[State, ...] = ("failed", "no_score", "passed", "scored")
@@ -58,6 +60,23 @@ def combined(scores: Sequence[float], how: Combine) -> float:
     if how == "mean":
         return math.fsum(scores) / len(scores)
     return scores[-1]
+
+
+class Points(BaseModel):
+    """The points that a case won of a rubric, and those that were possible.
+
+    `tags` has both for the criteria of each tag that have positive points.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    won: float
+    possible: float
+    tags: dict[str, tuple[float, float]] = Field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """The share that was won, at most 1, and below 0 where more was lost."""
+        return self.won / self.possible
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dagengine.question import NO_USAGE, Usage
 from dagengine.results.html import cell, number, table, text
 from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
-from dagengine.results.passing import SIGNS, End, State, case_state, state_of
+from dagengine.results.passing import SIGNS, End, Points, State, case_state, state_of
 from dagengine.test_case import CASE_TYPES
 from dagengine.unknown import absent_attributes
 
@@ -55,7 +55,8 @@ class MetricResult:
     verdict) of every decision taken, in topological order. `ended` is the node that gave the score,
     and its verdict (None for a rating), if it is not the last decision. `odds` are the odds of all
     paths, if a judge gave probabilities. `judge` is the model, or the name, of the judge that the
-    metric asks; None if it asks none, or several.
+    metric asks; None if it asks none, or several. `points` are
+    those of a rubric.
     """
 
     metric: str
@@ -71,6 +72,7 @@ class MetricResult:
     odds: ResultOdds | None = None
     ended: tuple[str, Verdict | None] | None = None
     judge: str | None = None
+    points: Points | None = None
 
     # Type checkers take whoever has `__getattr__` to have every attribute.
     if not TYPE_CHECKING:
@@ -145,7 +147,9 @@ class MetricResult:
         if self.failure is not None:
             return self.failure.message
         reasons = {step.node: step.reason for step in self.steps}
-        return reasons.get(self.last[0]) or self.reason or ""
+        reason = reasons.get(self.last[0]) or self.reason or ""
+        # The first line of a rubric says what cost and brought most; others explain it.
+        return reason if self.points is None else reason.partition("\n")[0]
 
     @property
     def seconds(self) -> float | None:
@@ -193,6 +197,8 @@ class MetricResult:
             row["ended"] = list(self.ended)
         if self.judge is not None:
             row["judge"] = self.judge
+        if self.points is not None:
+            row["points"] = self.points.model_dump(mode="json")
         return row if self.odds is None else {**row, "odds": self.odds.as_dict()}
 
 

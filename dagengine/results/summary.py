@@ -14,6 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 from dagengine.results.outcomes import ESCALATED, KEPT
+from dagengine.results.passing import Points
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.terminal import counted
 
@@ -21,6 +22,7 @@ BINS = 11
 """Bins of a distribution: centred at 0, 0.1, … 1."""
 _GRID = 10_000  # scores are counted to so many parts of 1; what is exact to it stays exact
 _LEVEL = 0.95
+_FEW = 6  # cases, from which on a mean has an interval
 # Different tags that are summed up each for itself.
 _TAGS = 1000
 
@@ -52,6 +54,39 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean over cases with its 95 % confidence interval; None of less than six cases.
+
+    Student's t. Cases count as independent; the criteria of one case do not.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    cases: int
+
+    def __str__(self) -> str:
+        limits = "" if self.low is None else f" ({self.low:.3f} to {self.high:.3f})"
+        return f"{self.mean:.3f}{limits}, {counted(self.cases, 'case')}"
+
+
+@dataclass(frozen=True, slots=True)
+class PointsSummary:
+    """The points of a rubric over many cases, as shares of those that were possible.
+
+    `share` is unclipped, and `clipped` is its mean, at least 0. `tags` are those of the criteria.
+    """
+
+    share: Mean
+    clipped: float
+    tags: dict[str, Mean]
+
+    def __str__(self) -> str:
+        tags = "".join(f"\n  {tag}: {mean}" for tag, mean in self.tags.items())
+        return f"points {self.share}; clipped {self.clipped:.3f}{tags}"
+
+
+@dataclass(frozen=True, slots=True)
 class MetricSummary:
     """One metric over many cases.
 
@@ -59,7 +94,8 @@ class MetricSummary:
     sample standard deviation (None for less than two scores). `median` is exact to four decimals.
     `distribution` counts scores in eleven bins centred at 0, 0.1, … 1. `pass_rate` is the share of
     cases that passed among those that have a score and a threshold, `escalated` that of judgements
-    that went to a second judge among those that could (None: none could).
+    that went to a second judge among those that could (None: none could). `points` are those of a
+    rubric.
     """
 
     metric: str
@@ -75,6 +111,7 @@ class MetricSummary:
     distribution: tuple[int, ...]
     pass_rate: Share | None
     escalated: Share | None = None
+    points: PointsSummary | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.metric!r}: {_figures(self)}>"
@@ -149,15 +186,37 @@ class _Scores:
         self._count = 0
         self._mean = self._squares = 0.0
         self._lowest, self._highest = math.inf, -math.inf
+        # The points of a rubric, as shares: all of them (None), and by tag
+        self._points: dict[str | None, _Scores] = {}
+
+    def add_points(self, points: Points) -> None:
+        """Count the points of one case."""
+        shares: dict[str | None, float] = {None: points.share}
+        shares |= {tag: won / best for tag, (won, best) in points.tags.items()}
+        for tag, share in shares.items():
+            if tag in self._points or len(self._points) <= _TAGS:
+                self._points.setdefault(tag, _Scores()).count(share)
+
+    def mean(self) -> Mean:
+        """The mean with its interval."""
+        if self._count < _FEW:
+            return Mean(self._mean, None, None, self._count)
+        z, free = NormalDist().inv_cdf(0.5 + _LEVEL / 2), self._count - 1
+        # Student's t by Cornish and Fisher's expansion: to 1 % from six cases on
+        t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+        half = t * math.sqrt(self._squares / free / self._count)
+        return Mean(self._mean, self._mean - half, self._mean + half, self._count)
 
     def add(self, result: MetricResult) -> None:
         self.states[result.state] += 1
         for node in result.steps:
             if node.mode == KEPT or node.mode == ESCALATED:
                 self.turns[node.mode] += 1
-        score = result.score
-        if score is None:
-            return
+        if result.score is not None:
+            self.count(result.score)
+
+    def count(self, score: float) -> None:
+        """Take one score into the figures of scores."""
         self._count += 1
         self._grid[round(score * _GRID)] += 1
         self._lowest, self._highest = min(self._lowest, score), max(self._highest, score)
@@ -187,7 +246,16 @@ class _Scores:
             distribution=tuple(bins),
             pass_rate=Share.of(passed, passed + failed),
             escalated=Share.of(self.turns[ESCALATED], self.turns.total()),
+            points=self.points_summary(),
         )
+
+    def points_summary(self) -> PointsSummary | None:
+        """The figures of the points; None without any."""
+        if not self._points:
+            return None
+        whole = self._points[None].mean()
+        tags = {str(tag): scores.mean() for tag, scores in self._points.items() if tag is not None}
+        return PointsSummary(whole, min(max(whole.mean, 0.0), 1.0), dict(sorted(tags.items())))
 
     def _at(self, place: int) -> float:
         """The score at a place of the sorted scores."""
@@ -228,6 +296,8 @@ class Summing:
                 if scores is None:
                     scores = part[result.metric] = _Scores()
                 scores.add(result)
+                if result.points is not None:
+                    scores.add_points(result.points)
 
     def result(self) -> Summary:
         """The figures of the rows so far."""

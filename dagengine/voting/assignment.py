@@ -117,7 +117,8 @@ class AssignCriteria(Assigning):
         self._criteria = {title: text("criteria", words) for title, words in criteria.items()}
 
     def can(self, node: BaseNode) -> bool:
-        return isinstance(node, AskingNode) and hasattr(node, "criteria") and not node.prompted
+        own = hasattr(node, "criteria") and not getattr(node, "of_criteria", False)
+        return isinstance(node, AskingNode) and own and not node.prompted
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Let them ask by these words."""
@@ -150,6 +151,12 @@ class AssignPanels(Assigning):
                 )
             if node not in needless:
                 self.copies[node].panel = self._choose(node)
+
+
+class AssignEscalation(AssignPanels):
+    """Gives single judgements a judge for when they are unsure; verdicts of lists have none."""
+
+    able = "gives a single verdict (not a list of them)"
 
 
 def _is(node: BaseNode, name: str | BaseNode) -> bool:

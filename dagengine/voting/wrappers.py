@@ -29,6 +29,7 @@ from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.voting.assignment import (
     AssignCriteria,
+    AssignEscalation,
     AssignExamples,
     Assigning,
     AssignPanels,
@@ -161,7 +162,7 @@ def escalated(
     def choose(node: BaseNode) -> Panel | None:
         return panel if node.vote == "verdict" else None
 
-    return _rewritten(target, partial(AssignPanels, choose), nodes)
+    return _rewritten(target, partial(AssignEscalation, choose), nodes)
 
 
 def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:

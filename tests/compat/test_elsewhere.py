@@ -17,13 +17,13 @@ from dagengine import a_evaluate, evaluate, unknown
 from dagengine.compat import names as elsewhere
 from dagengine.dataset import EvaluationDataset
 from dagengine.errors import InputError
-from dagengine.loading import load_module
 from dagengine.metrics import DAGMetric, ExactMatchMetric, GEvalTemplate
 from dagengine.metrics.criteria import CriteriaEvalChain, EvaluatorType, load_evaluator
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.scorer import Scorer
 from dagengine.synthesizer import Synthesizer
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams
+from dagengine.trees import load_module
 
 PACKAGE = ROOT / "dagengine"
 pytest_plugins = ["pytester"]

@@ -32,6 +32,25 @@ def test_the_columns_of_a_tool_are_fields() -> None:
     assert case == LLMTestCase(input="q", actual_output="a", expected_output="r")
 
 
+def test_rows_of_health_bench_bring_their_rubrics() -> None:
+    rubrics = [{"criterion": "Says to call for help.", "points": 7, "tags": ["axis:accuracy"]}]
+    row = {
+        "prompt_id": "p1", "prompt": [{"role": "user", "content": "It hurts."}],
+        "rubrics": rubrics, "example_tags": ["theme:emergency"], "completion": "Call for help.",
+        "ideal_completions_data": {"ideal_completion": "Call now.", "ideal_completions_group": "g"},
+        "canary": "c",
+    }  # fmt: skip
+    (case,) = read_cases([row], preset="healthbench")
+    assert isinstance(case, LLMTestCase)
+    assert (case.name, case.input, case.actual_output) == ("p1", "It hurts.", "Call for help.")
+    assert (case.expected_output, case.tags) == ("Call now.", ["theme:emergency"])
+    metadata = {"ideal_completions_group": "g", "rubrics": rubrics}
+    assert case.additional_metadata == metadata
+    (bare,) = read_cases([{**row, "ideal_completions_data": None}], preset="healthbench")
+    assert isinstance(bare, LLMTestCase)
+    assert bare.additional_metadata == {"rubrics": rubrics}
+
+
 def test_rows_of_openais_evaluations_hold_item_and_sample() -> None:
     rows: list[dict[str, Any]] = [
         {

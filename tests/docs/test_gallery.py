@@ -61,8 +61,8 @@ def test_a_planted_fault_is_found_by_labels_and_mended() -> None:
     assert "harsh words about the product" in _read(better(folder) / "metrics.patch")
 
 
-def test_the_gallery_leads_to_eleven_examples() -> None:
-    assert len(FOLDERS) == 11
+def test_the_gallery_leads_to_twelve_examples() -> None:
+    assert len(FOLDERS) == 12
     assert _read(PAGES / "README.md") == index(), REDRAW
     pictures = {f"{folder.name}{kind}" for folder in FOLDERS for kind in ("", "-counts")}
     assert {kept.stem for kept in PAGES.glob("*.svg")} == pictures

@@ -66,23 +66,28 @@ async def judged(script: Any, **more: Any) -> tuple[EvaluationResult, list[str]]
 
 
 @pytest.mark.parametrize(
-    ("said", "singly"),
+    ("said", "lists", "singly"),
     [
-        ([item(1, "no"), item(2, "yes"), item(4, "yes")], ["three"]),
-        ([item(1, "no"), item(2, "yes"), item(2, "no"), item(4, "yes")], ["two", "three"]),
-        ([item(1, "no"), item(2, "yes"), item(3, "perhaps"), item(4, "yes")], ["three"]),
-        ([item(n, "yes" if n % 2 == 0 else "no") for n in range(1, 6)], []),
+        ([item(1, "no"), item(2, "yes"), item(4, "yes")], 1, ["three"]),
+        ([item(1, "no"), item(2, "yes"), item(2, "no"), item(4, "yes")], 2, ["two", "three"]),
+        ([item(1, "no"), item(2, "yes"), item(3, "perhaps"), item(4, "yes")], 1, ["three"]),
+        ([item(n, "yes" if n % 2 == 0 else "no") for n in range(1, 6)], 2, []),
+        (
+            [item(2, "yes"), item(7, "no"), item(8, "no"), item(9, "no")],
+            2,
+            ["one", "three", "four"],
+        ),
     ],
-    ids=["missing", "doubled", "not a verdict", "too many"],
+    ids=["missing", "doubled", "not a verdict", "too many", "most are missing"],
 )
-async def test_what_is_missing_after_the_list_was_asked_again_is_asked_item_by_item(
-    said: list[Any], singly: list[str]
+async def test_what_a_list_leaves_out_is_asked_item_by_item_and_a_doubtful_list_once_more(
+    said: list[Any], lists: int, singly: list[str]
 ) -> None:
     script = Sloppy(*said)
     done, seen = await judged(script)
     assert seen == ["no", "yes", "no", "yes"]
-    assert script.asked[:2] == [ITEMS, ITEMS]
-    assert sorted(script.asked[2:]) == sorted([text] for text in singly)
+    assert script.asked[:lists] == [ITEMS] * lists
+    assert sorted(script.asked[lists:]) == sorted([text] for text in singly)
     step = done.rows[0].metrics[0].steps[0]
     assert json.loads(step.answers[0]) == script.said  # the raw text stays on record
     assert len(step.answers) == 1 + len(singly)

@@ -29,7 +29,7 @@ from dagengine.errors import GraphError, InputError, ProviderError
 from dagengine.estimate import estimate
 from dagengine.graph import Judgement, NodeValue
 from dagengine.judges import OpenAIJudge, ScriptedJudge
-from dagengine.metrics import BaseMetric, DAGMetric
+from dagengine.metrics import BaseMetric, DAGMetric, RubricMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import (
     DAG,
@@ -454,6 +454,10 @@ def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0, math.nan]), "must be positive"),
         (lambda: answered_by(metric(), None), "answered_by needs a judge"),
         (lambda: answered_by(metric(), "b", ["godo"]), "no node 'godo' that asks a judge"),
+        (
+            lambda: escalated(RubricMetric("R", ["polite"]), "b", votes=3),
+            r"no node that gives a single verdict \(not a list of them\)",
+        ),
         (lambda: escalated(metric(), "b"), "say when the judge is unsure"),
         (lambda: escalated(metric(), "b", below=2.0), "below must be a probability"),
         (lambda: escalated(metric(), "b", unsure="maybe"), "unsure takes a list"),

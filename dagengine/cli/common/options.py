@@ -58,8 +58,9 @@ Mapped = Annotated[
     typer.Option(
         "--map",
         metavar="COLUMN=FIELD|TOOL",
-        help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo` and "
-        "`openai` map the columns of that tool's files, `otel` reads traces. Repeatable.",
+        help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo`, "
+        "`openai` and `healthbench` map the columns of such files, `otel` reads traces. "
+        "Repeatable.",
     ),
 ]
 UnitOfTraces = Annotated[

@@ -91,10 +91,18 @@ def answer_of(step: Step | None) -> Any:
         return (str(step.outcome),)
     if step.verdict is not None:
         return (type(step.verdict), step.verdict)
-    verdicts = _verdicts(step.output)
-    if verdicts is not None:
-        return verdicts
-    return step.score
+    return _by_criterion(step) or _verdicts(step.output) or step.score
+
+
+def _by_criterion(step: Step | None) -> dict[str, Any] | None:
+    """The verdicts on criteria of a rubric, by name, else by text; None for any other step."""
+    verdicts = None if step is None else _verdicts(step.output)
+    if step is None or verdicts is None or "criterion" not in step.output[0]:
+        return None
+    by_criterion: dict[str, Any] = {}
+    for item in step.output:
+        by_criterion[item.get("name") or item.get("criterion")] = item["verdict"]
+    return by_criterion
 
 
 def _verdicts(output: Any) -> list[Any] | None:
@@ -115,9 +123,13 @@ def said(step: Step | None) -> str:
         return str(step.verdict)
     verdicts = _verdicts(step.output)
     if verdicts is not None:
-        line = ", ".join(map(str, verdicts))
-        return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+        return in_short(", ".join(map(str, verdicts)))
     return "an answer" if step.score is None else f"{step.score:.4g}"
+
+
+def in_short(line: str) -> str:
+    """At most so many characters of a line as a table has room for."""
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def compare_results(
@@ -226,7 +238,15 @@ class _Walk:
     def _difference(self, name: str) -> Difference:
         before, after = self._before.get(name), self._after.get(name)
         cause, detail = self._cause(name)
-        return Difference(name, said(before), said(after), cause, detail)
+        old, new = said(before), said(after)
+        olds, news = _by_criterion(before), _by_criterion(after)
+        if olds is not None and news is not None:
+            differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
+            old, new = (
+                in_short("; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing))
+                for by in (olds, news)
+            )
+        return Difference(name, old, new, cause, detail)
 
     def _cause(self, name: str) -> tuple[Cause, str]:
         # In the order of what explains the most. A node that was changed may answer otherwise to

@@ -56,7 +56,9 @@ def weakness(measure: Figure) -> str:
 
 def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
     """An answer to each of the four questions, about one metric under one setting."""
-    return _again(under), _blame(under), _price(under), _people(under)
+    blame = _blame(under)
+    blame = Answer(f"{blame.text}{_by_key(under)}", blame.weak)
+    return _again(under), blame, _price(under), _people(under)
 
 
 def _again(under: SettingCard) -> Answer:
@@ -103,6 +105,19 @@ def _blame(under: SettingCard) -> Answer:
         )
     sentence = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
     return Answer(sentence, weakness(worst.share))
+
+
+def _by_key(under: SettingCard) -> str:
+    """The criteria of a rubric that flip more than others; empty for any other metric."""
+    if not under.keys:
+        return ""
+    noisy = list[str]()
+    for key in under.keys:
+        how = f"flips in {bounded(key.flip_rate)}, {bounded(key.share)} of the noise"
+        noisy += [f"“{key.key}” {how}"] * key.noisy
+    if not noisy:
+        return " No tag or criterion stands out."
+    return f" Noisy criteria: {'; '.join(noisy)}."
 
 
 def _price(under: SettingCard) -> Answer:

@@ -116,14 +116,15 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     named = {
         unit.name: unit.node.verdicts[0]
         for unit in replay.plan.units
-        if isinstance(unit.node, VerdictListNode)
+        if isinstance(unit.node, VerdictListNode) and not unit.node.of_criteria
     }
     lists: list[list[float | None]] = []
     groups: list[Hashable] = []
     for case, run in runs.each():
-        for node, verdicts in run.lists.items():
-            lists.append([float(verdict == named[node]) for verdict in verdicts])
-            groups.append(runs.group(case))
+        for node, verdict in named.items():
+            if node in run.lists:
+                lists.append([float(item == verdict) for item in run.lists[node]])
+                groups.append(runs.group(case))
     if lists:
         nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why = "no list has two items with different verdicts"

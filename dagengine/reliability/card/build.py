@@ -30,7 +30,13 @@ from dagengine.reliability.card.bias import (
 )
 from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
-from dagengine.reliability.card.nodes import beside_people, node_cards, noise_of, notes_on
+from dagengine.reliability.card.nodes import (
+    beside_people,
+    key_cards,
+    node_cards,
+    noise_of,
+    notes_on,
+)
 from dagengine.reliability.card.people import (
     beside_unsupported,
     compare_with_labels,
@@ -59,9 +65,11 @@ from dagengine.reliability.clusters import alike_but_for_blanks, clusters, const
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import (
+    CriterionLabels,
     Given,
     Labels,
     NodeAnswers,
+    criterion_labels,
     labels_for,
     left_out,
     on_scale,
@@ -113,6 +121,8 @@ def make_card(
     """
     replays = [Counterfactual(metric) for metric in metrics]
     seen = _about_these(list(observations), replays)
+    of_criteria, whole_cases = ({}, True) if labels is None else criterion_labels(cases, labels)
+    labels = labels if whole_cases else None
     meant = None if labels is None else _meant(sources_of(labels, cases, replays), replays, cases)
     reads = [replay.plan.fields for replay in replays]
     together = clusters(cases, seen, groups, reads)
@@ -122,6 +132,7 @@ def make_card(
     whole = partial(
         _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
         settings=settings, grouped=groups is not None, random=labels_random,
+        of_criteria=of_criteria,
     )  # fmt: skip
     if label_scale is not None and meant is not None:
         meant = [None if labels is None else on_scale(labels, label_scale) for labels in meant]
@@ -185,6 +196,8 @@ def check_labels(
     Returns what is to be said about them, one line each: which are left out.
     """
     replays = [Counterfactual(metric) for metric in metrics]
+    if not criterion_labels(cases, labels)[1]:
+        return []
     _meant(sources_of(labels, cases, replays), replays, cases)
     return list(left_out(labels, cases, replays))
 
@@ -302,6 +315,7 @@ class _Maker:
     settings: Sequence[Setting]
     grouped: bool
     random: bool
+    of_criteria: CriterionLabels
 
     @property
     def threshold(self) -> float | None:
@@ -386,6 +400,7 @@ class _Maker:
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
             corrected=corrected,
             confusion=None if labels is None else confusion(runs, threshold, labels),
+            keys=key_cards(runs, self.of_criteria),
         )
 
     def _people(self, runs: Runs) -> Iterator[Figure]:

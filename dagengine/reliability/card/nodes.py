@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
+import statistics
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from dagengine.errors import InputError
 from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import (
     CaseNoise,
@@ -17,16 +23,19 @@ from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
 from dagengine.reliability.card.again import mean_of_runs
 from dagengine.reliability.card.figures import figure, shown
-from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
+from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
-from dagengine.reliability.labels import NodeAnswers, Vote
+from dagengine.reliability.labels import CriterionLabels, NodeAnswers, Vote
+from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
+from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.measures import MEASURES
 from dagengine.reliability.statistics.sums import Sums
 from dagengine.reliability.statistics.votes import steady_votes
+from dagengine.results import Verdict
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase
 
@@ -217,3 +226,148 @@ def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None
         return None if score is None else min(points, key=lambda point: abs(point - score))
 
     return nearest
+
+
+# Which criteria of a rubric are noise?
+
+_LEAST = 5  # cases that a criterion must be in to have a line of its own
+_MARGIN = 1.5  # how many times as often as all others a noisy key flips
+_SEEN = 3  # independent cases in which it has to flip
+_ALL = "all", "criteria"
+# By independent case: flips, of so many items, the variance, labels that are met, of so many.
+_Rows = dict[Hashable, list[float]]
+_NONE = [0.0] * 5
+
+
+class _Key:
+    """What the criteria with one tag, or one criterion, or all, add up to."""
+
+    def __init__(self) -> None:
+        self.rows: _Rows = {}
+        self._cases: set[int] = set()
+        self._verdicts: set[Verdict] = set()
+
+    def add(
+        self, case: int, group: Hashable, verdicts: Sequence[Verdict], row: Sequence[float]
+    ) -> None:
+        """Count one criterion of one case."""
+        sums = self.rows.setdefault(group, [*_NONE])
+        sums[:] = map(operator.add, sums, row)
+        self._cases.add(case)
+        self._verdicts.update(verdicts)
+
+    def card(self, kind: str, name: str, whole: _Rows, level: float) -> KeyCard:
+        """Its line beside `whole`, the sums of all criteria; `level` is that of both sides."""
+        rows, labelled = self.rows, any(row[4] for row in self.rows.values())
+        return KeyCard(
+            name,
+            kind,
+            cases=len(self._cases),
+            flip_rate=_ratio("node-flip-rate", rows, rows, 0, 1),
+            share=_ratio("variance-share", rows, whole, 2, 2),
+            noisy=kind != "all" and is_noisy(rows, whole, level),
+            always=f"{min(map(str, self._verdicts))} in all" * (len(self._verdicts) == 1),
+            people=_ratio("node-accuracy", rows, rows, 3, 4) if labelled else None,
+        )
+
+
+def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
+    """The tags and the criteria of a rubric, those with the greatest share of the noise first.
+
+    The unclipped score is a sum over criteria. So the variance within a case is the sum of theirs,
+    if their answers are independent: (points ÷ all positive points)² · p(1 - p). A criterion has a
+    line of its own if it is in five cases or more. Raises InputError for a label of a criterion
+    that no criterion of its case fits, or several.
+    """
+    every = list(criteria_in(runs))
+    cases = Counter(key for _, key in dict.fromkeys((case, keys[:2]) for case, keys, *_ in every))
+    sums: dict[tuple[str, str], _Key] = {}
+    fitting = Counter[tuple[int, str]]()
+    for case, keys, verdicts, gains in every:
+        text, name, *tags = keys
+        label = next((key for key in (name, text) if key in labels.get(case, {})), "")
+        fitting[case, label] += 1
+        row = noise_in(verdicts, gains, labels.get(case, {}).get(label, ()))
+        own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
+        for pair in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
+            sums.setdefault(pair, _Key()).add(case, runs.group(case), verdicts, row)
+    for case in labels.keys() & runs.cases.keys():
+        for label in labels[case]:
+            if (count := fitting[case, label]) != 1:
+                fits = f"{count or 'no'} criteria fit it"
+                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
+    level = 1 - 2 * 0.05 / max(len(sums) - 1, 1)  # of one side, for all keys together
+    whole = sums.get(_ALL, _Key()).rows
+    cards = list[KeyCard]()
+    for (kind, name), key in sums.items():
+        cards.append(key.card(kind, name, whole, level))
+    cards.sort(key=lambda card: (card.kind != "all", -(card.share.value or 0.0)))
+    return tuple(cards)
+
+
+def noise_in(
+    verdicts: Sequence[Verdict], gains: Sequence[float], labels: Sequence[Vote]
+) -> tuple[float, ...]:
+    """The row of one criterion of one case; see `_Rows`."""
+    met = {True: "met", False: "unmet"}
+    words = map(plain_word, labels)
+    person = majority([met[YES_OR_NO[word]] if word in YES_OR_NO else word for word in words])
+    judge, pairs = majority(verdicts), len(verdicts) * (len(verdicts) - 1)
+    equal = sum(n * (n - 1) for n in Counter(verdicts).values())
+    return (
+        1 - equal / pairs if pairs else 0.0,
+        bool(pairs),
+        statistics.variance(gains) if len(gains) > 1 else 0.0,
+        person is not None and person == str(judge).casefold(),
+        None not in (person, judge),
+    )
+
+
+def criteria_in(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
+    """Each criterion of each case: its keys, its verdicts in all runs, what they brought."""
+    for case, settings in runs.cases.items():
+        for series in settings.values():
+            for node in dict.fromkeys(node for run in series for node in run.keys):
+                asked = [run for run in series if node in run.keys]
+                for index, keys in enumerate(asked[0].keys[node]):
+                    brought = [run.gains[node][index] for run in asked]
+                    gains = [gain for gain in brought if gain is not None]
+                    yield case, keys, [run.lists[node][index] for run in asked], gains
+
+
+def _ratio(name: str, parts: _Rows, wholes: _Rows, part: int, size: int) -> Figure:
+    """A ratio of sums over independent cases, with the interval that leaving each out gives."""
+    pairs = [(parts.get(group, _NONE)[part], row[size]) for group, row in wholes.items()]
+    total, whole = (math.fsum(column) for column in zip(*pairs, strict=True))
+    level, count = MEASURES[name].level, sum(bool(of) for _, of in pairs)
+    if not whole:
+        return Figure(name, None, items=count, level=level, note="nothing varied, or ran twice")
+    value = total / whole
+    left_out = [(total - p) / (whole - of) for p, of in pairs if 0 < of < whole]
+    if count < 2 or len(left_out) < count or not any(left_out):
+        return Figure(name, value, items=count, level=level)
+    half = _error(left_out) * quantile_of_t(0.95, count)
+    ends = max(value - half, 0.0), min(value + half, 1.0)
+    return Figure(name, value, *ends, items=count, level=level)
+
+
+def _error(left_out: Sequence[float]) -> float:
+    """The standard error by the jackknife."""
+    size = len(left_out)
+    return (size - 1) / math.sqrt(size) * statistics.stdev(left_out)
+
+
+def is_noisy(own: _Rows, whole: _Rows, level: float) -> bool:
+    """Whether a key surely flips more than half as often again as all other criteria."""
+    pairs = [(own.get(group, _NONE), every) for group, every in whole.items()]
+    rows = [(mine[0], mine[1], every[0] - mine[0], every[1] - mine[1]) for mine, every in pairs]
+    sums = [math.fsum(column) for column in zip(*rows, strict=True)]
+    flipping = sum(row[0] > 0 for row in rows)
+    if flipping < _SEEN or len(rows) < _LEAST or not sums[1] or not sums[3]:
+        return False
+
+    def excess(flips: float, items: float, other_flips: float, other_items: float) -> float:
+        return flips / max(items, 1) - _MARGIN * other_flips / max(other_items, 1)
+
+    left_out = [excess(*map(operator.sub, sums, row)) for row in rows]
+    return excess(*sums) > _error(left_out) * quantile_of_t(level, len(rows))

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+_KEYS = 30  # tags and criteria that are listed
 SHOWN = 5
 """Disagreements on the first screen."""
 
@@ -158,6 +159,17 @@ def _figures(under: SettingCard) -> Iterator[RenderableType]:
             table.add_row(
                 _text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
                 number(node.effect), node_votes(node),
+            )  # fmt: skip
+        yield table
+    if under.keys:
+        columns = ("share of the noise", "flip rate", "95 % interval", "agrees", "cases", "")
+        table = _grid("criteria", *columns)
+        for key in under.keys[:_KEYS]:
+            people = "" if key.people is None else number(key.people)
+            table.add_row(
+                _text(f"{key.kind} {key.key}"), number(key.share), number(key.flip_rate),
+                interval(key.flip_rate), people, str(key.cases),
+                _text("noisy" if key.noisy else key.always),
             )  # fmt: skip
         yield table
     if any(node.unsupported for node in under.nodes):

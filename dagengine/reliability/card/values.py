@@ -124,6 +124,25 @@ class NodeCard:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyCard:
+    """Criteria of a rubric with one tag, or one criterion: how often its verdicts flip.
+
+    `share` is that of the variance of the unclipped score. `noisy` says that it flips at least half
+    as often again as all others. `always` is its verdict where that never varied, in no case.
+    `people` is how often it is met where people say so.
+    """
+
+    key: str
+    kind: str
+    cases: int
+    flip_rate: Figure
+    share: Figure
+    noisy: bool = False
+    always: str = ""
+    people: Figure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Needs:
     """What a judge has to meet to be used: shares from 0 to 1, kappa from -1 to 1.
 
@@ -266,7 +285,7 @@ class SettingCard:
     label next. `departures` say how the runs are not repeats of each other, the clearest first.
     `warnings` are about missing answers. `people` is empty without labels; `more` are the measures
     that answer none of the four questions by themselves. `calls` are questions that one run asks,
-    on average per case.
+    on average per case. `keys` are the tags and the criteria of a rubric, the noisiest first.
     """
 
     setting: str
@@ -287,6 +306,7 @@ class SettingCard:
     disagreements: tuple[Disagreement, ...] = ()
     warnings: tuple[str, ...] = ()
     unlabelled: tuple[int, ...] = ()
+    keys: tuple[KeyCard, ...] = ()
 
     @property
     def measures(self) -> tuple[Figure, ...]:

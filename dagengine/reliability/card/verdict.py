@@ -321,7 +321,10 @@ class _Table:
 
     def _steadier(self) -> str:
         """What makes it flip less: another node, or more votes if runs would show that."""
-        nodes = self.under.nodes
+        nodes, keys = self.under.nodes, self.under.keys
+        noisy = next((key for key in keys if key.noisy), None)
+        if noisy is not None:
+            return f"Rewrite “{noisy.key}”: it causes {bounded(noisy.share)} of the noise."
         blamed = next((node for node in nodes if (node.share.low or 0.0) >= 0.5), None)
         if len(nodes) > 1 and blamed is not None:
             return f"Rewrite {blamed.node}: it causes {bounded(blamed.share)} of the flips."

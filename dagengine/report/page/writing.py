@@ -128,6 +128,12 @@ def _parts(
     record["days"] = len({*columns.days} - {None})
     record["alarms"] = alarms_of(run, columns.day_of)
     record["metrics"] = [kinds.drawn() for kinds in columns.kinds]
+    for metric, summed in zip(record["metrics"], tally.summing.result(), strict=False):
+        if summed.points is not None:
+            means = {"unclipped": summed.points.share, **summed.points.tags}
+            metric["points"] = [
+                (name, mean.mean, mean.low, mean.high, mean.cases) for name, mean in means.items()
+            ]
     if (drafts := drafts_of(run)) is not None:
         record["drafts"] = [draft.model_dump(exclude_none=True) for draft in drafts]
     head = head_of(record, server, chunk=max(1, tally.rows), blocks=starts, prompts=asked_starts)

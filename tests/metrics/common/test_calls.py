@@ -85,6 +85,7 @@ WAVES: dict[str, list[int]] = {
     "ConversationCompletenessMetric": [1, 1],  # intentions, verdicts
     "ConversationRelevancyMetric": [2],  # each assistant turn
     "CriteriaMetric": [1],
+    "RubricMetric": [2],  # each criterion
     "BleuMetric": [],
     "EditSimilarityMetric": [],
     "ExactMatchMetric": [],

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from graphs.contract import (
     ARGUMENTS,
+    OWN_ARGUMENTS,
     case_for,
     empty_case,
     items_of,
@@ -217,8 +218,9 @@ def test_settings_by_position_stand_in_one_order(kind: type[PrebuiltMetric]) -> 
     parameters = list(inspect.signature(kind).parameters.values())
     if issubclass(kind, StepwiseMetric) or kind.__module__.endswith(".classic"):
         pytest.skip("this family has its own order")
-    required = [ARGUMENTS[one.name] for one in parameters if one.default is one.empty
-                and one.name in ARGUMENTS]  # fmt: skip
+    known = ARGUMENTS | OWN_ARGUMENTS.get(cast(Any, kind).__name__, {})
+    required = [known[one.name] for one in parameters if one.default is one.empty
+                and one.name in known]  # fmt: skip
     model, constructor = judge(0), cast(Any, kind)
     metric = constructor(*required, 0.75, model, False, False, True, True)
     found = {name: getattr(metric, name) for name in IN_ORDER}
@@ -262,8 +264,8 @@ def test_the_graph_has_no_findings_and_can_be_drawn(kind: type[PrebuiltMetric]) 
 
 
 def numbered_kinds() -> list[type[PrebuiltMetric]]:
-    """Metrics that ask for a list of verdicts."""
-    return [kind for kind in KINDS if _lists(kind)]
+    """Metrics that ask for a list of verdicts, and say in a common setting how many at once."""
+    return [kind for kind in KINDS if "verdicts_per_call" in settings_of(kind) and _lists(kind)]
 
 
 def _lists(kind: type[PrebuiltMetric]) -> list[VerdictListNode]:

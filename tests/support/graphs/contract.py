@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -51,6 +51,11 @@ ARGUMENTS: dict[str, Any] = {
     "role": "a patient travel agent",
     "relevant_topics": ["travel"],
     "available_tools": [ToolCall(name="search", description="Finds trips.")],
+}
+
+# Values of parameters that mean something else to one metric, by its name.
+OWN_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "RubricMetric": {"criteria": [{"criterion": "It is polite.", "points": 2}, "It is brief."]},
 }
 
 FULL = LLMTestCase(
@@ -120,7 +125,7 @@ def metric_classes() -> list[type[PrebuiltMetric]]:
 
 def make(kind: type[PrebuiltMetric], **more: Any) -> PrebuiltMetric:
     """A metric with the arguments that its constructor requires, and `more`."""
-    arguments = dict(more)
+    arguments = {**OWN_ARGUMENTS.get(cast(Any, kind).__name__, {}), **more}
     for parameter in inspect.signature(kind).parameters.values():
         required = parameter.default is inspect.Parameter.empty
         wanted = required or (parameter.name == "criteria" and "evaluation_steps" not in more)

@@ -77,6 +77,8 @@ export interface Metric {
   layouts: Layout[];
   /** The drawing in which a metric under a verdict is unfolded, by the number of its node. */
   nested: Record<string, Layout>;
+  /** Of a rubric the mean points as shares with their intervals, of all criteria and by tag. */
+  points?: [name: string, mean: number, low: number | null, high: number | null, cases: number][];
 }
 
 export interface Judge {

@@ -1,7 +1,7 @@
 // A sentence first: the headline of a run, and the lines below it.
 
 import type { ComponentChildren } from "preact";
-import type { Counts, Draft, End, Run } from "../data/source.ts";
+import type { Counts, Draft, End, Metric, Run } from "../data/source.ts";
 import { Fragment } from "preact";
 import { many, money, moment, percent, range, score, time, whole } from "./words.ts";
 
@@ -124,4 +124,14 @@ export function Texts({ run }: { run: Run }) {
     );
   }
   return null;
+}
+
+const TAGS = 12; // tags of criteria that are listed
+
+/** The points of a rubric before they are clipped, over all cases. */
+export function pointLines({ points }: Metric): [string, ComponentChildren][] {
+  if (!points?.length) return [];
+  const [first, ...tags] = points.map(([name, mean, low, high, cases]) =>
+    `${name} ${mean.toFixed(3)}${low === null || high === null ? "" : ` (${low.toFixed(3)} to ${high.toFixed(3)})`}, ${many(cases, "case")}`);
+  return [["points", <>{first}{tags.slice(0, TAGS).map((line) => <div key={line} class="soft">{line}</div>)}{tags.length > TAGS && <div class="soft">and {whole(tags.length - TAGS)} more tags</div>}</>]];
 }

@@ -13,8 +13,8 @@ import { cursor } from "../parts/table.tsx";
 import { Fold, Judged, plain } from "../parts/texts.tsx";
 import { moment, money, score, SIGN, STATE, titled, took, whole } from "../parts/words.ts";
 import { ContestView, orderWords } from "../trees/contest.tsx";
-import { aboutSpans, ItemsView, OtherFields, tallied } from "../trees/items.tsx";
-import { judgedSteps, mainStep, turnsOf, type JudgedStep } from "../trees/judged.ts";
+import { aboutSpans, Criteria, ItemsView, OtherFields, tallied } from "../trees/items.tsx";
+import { judgedSteps, mainStep, rubricOf, turnsOf, type JudgedStep } from "../trees/judged.ts";
 import { PathList } from "../trees/pathlist.tsx";
 import { hasRoom, PathTree } from "../trees/pathtree.tsx";
 import { traceOf } from "../trees/spans.ts";
@@ -51,9 +51,11 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
   const neighbours = useNeighbours(shown.index);
   const contest = contestIn(result);
   const turns = turnsOf(shown.fields);
-  const judged = useMemo(() => mainStep(judgedSteps(metric, result, shown.fields)), [shown, front]);
+  const judgedLists = useMemo(() => judgedSteps(metric, result, shown.fields), [shown, front]);
+  const judged = mainStep(judgedLists);
+  const rubric = rubricOf(judgedLists);
   // A list that was judged has a view of its own; one that a tree decided over stays in its walk.
-  const listed = judged && !turns && result.steps.every(({ verdict }) => verdict === null) ? judged : null;
+  const listed = judged && !turns && (rubric || result.steps.every(({ verdict }) => verdict === null)) ? judged : null;
   const decided = result.steps.some(({ verdict, kind }) => verdict !== null && kind !== "code");
   const draft = source.run.drafts?.find((one) => one.case === shown.index);
   const title = draft ? titled(draft) : contest ? contestTitle(shown, contest) : headline(shown, result, isMany(source) ? metric.name : null);
@@ -109,7 +111,12 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
       {contest ? <ContestView shown={shown} contest={contest} /> : turns ? <Turns run={source.run} shown={shown} turns={turns} metric={metric} judged={judged} other={under} /> : listed && (
         <>
           {typeof shown.fields?.input === "string" && <p class="input0" dir="auto"><b class="soft">input</b> {shown.fields.input}</p>}
-          <ItemsView metric={metric} result={result} judged={listed} fields={shown.fields} missing={missing} trace={spans} span={span} chooseSpan={chooseSpan} />
+          {rubric
+            ? <div class="rubric">
+                <section><Criteria items={rubric} /></section>
+                <section>{shown.fields ? <Field name="actual_output" value={shown.fields.actual_output ?? ""} now={false} quotes={rubric.flatMap(({ quotes }) => quotes)} /> : <p class="note m">{missing}</p>}</section>
+              </div>
+            : <ItemsView metric={metric} result={result} judged={listed} fields={shown.fields} missing={missing} trace={spans} span={span} chooseSpan={chooseSpan} />}
           {spans && !aboutSpans(listed) && spans}
         </>
       )}
@@ -180,6 +187,7 @@ function Decision({ metric, result, judged, contest }: { metric: Metric; result:
   const step = result.steps.find((s) => s.node === result.endNode);
   const why = result.failure?.message ?? step?.reason ?? (result.reason === result.end ? "Decided by code." : result.reason);
   if (contest) return <p class="decision" dir="auto">{contest.reason} <b>{orderWords(contest)}</b></p>;
+  if (judged?.items[0]?.criterion && !result.failure) return <p class="decision" dir="auto">{(step?.reason ?? why)?.split("\n").slice(0, 2).map((line) => <>{line}<br /></>)}</p>;
   if (!judged || result.failure || step?.verdict != null) return <p class="decision" dir="auto"><b>{result.end}.</b> {why}</p>;
   const limit = metric.strict ? 1 : metric.threshold;
   // The reason repeats the items, which stand below: its first line is the count.
@@ -265,7 +273,8 @@ function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; m
   const apart = ["name", "type", ...(traced ? ["spans"] : [])];
   const names = Object.keys(shown.fields).filter((name) => !apart.includes(name) && shown.fields![name] !== null);
   // What a generator is told of a draft is no text to read.
-  const known = names.filter((name) => read.has(name) && !(draft && name === "additional_metadata"));
+  // Nor are the settings that a case brings.
+  const known = names.filter((name) => read.has(name) && name !== "additional_metadata");
   // Where nothing is known to be read, all is open; of a trace, which has the other fields, its texts.
   const first = known.length ? known : traced ? names.filter((name) => TEXTS.includes(name) && shown.fields![name] !== "") : names;
   const rest = traced ? [] : names.filter((name) => !first.includes(name));

@@ -3,7 +3,7 @@
 import type { Counts, End, Metric, Part } from "../data/source.ts";
 import { Chart } from "../parts/chart.tsx";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, headline, judged, Lines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
+import { dataLine, headline, judged, Lines, pointLines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
 import { Chips, Parts } from "../parts/controls.tsx";
 import { Days } from "../parts/days.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
@@ -88,6 +88,7 @@ function Summary({ metric, counts, ends }: { metric: Metric; counts: Counts; end
         ["result", <Result counts={counts} limit={limit} />],
         // Without a threshold nothing can fail, and nothing is said of it.
         ...(ends.length || !counts.plain ? [["where", <Where ends={ends} />] as [string, preact.ComponentChildren]] : []),
+        ...pointLines(metric),
         ["judge", judged(run)],
         ["data", <>{dataLine(run)}{overBudget(ends)}</>],
         ...withLine(run),

@@ -5,7 +5,7 @@ import type { Chosen, Many as Together, Part, Run } from "../data/source.ts";
 import { Choices, Parts } from "../parts/controls.tsx";
 import { Days } from "../parts/days.tsx";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
+import { dataLine, judged, Lines, pointLines, Texts, withLine } from "../parts/lines.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
 import { useAnswer, useChosen, usePage } from "../parts/state.ts";
 import { Listed } from "../parts/table.tsx";
@@ -95,6 +95,7 @@ function ManyLines({ run, together }: { run: Run; together: Together }) {
         </>] as [string, unknown]] : []),
         ...(lost ? [["no score", <><span class="none">⊘</span> {many(missing, "case")} {missing === 1 ? "has" : "have"} nothing else wrong · {many(lost, "score")} missing: {
           strips.flatMap(({ none }, i) => (none ? [`${whole(none)} of ${run.metrics[i]!.name}`] : [])).slice(0, 4).join(", ")}</>] as [string, unknown]] : []),
+        ...run.metrics.flatMap((metric) => pointLines(metric).map(([, means]) => [`points of ${metric.name}`, means] as [string, unknown])),
         ["judge", judged(run)],
         ["data", dataLine(run)],
         ...withLine(run),

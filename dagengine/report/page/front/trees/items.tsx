@@ -6,14 +6,50 @@ import type { CaseMetric, Metric } from "../data/source.ts";
 import { Marked, marksOf, Quotes, spanOf, type Mark, type Span } from "../parts/marks.tsx";
 import { Fold, Judged as Text, plain } from "../parts/texts.tsx";
 import { many, whole } from "../parts/words.ts";
-import { ITEM_SIGN, means, type Item, type JudgedStep, type Sign } from "./judged.ts";
+import { ITEM_SIGN, lost, means, type Item, type JudgedStep, type Sign } from "./judged.ts";
 
 const FOLDED = 5; // items of a list that are shown at first
 const MORE = 50; // and that are added
 const SIGNS: Sign[] = ["fail", "open", "plain", "pass"];
 
+const SHOWN = 50; // criteria that are shown at first
+
+/** The criteria of a rubric: what costs points first, then what brought most. */
+export function Criteria({ items }: { items: Item[] }) {
+  const [room, setRoom] = useState(SHOWN);
+  const ordered = [...items].sort((a, b) => lost(b) - lost(a) || Math.abs(b.criterion?.won ?? 0) - Math.abs(a.criterion?.won ?? 0));
+  return (
+    <>
+      <table class="criteria">
+        <thead><tr><th class="num">points</th><th>criterion</th><th>verdict</th><th>why</th></tr></thead>
+        <tbody>
+          {ordered.slice(0, room).map((item) => (
+            <tr key={item.number} class={item.sign}>
+              <td class="num nw"><b class={lost(item) > 0 ? "fail" : ""}>{pointsOf(item)}</b></td>
+              <td dir="auto">{item.criterion!.name && <b>{item.criterion!.name}: </b>}{item.text}{item.criterion!.tags?.map((tag) => <span key={tag} class="light sm"> · {tag}</span>)}</td>
+              <td class="nw">{ITEM_SIGN[item.sign]} {item.verdict}</td>
+              <td dir="auto">{item.reason}<Quotes quotes={item.quotes} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {room < items.length && <button class="link-b rest" onClick={() => setRoom(items.length)}>{whole(items.length - room)} more</button>}
+    </>
+  );
+}
+
+/** `+5`, `−8`, or what was won of what there was: `0 of 5`. */
+function pointsOf({ criterion }: Item): string {
+  const { gate, points = 0, won } = criterion!;
+  if (gate) return "gate";
+  const shown = (number: number, plus = "") => `${number > 0 ? plus : number < 0 ? "−" : ""}${Math.abs(number)}`;
+  if (won === undefined) return `of ${shown(points)}`;
+  return won === points ? shown(points, "+") : `${shown(won)} of ${shown(points)}`;
+}
+
 /** Items of one sign: five, then how many more there are; six if only one would be left. */
 export function ItemList({ metric, items, chosen, choose }: { metric: Metric; items: Item[]; chosen?: number | null; choose?: (number: number) => void }) {
+  if (items[0]?.criterion) return <Criteria items={items} />;
   const groups = SIGNS.map((sign) => items.filter((item) => item.sign === sign)).filter((group) => group.length);
   const first = groups.find((group) => group.some(({ number }) => number === chosen)) ?? groups[0];
   return (
@@ -75,7 +111,8 @@ export function tallied(metric: Metric, items: Item[]): string {
     const group = items.filter((item) => item.sign === sign);
     if (!group.length) return [];
     if (sign === "plain") return [...new Set(group.map(({ verdict }) => verdict))].map((verdict) => `${whole(group.filter((item) => item.verdict === verdict).length)} × ${verdict}`);
-    return [`${ITEM_SIGN[sign]} ${means(metric, group[0]!.verdict)} ${whole(group.length)}`];
+    const word = group[0]!.criterion ? "" : ` ${means(metric, group[0]!.verdict)}`;
+    return [`${ITEM_SIGN[sign]}${word} ${whole(group.length)}`];
   }).join(", ");
 }
 

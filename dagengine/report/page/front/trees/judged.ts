@@ -22,6 +22,19 @@ export interface Item {
   quotes: Quote[];
   /** The span of a trace that it is about; null for anything else. */
   span: string | null;
+  /** The criterion of a rubric that it is about; null for anything else. */
+  criterion: Criterion | null;
+}
+
+/** A criterion with its points; a gate has none. `won` is null for a gate, and where it does not count. */
+export interface Criterion {
+  criterion: string;
+  name?: string;
+  tags?: string[];
+  gate?: boolean;
+  points?: number;
+  levels?: Record<string, number>;
+  won?: number;
 }
 
 export interface JudgedStep {
@@ -62,17 +75,45 @@ export function judgedSteps(metric: Metric, result: CaseMetric, fields: Fields):
     const trace = step.spans.length === found.length ? traceOf(fields) : null;
     const items = found.map((one, i): Item => ({
       number: i + 1,
-      text: titleOf(trace, step.spans[i]) ?? names?.[i] ?? null,
+      criterion: criterionOf(one.judgement),
+      text: criterionOf(one.judgement)?.criterion ?? titleOf(trace, step.spans[i]) ?? names?.[i] ?? null,
       span: trace ? step.spans[i]! : null,
       verdict: plain(one.judgement.verdict),
       reason: one.judgement.reason ?? null,
-      sign: signOf(one.judgement.verdict),
+      sign: criterionOf(one.judgement) ? signOfCriterion(one.judgement as Judgement & Criterion) : signOf(one.judgement.verdict),
       turn: turns && turnOf(turns, one.place, names?.[i] ?? null, i, found.length),
       known: one.known,
       quotes: step.quotes.filter(({ item }) => item === i + 1),
     }));
     return [{ step, items, field }];
   });
+}
+
+function criterionOf(judgement: Judgement): Criterion | null {
+  return "criterion" in judgement ? (judgement as Judgement & Criterion) : null;
+}
+
+/** The points that another verdict would have brought more; all of them for a gate that is closed. */
+export function lost({ criterion, sign }: Item): number {
+  if (!criterion || criterion.won === undefined) return sign === "fail" ? Infinity : 0;
+  return best(criterion) - criterion.won;
+}
+
+function best({ points = 0, levels }: Criterion): number {
+  return Math.max(...(levels ? Object.values(levels).map((share) => share * points) : [points, 0]));
+}
+
+function signOfCriterion(judgement: Judgement & Criterion): Sign {
+  const { gate, points = 1, won, verdict } = judgement;
+  if (verdict === "cannot tell") return "open";
+  if (gate) return (verdict === "met") === points > 0 ? "pass" : "fail";
+  return won !== undefined && won < best(judgement) ? "fail" : "pass";
+}
+
+/** All criteria of a rubric as one list, the gates among them; null for any other metric. */
+export function rubricOf(steps: JudgedStep[]): Item[] | null {
+  const items = steps.flatMap((step) => step.items.filter(({ criterion }) => criterion));
+  return items.length ? items.map((item, i) => ({ ...item, number: i + 1 })) : null;
 }
 
 /** The step whose items say most: the one with most that failed, else the last. */

@@ -118,7 +118,7 @@ def test_every_setting_of_nodes_comes_back() -> None:
     metric = DAGMetric("Rich", rich(), 1, strict_mode=True, combine="mean", include_reason=False)
     text = metric.to_json()
     assert again(metric, allow_code=True).combine == "mean"
-    assert '"function": "test_writing.py:is_short"' in text
+    assert '"function": "test_tree_writing.py:is_short"' in text
     assert json.loads(text)["nodes"]["Own 2"]["name"] == "Own"
     assert DAG.from_dict(rich().to_dict(), Path(__file__).parent, allow_code=True).to_dict()
 
@@ -156,6 +156,11 @@ def test_every_metric_of_the_catalogue_comes_back(name: str) -> None:
     }
     if kind is catalogue.ConversationalGEval:
         del needed["evaluation_params"]
+    if kind is catalogue.RubricMetric:
+        needed["criteria"] = [
+            catalogue.RubricItem("Kind", points=2, tags=["tone"]),
+            catalogue.RubricItem("Rude", -3),
+        ]
     more = {"threshold": 0.9} if "threshold" in parameters_of(kind) else {}
     assert again(kind(**needed, **more), allow_code=True).threshold == more.get("threshold")
 
@@ -233,7 +238,7 @@ def test_the_gallery_comes_back_in_another_process(tmp_path: Path) -> None:
         (metric,) = load_metrics(str(folder / "metrics.py"))
         metric.save(folder / "tree.json")  # type: ignore[attr-defined]
         wanted[str(folder / "tree.json")] = hashes(metric)
-    assert len(wanted) == 11
+    assert len(wanted) == 12
     program = (
         "import json, sys\n"
         "from dagengine.compiler.definitions import definitions\n"

@@ -1,0 +1,9 @@
+"""A rubric for each case
+
+Each case brings criteria of its own, with points: what a good answer says, and what it must not
+say. One criterion is a gate: an answer that misses it has the score 0.
+"""
+
+from dagengine.metrics import RubricMetric
+
+metric = RubricMetric("Advice", "additional_metadata.rubrics", threshold=0.6, unsure="unmet")

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from dagengine.prompts.evidence import as_data
@@ -57,14 +58,24 @@ def named_cells(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
 
     Small and capital letters are one. Raises ValueError if two columns may be meant.
     """
+    cells: dict[str, Any] = {}
+    for name, column in _meant(tuple(row), tuple(names)):
+        cell = row[column]
+        cells[name] = None if is_gap(cell) else cell
+    return cells
+
+
+@lru_cache(64)
+def _meant(columns: tuple[Any, ...], names: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
+    """Names with the columns that they mean: rows of a table have the same columns."""
     spelt: dict[str, list[Any]] = {}
-    for column in row:
+    for column in columns:
         spelt.setdefault(str(column).strip().casefold(), []).append(column)
-    meant = {name: [name] if name in row else spelt[name] for name in names if name in spelt}
-    for name, columns in meant.items():
-        if len(columns) > 1:
-            raise ValueError(f"{' and '.join(map(repr, columns))} may both be `{name}`: rename one")
-    return {name: None if is_gap(row[column]) else row[column] for name, (column,) in meant.items()}
+    meant = {name: [name] if name in columns else spelt[name] for name in names if name in spelt}
+    for name, own in meant.items():
+        if len(own) > 1:
+            raise ValueError(f"{' and '.join(map(repr, own))} may both be `{name}`: rename one")
+    return tuple((name, column) for name, (column,) in meant.items())
 
 
 class Places:
@@ -74,11 +85,16 @@ class Places:
         self._count = len(cases)
         self._named: dict[str | int | None, list[int]] = {}
         self._first: dict[str, str] = {}  # row of each kind
+        self._known: dict[str, int] = {}
         for place, case in enumerate(cases):
             name = case_label(case, place)
             # A whole number is also a name, in each of its forms; the very same text goes first.
             for key in (name, whole_number(name)):
                 self._named.setdefault(key, []).append(place)
+
+    def has_name(self, given: Any) -> bool:
+        """Whether a case is called so."""
+        return str(given) in self._named or whole_number(given) in (self._named.keys() - {None})
 
     def of(self, given: Any, where: str = "a row") -> int:
         """The place of the case; without any cases every whole number is one.
@@ -86,6 +102,8 @@ class Places:
         `where` is the place of the row in its file. Raises ValueError for what is no name and no
         place, for the name of several cases, and where rows before have named cases otherwise.
         """
+        if isinstance(given, str) and given in self._known:
+            return self._known[given]
         if given is None or given == "":
             raise ValueError("`case` is empty or missing")
         name, number = str(given), whole_number(given)
@@ -104,7 +122,7 @@ class Places:
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"no case has the name or the place {name!r}{hint}")
         self._require_one_kind(f"{name!r}", where, _NAME if named else _PLACE)
-        return named[0] if named else int(number or 0)
+        return self._known.setdefault(name, named[0] if named else int(number or 0))
 
     def _require_one_kind(self, name: str, where: str, kind: str) -> None:
         before = self._first.get(_NAME if kind == _PLACE else _PLACE)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.shapley import shapley_effects
-from dagengine.reliability.statistics.sums import Sums, Totals, measure
+from dagengine.reliability.statistics.sums import Sums, Totals, measure, quotient
 from dagengine.test_case import TestCase
 
 __all__ = [
@@ -101,11 +101,16 @@ def attribute(
     pooled = _counts(itertools.chain.from_iterable(repetitions.values()), *asked.values())
     scores: dict[object, float | None] = {}
     noise: list[CaseNoise] = []
+    alike: dict[object, CaseNoise] = {}  # cases whose runs are equal, where nothing else is read
     for number, runs in sorted(repetitions.items()):
         if len(runs) > 1:
             case = None if cases is None else cases[number]
-            repeated = _Case(replay, runs, asked.get(number, ()), pooled, case, scores)
-            noise.append(repeated.noise(number))
+            lone = asked.get(number, ())
+            key = (tuple((*run.replies.items(), run.score) for run in runs), *lone,
+                   number if replay.computes else None)  # fmt: skip
+            if key not in alike:
+                alike[key] = _Case(replay, runs, lone, pooled, case, scores).noise(number)
+            noise.append(replace(alike[key], case=number))
     # Cases that lacked an answer and got it count for those that lacked one and were not asked:
     # which of them were asked was drawn at random.
     lacked = [case for case in noise if case.lacked]
@@ -127,7 +132,7 @@ def flip_rate(cases: Sequence[CaseNoise], node: str) -> Sums:
         items.append(
             {} if rate is None or not weight else {"items": weight, "value": weight * rate}
         )
-    return Sums(items, lambda all_: all_["value"] / all_["items"], most=1.0)
+    return quotient(items, "value", "items", most=1.0)
 
 
 @measure
@@ -135,7 +140,7 @@ def flip_effect(cases: Sequence[CaseNoise], node: str) -> Sums:
     """Mean |Δscore|, from 0 to 1, of two runs of one case that part first at this node."""
     moves = [case.moves.get(node, (0.0, 0)) for case in cases]
     items = [{"moved": moved, "pairs": float(pairs)} if pairs else {} for moved, pairs in moves]
-    return Sums(items, lambda all_: all_["moved"] / all_["pairs"])
+    return quotient(items, "moved", "pairs")
 
 
 @measure
@@ -146,7 +151,7 @@ def independence(cases: Sequence[CaseNoise]) -> Sums:
     of a judge that does neither.
     """
     items = [{"modelled": case.weight * case.modelled, "seen": case.variance} for case in cases]
-    return Sums(items, lambda all_: all_["modelled"] / all_["seen"])
+    return quotient(items, "modelled", "seen")
 
 
 class _Case:

@@ -94,8 +94,10 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     return labelled
 
 
-def _labels_in(path: Path, places: Places) -> Mapping[int, list[Any]]:
-    records = list(table_of(path).read())
+def _labels_in(
+    path: Path, places: Places, kept: Sequence[Record] | None = None
+) -> Mapping[int, list[Any]]:
+    records = list(table_of(path).read()) if kept is None else kept
     read = [_row_of(record, places) for record in records]
     read = [(place, row) for place, row in read if row.get("criterion") is None]
     rows: dict[int, list[Any]] = {}
@@ -130,6 +132,30 @@ def criterion_labels(
         votes = [v for v in _votes(row.get("label")) if plain_word(v) not in _NO_LABEL]
         labels.setdefault(case, {}).setdefault(str(criterion), []).extend(votes)
     return labels, whole or not labels
+
+
+def labels_among(
+    source: str | Path, cases: Sequence[TestCase]
+) -> tuple[str | Mapping[int, Any], str]:
+    """The labels in a file that are about these cases, and a line about those that are not.
+
+    One file may have the labels of several tables of verdicts. All other sources stay as they are.
+    Raises InputError for what `labels_of` refuses, and if no row is about one of the cases.
+    """
+    if suffix_of(Path(source)) not in _SUFFIXES or walk_file(source) is not None:
+        return str(source), ""
+    places = Places(cases)
+    read = list(table_of(Path(source)).read())
+    kept = [record for record in read if places.has_name(_name_in(record))]
+    if not kept or len(kept) == len(read):
+        return str(source), ""
+    line = f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here"
+    return _labels_in(Path(source), places, kept), line
+
+
+def _name_in(record: Record) -> Any:
+    row = record.value if isinstance(record.value, Mapping) else {}
+    return next(iter(named_cells(row, ("case", "name")).values()), None)
 
 
 def _votes(value: object) -> Iterator[Vote]:

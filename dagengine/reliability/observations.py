@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -236,10 +236,12 @@ class Observations(Sequence[Observation]):
             raise InputError(
                 "the table has no rows: each row must be one verdict or score on a case"
             )
-        table = _Table(Places(cases), metric, scale, _columns(records))
+        columns = _columns(records)
+        rows = VerdictRows(Places(cases), metric, scale, counted="run" not in columns,
+                           alone="node" not in columns)  # fmt: skip
         for record in records:
-            table.take(record)
-        return cls(tuple(table.observations()))
+            rows.take(record)
+        return cls(tuple(rows.observations()))
 
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
@@ -280,6 +282,8 @@ YES_OR_NO = {**dict.fromkeys(_YES.split(), True), **dict.fromkeys(_NO.split(), F
 _PASSED = ("passed", "success")
 _NAMES = ("case", "run", "metric", "node", "verdict", *_PASSED, "score")
 SETTINGS = ("judge", "order", "temperature", "seed")
+NO_CELLS = dict.fromkeys((*_NAMES, *SETTINGS))
+"""A row of a table of verdicts that has nothing in any column."""
 
 
 def plain_word(cell: Any) -> str:
@@ -344,79 +348,116 @@ def _columns(records: Sequence[Record]) -> set[str]:
     return spelt
 
 
-class _Table:
-    """Rows of a table as they come, put together by run."""
+class VerdictRows:
+    """Rows of a table as they come, put together by run.
+
+    Without a column `node` (`alone`), every row is a run by itself. `counted` says that rows of one
+    case are its runs, in their order.
+    """
 
     def __init__(
-        self, cases: Places, metric: str, scale: tuple[float, float], columns: Collection[str]
+        self, cases: Places, metric: str, scale: tuple[float, float], *, counted: bool, alone: bool
     ) -> None:
         if not scale[0] < scale[1]:
             raise InputError(f"scale={scale}: give the lowest and the highest score")
         self._cases, self._metric, self._scale = cases, metric, scale
-        self._counted = "run" not in columns
+        self._counted, self._alone = counted, alone
         self._runs: dict[tuple[int, str, Condition], dict[str, Observation]] = {}
+        self._whole: list[Observation] = []
         self._seen: Counter[tuple[int, str, str, Condition]] = Counter()
+        self._taken: dict[tuple[str, Condition], set[int]] = {}
+        # There are few conditions and verdicts, but many rows of each: they share them.
+        self._settings: dict[tuple[Any, ...], Condition] = {}
+        self._paths: dict[Verdict, Turns] = {}
+        self._shares: dict[Any, float] = {}
 
     def take(self, record: Record) -> None:
         """One row; raises InputError for anything else."""
         if not isinstance(record.value, Mapping):
             raise InputError(f"{record.place}: {record.problem or 'not a row of columns'}")
         try:
-            names = (*_NAMES, *SETTINGS)
-            cells = dict.fromkeys(names) | named_cells(record.value, names)
-            row = self._observed(cells, record.place)
-        except (ValueError, TypeError) as error:
+            cells = NO_CELLS | named_cells(record.value, [*NO_CELLS])
+        except ValueError as error:
             raise InputError(f"{record.place} is not a verdict or score: {error}") from None
-        nodes = self._runs.setdefault((row.case, row.metric, row.condition), {})
-        if row.node in nodes:
+        self.add(cells, record.place)
+
+    def add(self, cells: Mapping[str, Any], where: str) -> None:
+        """One row by its cells, which are those of `NO_CELLS`; raises as `take` does."""
+        try:
+            row = self._observed(cells, where)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{where} is not a verdict or score: {error}") from None
+        if self._alone:
+            twice = not self._counted and row.case in self._of(row)
+            self._of(row).add(row.case)
+            self._whole.append(row)
+        else:
+            nodes = self._runs.setdefault((row.case, row.metric, row.condition), {})
+            twice = row.node in nodes
+            nodes[row.node] = row
+        if twice:
             subject = f"node {row.node!r}" if row.node else "the metric"
             raise InputError(
-                f"{record.place}: run {row.condition.sample} of case {row.case} has {subject} twice"
+                f"{where}: run {row.condition.sample} of case {row.case} has {subject} twice"
             )
-        nodes[row.node] = row
+
+    def _of(self, row: Observation) -> set[int]:
+        """The cases that have a row of this metric and condition."""
+        return self._taken.setdefault((row.metric, row.condition), set())
 
     def _observed(self, cells: Mapping[str, Any], where: str) -> Observation:
         case, metric = self._cases.of(cells["case"], where), str(cells["metric"] or self._metric)
-        node, setting = (
-            str(cells["node"] or ""),
-            Condition(
-                order=str(cells["order"] or "given"),
-                temperature=None
-                if cells["temperature"] is None
-                else _number(cells["temperature"], "temperature"),
-                seed=None if cells["seed"] is None else whole_in(cells["seed"], "seed"),
-                judge=str(cells["judge"] or ""),
-            ),
-        )
+        node, setting = str(cells["node"] or ""), self._setting(cells)
         if self._counted:
             place = (case, metric, node, setting)
             run, self._seen[place] = self._seen[place], self._seen[place] + 1
-        else:
-            run = whole_in(cells["run"], "run")
+            setting = self._setting(cells, run)
         verdict, points = verdict_and_score(cells)
-        score = self._score(points)
+        score = None if points is None else self._shares.get(points)
+        if score is None is not points:
+            score = self._shares[points] = share_of_scale(points, self._scale)
         # True and false, also those of numpy, by their names; all else is a verdict's name.
-        return Observation(
-            case, metric, node, dataclasses.replace(setting, sample=run),
-            None if verdict is None else _WORDS.get(str(verdict).lower(), str(verdict)), score,
-            outcome=OutcomeKind.UNPARSEABLE if score is None is verdict else OutcomeKind.OK,
-        )  # fmt: skip
+        named = None if verdict is None else _WORDS.get(str(verdict).lower(), str(verdict))
+        outcome = OutcomeKind.UNPARSEABLE if score is None is named else OutcomeKind.OK
+        if not self._alone:
+            return Observation(case, metric, node, setting, named, score, outcome=outcome)
+        path = () if named is None else self._paths.setdefault(named, (("", named),))
+        return Observation(case, metric, "", setting, None, score, None, outcome, path)
 
-    def _score(self, cell: Any) -> float | None:
-        if cell is None:
-            return None
-        (low, high), score = self._scale, _number(cell, "score")
-        if not low <= score <= high:
-            raise ValueError(
-                f"score {score:g} is not between {low:g} and {high:g}: "
-                "state the range of the scores with `scale` (--scale LOW,HIGH)"
-            )
-        return (score - low) / (high - low)
+    def _setting(self, cells: Mapping[str, Any], sample: int = 0) -> Condition:
+        run = sample if self._counted else whole_in(cells["run"], "run")
+        key = (run, *map(cells.__getitem__, SETTINGS))
+        if key not in self._settings:
+            self._settings[key] = dataclasses.replace(setting_of(cells), sample=run)
+        return self._settings[key]
 
     def observations(self) -> Iterator[Observation]:
         """What was taken, the metric before its nodes."""
+        yield from self._whole
         for rows in self._runs.values():
             yield from _run(list(rows.values()))
+
+
+def setting_of(cells: Mapping[str, Any]) -> Condition:
+    """The condition that the cells of `SETTINGS` name; raises ValueError for what is no number."""
+    temperature, seed = cells.get("temperature"), cells.get("seed")
+    return Condition(
+        order=str(cells.get("order") or "given"),
+        temperature=None if temperature is None else _number(temperature, "temperature"),
+        seed=None if seed is None else whole_in(seed, "seed"),
+        judge=str(cells.get("judge") or ""),
+    )
+
+
+def share_of_scale(cell: Any, scale: tuple[float, float]) -> float:
+    """A score from 0 to 1; raises ValueError for no number, and one that is not on the scale."""
+    (low, high), score = scale, _number(cell, "score")
+    if not low <= score <= high:
+        raise ValueError(
+            f"score {score:g} is not between {low:g} and {high:g}: "
+            "state the range of the scores with `scale` (--scale LOW,HIGH)"
+        )
+    return (score - low) / (high - low)
 
 
 def whole_in(cell: Any, name: str) -> int:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.reliability.attribution import Repetition
@@ -21,6 +21,14 @@ from dagengine.results.passing import passes
 
 T = TypeVar("T")
 Path = tuple[tuple[str, Verdict], ...]
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+def _none() -> dict[str, Any]:
+    """Return what stands for all that a run does not have; nobody writes into it."""
+    return _NOTHING
 
 
 @dataclass(slots=True)
@@ -37,16 +45,16 @@ class Run:
     condition: Condition
     score: float | None = None
     path: Path = ()
-    replies: dict[str, Reply] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    replies: dict[str, Reply] = field(default_factory=_none)
+    asked: tuple[str, ...] = ()
     raw: str | None = None
-    sure: dict[str, float | None] = field(default_factory=dict)
+    sure: dict[str, float | None] = field(default_factory=_none)
     weighted: bool = False
     outcome: OutcomeKind | None = None
-    lists: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
-    unsupported: dict[str, bool] = field(default_factory=dict)
-    keys: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
-    gains: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
+    lists: dict[str, tuple[Verdict, ...]] = field(default_factory=_none)
+    unsupported: dict[str, bool] = field(default_factory=_none)
+    keys: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=_none)
+    gains: dict[str, tuple[float | None, ...]] = field(default_factory=_none)
 
     @property
     def stated(self) -> float | None:
@@ -174,9 +182,12 @@ class _Collected:
         self.runs: dict[int, dict[Condition, dict[int, Run]]] = {}
         self.alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
         self._bare: list[Run] = []
+        self._settings: dict[Condition, Condition] = {}
 
     def take(self, seen: Observation) -> None:
-        setting = replace(seen.condition, sample=0)
+        setting = self._settings.get(seen.condition)
+        if setting is None:
+            setting = self._settings[seen.condition] = replace(seen.condition, sample=0)
         if seen.alone:
             if reply := self._reply(seen):
                 self.alone.setdefault(seen.case, {}).setdefault(setting, []).append(reply)
@@ -186,17 +197,18 @@ class _Collected:
         if seen.node:
             node = self._replay.name_of(seen.node)
             if node in self._replay.asking:
-                run.asked.append(node)
+                run.asked += (node,)
                 if seen.verdict is not None:
-                    run.sure[seen.node] = seen.confidence
+                    run.sure = {**run.sure, seen.node: seen.confidence}
                 if seen.items:
-                    run.lists[node] = seen.items
+                    run.lists = {**run.lists, node: seen.items}
                 if seen.keys:
-                    run.keys[node], run.gains[node] = seen.keys, seen.gains
+                    run.keys = {**run.keys, node: seen.keys}
+                    run.gains = {**run.gains, node: seen.gains}
                 if seen.unsupported is not None:
-                    run.unsupported[node] = seen.unsupported
+                    run.unsupported = {**run.unsupported, node: seen.unsupported}
             if reply := self._reply(seen):
-                run.replies[node] = reply[1]
+                run.replies = {**run.replies, node: reply[1]}
         else:
             run.score, run.raw, run.outcome = seen.score, seen.raw, seen.outcome
             turns = ((node, self._meant(seen, node, verdict)) for node, verdict in seen.path)
@@ -207,6 +219,8 @@ class _Collected:
 
     def complete(self) -> None:
         """What a table left out: the row of the only node, scores that follow from verdicts."""
+        alike: dict[Reply, dict[str, Reply]] = {}  # there are few answers, of many runs
+        asked = (*self._speakers,)
         for run in self._bare:
             if not run.replies and not run.asked and len(self._speakers) == 1:
                 # The metric's result stands for that of its only node; a score decides nothing
@@ -214,8 +228,8 @@ class _Collected:
                 decides = bool(self._replay.verdicts_of(node))
                 if run.path or (run.score is not None and not decides):
                     reply = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
-                    run.replies = {node: reply}
-                    run.asked.append(node)
+                    run.replies = alike.setdefault(reply, {node: reply})
+                    run.asked = asked
             if run.score is None:
                 # Replies that lead to a node which has none lead to no score.
                 with suppress(NoReplyError):

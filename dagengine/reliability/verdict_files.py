@@ -9,7 +9,9 @@ runs, or if all texts that it has of the two are equal; else they are two cases.
 from __future__ import annotations
 
 import json
+import math
 import struct
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +22,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from dagengine.data.case_numbers import JUDGED, is_gap, named_cells
+from dagengine.data.case_numbers import JUDGED, Places, is_gap, named_cells
 from dagengine.data.file_kinds import open_content, suffix_of
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError
@@ -32,13 +34,19 @@ from dagengine.prompts.json_values import shallow_value
 from dagengine.record.run import Run, run_at
 from dagengine.reliability.labels import one_each
 from dagengine.reliability.observations import (
+    NO_CELLS,
     SETTINGS,
     YES_OR_NO,
+    Condition,
     Observations,
+    VerdictRows,
     plain_word,
+    setting_of,
+    share_of_scale,
     verdict_and_score,
     whole_in,
 )
+from dagengine.reliability.statistics.intervals import needs
 from dagengine.test_case import LLMTestCase, TestCase
 
 _LARGEST = 512 * 2**20  # bytes of one file of a log
@@ -50,7 +58,8 @@ class Row:
 
     `texts` is what was judged, by field, `task` the data set of the case, `run` the number of the
     run if the file has it, `at` the settings by name, `file` the number of the file in its folder.
-    `confidence` is how sure the judge was of the verdict, `columns` is all that its row has.
+    `candidate` names the one of several candidates of the case that is scored. `confidence` is how
+    sure the judge was of the verdict, `columns` has the columns of the row that are no results.
     """
 
     case: str
@@ -64,14 +73,32 @@ class Row:
     at: Mapping[str, Any] = field(default_factory=dict)
     file: int = 0
     where: str = "a row"
+    candidate: str = ""
     confidence: Any = None
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The case: its task, its name, and all texts that there are unless the run is numbered."""
-        texts = json.dumps(self.texts, sort_keys=True, default=str) if self.run is None else ""
+        """The case: its task, its name, and all texts that there are unless the run is numbered.
+
+        Candidates of one case have texts of their own.
+        """
+        alike = self.run is not None or self.candidate or not self.texts
+        texts = "" if alike else json.dumps(self.texts, sort_keys=True, default=str)
         return self.task, self.case, texts
+
+
+@dataclass(frozen=True, slots=True)
+class Contests:
+    """Several scores of each of several candidates, by case.
+
+    `names` are those of the candidates of each case. Under each setting, `scores` has an array of
+    cases, candidates and runs: scores from 0 to 1, nan for a missing one, and -inf for a candidate
+    that a case does not have.
+    """
+
+    names: Sequence[Sequence[str]]
+    scores: Mapping[Condition, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +106,8 @@ class Collected:
     """What a card is made of: observations about a metric and cases, and labels by case number.
 
     `groups` is the field that cases have in common which were asked the same; None without any.
-    `runs` are the rows that are runs, each after the number of its case.
+    `runs` are the rows that are runs, each after the number of its case. If cases have candidates,
+    `contests` are their scores, and there are no observations.
     """
 
     observations: Observations
@@ -88,6 +116,7 @@ class Collected:
     labels: Mapping[int, Any]
     groups: str | None = None
     runs: Sequence[tuple[int, Row]] = ()
+    contests: Contests | None = None
 
 
 def collected(
@@ -129,54 +158,80 @@ def _collection(
     name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
 ) -> Collected:
     """Rows of one metric as what a card is made of."""
-    several = len({row.at.get("judge") or "" for row in rows}) > 1
+    known: dict[tuple[str, str, str], int] = {}
+    numbers = [known.setdefault(row.key, len(known)) for row in rows]
     numbered = any(row.run is not None for row in rows)
-    first = {row.key: row for row in reversed(rows)}
-    number = {key: place for place, key in enumerate(dict.fromkeys(row.key for row in rows))}
-    labels: dict[int, list[Any]] = {}
-    for row in rows:
-        own = row.label if isinstance(row.label, list) else [row.label]
-        labels.setdefault(number[row.key], []).extend(own)
-    runs = list(_runs(rows, labels.values()))
     # Numbers of runs begin anew in each file.
     turn = {run: at for at, run in enumerate(sorted({(row.file, row.run) for row in rows}))}
-    table = [
-        {"case": number[row.key], "verdict": row.verdict, "score": row.score, **row.at}
-        | ({} if several else {"judge": ""})
-        | ({"run": turn[row.file, row.run]} if numbered else {})
-        for row in runs
-    ]
+    labels: dict[int, list[Any]] = {}
+    for case, row in zip(numbers, rows, strict=True):
+        own = row.label if isinstance(row.label, list) else [row.label]
+        labels.setdefault(case, []).extend(own)
+    runs = list(_runs(rows, numbers, labels.values()))
+    several = len({row.at.get("judge") or "" for row in rows}) > 1
+    contests = None
+    taken = VerdictRows(Places(()), name, scale, counted=not numbered, alone=True)
+    if any(row.candidate for row in rows):
+        contests = _contests(runs, scale, turn if numbered else {})
+        labels = _right_candidates(rows, numbers, contests.names)
+    for case, row in runs if contests is None else ():
+        cells = NO_CELLS | {"case": case, "verdict": row.verdict, "score": row.score, **row.at}
+        cells |= {} if several else {"judge": ""}
+        taken.add(cells | {"run": turn[row.file, row.run]}, row.where)
     tasks = len({row.task for row in rows}) > 1
+    first = dict(reversed(list(zip(numbers, rows, strict=True))))
+    fields = _fields_of_cases(rows, numbers)
     cases = [
         LLMTestCase(
             name=(called := f"{row.task}/{row.case}" if tasks else row.case),
             input=as_text(row.texts.get("input", called)),
             actual_output=None if (a := row.texts.get("actual_output")) is None else as_text(a),
-            additional_metadata={"texts": dict(row.texts)},
+            additional_metadata={"texts": dict(row.texts)} | fields.get(case, {}),
         )
-        for row in (first[key] for key in number)
+        for case, row in sorted(first.items())
     ]
     return Collected(
-        Observations.load(table, metric=name, scale=scale), _metric(name, runs, scale, threshold),
+        Observations(tuple(taken.observations())), _metric(name, rows, scale, threshold),
         cases, {case: own for case, own in one_each(labels).items() if own},
-        "input" if 1 < len({case.input for case in cases}) < len(cases) else None,
-        [(number[row.key], row) for row in runs],
+        "input" if 1 < len({case.input for case in cases}) < len(cases) else None, runs, contests,
     )  # fmt: skip
 
 
-def _runs(rows: Sequence[Row], labels: Iterable[list[Any]]) -> Iterator[Row]:
-    """The rows that are runs; one that repeats a verdict beside another person's label is none.
+def _fields_of_cases(rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, dict[str, str]]:
+    """The columns without a meaning that have one text for each case, by the number of the case."""
+    values: dict[str, dict[int, str]] = {}
+    varying: set[str] = set()
+    for case, row in zip(numbers, rows, strict=True):
+        for name, text in row.columns.items():
+            if name.strip().casefold() in _COLUMNS or not isinstance(text, str):
+                continue
+            if values.setdefault(name, {}).setdefault(case, text) != text:
+                varying.add(name)
+    return {case: {name: of[case] for name, of in values.items()
+                    if name not in varying and case in of} for case in {*numbers}}  # fmt: skip
 
-    Raises InputError for a second row of a case that nothing shows to be another run of it.
+
+def _runs(
+    rows: Sequence[Row], numbers: Sequence[int], labels: Iterable[list[Any]]
+) -> Iterator[tuple[int, Row]]:
+    """The rows that are runs, after the numbers of their cases.
+
+    One that repeats a verdict beside another person's label is none. Raises InputError for a second
+    row of a case that nothing shows to be another run of it.
     """
     people = any(len({str(label) for label in own if label is not None}) > 1 for own in labels)
-    first: dict[Any, Row] = {}
-    for row in rows:
-        before = first.setdefault((row.key, row.file, row.run, str(row.at)), row)
+    settings: dict[int, str] = {}  # rows share what they have in common
+    first: dict[int, int] = {}
+    for index, (case, row) in enumerate(zip(numbers, rows, strict=True)):
+        setting = settings.get(id(row.at)) or settings.setdefault(id(row.at), str(row.at))
+        key = hash((case, row.candidate, row.file, row.run, setting))
+        before = rows[first.setdefault(key, index)]
+        if (before.case, before.candidate, before.run) != (row.case, row.candidate, row.run):
+            before = row  # two keys may have one hash
         same = (row.verdict, row.score) == (before.verdict, before.score)
         proved = row.run is None and bool(row.texts)
         if before is row or (proved and not (people and same and row.label is not None)):
-            yield row
+            yield case, row
         elif row.label is None or not same:
             raise InputError(
                 f"{row.where}: a second verdict on the case {row.case!r} (the first is in "
@@ -196,9 +251,9 @@ def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str
             f"--metric {names[0]!r} (the others: {', '.join(map(repr, names[1:]))})"
         )
     meant = [
-        replace(
-            row, texts={of: text for of, text in row.texts.items() if text not in (None, "", [])}
-        )
+        replace(row, texts={of: text for of, text in row.texts.items() if text not in _NO_TEXT})
+        if any(text in _NO_TEXT for text in row.texts.values())
+        else row
         for row in rows
         if metric in (None, row.metric)
     ]
@@ -207,11 +262,96 @@ def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str
     return meant[0].metric or "verdict", meant
 
 
+_NO_TEXT: tuple[Any, ...] = (None, "", [])
+
+
+# Candidates of a case.
+
+
+def _right_candidates(
+    rows: Sequence[Row], numbers: Sequence[int], names: Sequence[Sequence[str]]
+) -> dict[int, list[Any]]:
+    """The name of the right candidate of each case, which has a label.
+
+    A label names it in every row of the case, or says yes or no of the candidate of its row.
+    """
+    labels: dict[int, dict[str, str]] = {}
+    for case, row in zip(numbers, rows, strict=True):
+        if not is_gap(row.label):
+            labels.setdefault(case, {})[row.candidate] = str(row.label).removesuffix(".0")
+    right: dict[int, list[Any]] = {}
+    for case, own in labels.items():
+        named = [name for name in {*own.values()} if name in names[case]]
+        if len({*own.values()}) > 1 or not named:
+            named = [name for name, label in own.items() if YES_OR_NO.get(plain_word(label))]
+        if len(named) != 1:
+            row = next(row for row, of in zip(rows, numbers, strict=True) if of == case)
+            raise InputError(
+                f"{row.where}: the labels of the case {row.case!r} name {len(named)} right "
+                f"candidates; write the name of one in all of its rows, or yes and no"
+            )
+        right[case] = named
+    return right
+
+
+def _contests(
+    runs: Sequence[tuple[int, Row]], scale: tuple[float, float], turn: Mapping[Any, int]
+) -> Contests:
+    """The scores of candidates; without numbers (`turn`), rows of a candidate are its runs."""
+    numpy = needs("numpy")
+    if (bare := next((row for _, row in runs if not row.candidate), None)) is not None:
+        raise InputError(f"{bare.where}: `candidate` is empty, but other rows name theirs")
+    names: dict[int, dict[str, int]] = {}
+    seen = Counter[tuple[Any, ...]]()
+    cells: dict[Condition, list[tuple[int, int, int, float]]] = {}
+    for case, row in runs:
+        own = names.setdefault(case, {})
+        candidate = own.setdefault(row.candidate, len(own))
+        try:
+            setting = setting_of(row.at)
+            verdict, score = row.verdict, row.score
+            if isinstance(verdict, str):
+                raise ValueError(f"`verdict` is {verdict!r}, but candidates need scores")
+            score = verdict if score is None else score
+            share = math.nan if score is None else share_of_scale(score, scale)
+        except ValueError as error:
+            raise InputError(f"{row.where} is not a score: {error}") from None
+        run = turn.get((row.file, row.run), seen[case, candidate, setting])
+        seen[case, candidate, setting] += not turn
+        cells.setdefault(setting, []).append((case, candidate, run, share))
+    alone = next((case for case, own in names.items() if len(own) < 2), None)
+    if alone is not None:
+        row = next(row for case, row in runs if case == alone)
+        raise InputError(f"{row.where}: the case {row.case!r} has one candidate; two are needed")
+    # Where each seed asked once, seeds are repeats of one setting.
+    widths = [max(run for _, _, run, _ in own) + 1 for own in cells.values()]
+    most, width = max(map(len, names.values())), max(widths)
+    scores: dict[Condition, Any] = {}
+    for setting, filled in cells.items():
+        case, candidate, run, share = (numpy.array(part) for part in zip(*filled, strict=True))
+        scores[setting] = numpy.full((len(names), most, width), numpy.nan)
+        scores[setting][case, candidate, run] = share
+    if width == 1:
+        merged: dict[Condition, list[Any]] = {}
+        for setting, own in scores.items():
+            merged.setdefault(replace(setting, seed=None), []).append(own)
+        if len(merged) < len(scores):
+            scores = {at: numpy.concatenate(parts, 2) for at, parts in merged.items()}
+    for case, own in names.items():
+        for array in scores.values():
+            array[case, len(own) :] = -numpy.inf
+    return Contests([[*names[case]] for case in range(len(names))], scores)
+
+
 def _metric(
     name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
 ) -> Metric:
     """A metric with one node that says what the file says, and reads what it has of the cases."""
     reads = ["additional_metadata"] if any(row.texts for row in rows) else ["input"]
+    if any(
+        name not in _COLUMNS for row in rows[:1] for name in row.columns
+    ):  # columns without a meaning were not judged
+        reads = [field.replace("metadata", "metadata.texts") for field in reads]
     kinds = dict.fromkeys(row.verdict for row in rows if row.verdict is not None)
     low, high = scale
     level = 0.5 if threshold is None else (threshold - low) / (high - low)
@@ -290,16 +430,20 @@ def _of_run(run: Run) -> Iterator[Row]:
     judge = ", ".join(judge.model or judge.identity for judge in run.manifest.judges)
     # Two cases of one run are two cases, also where they have the same name.
     names = Counter(row.case for row in run.rows())
+    at = {"judge": judge}
     for row, case in run.with_cases():
         name = row.case if names[row.case] == 1 else f"case {row.index}"
+        texts = {name: (case or {}).get(name) for name in JUDGED}
+        about = (case or {}).get("additional_metadata") or {}
         for result in row.metrics:
             score = result.score if result.success is None else None
-            texts = {name: (case or {}).get(name) for name in JUDGED}
-            sure = [step.confidence for step in result.steps if step.verdict is not None]
-            yield Row(
-                name, result.metric, result.success, score, texts=texts, at={"judge": judge},
-                confidence=sure[0] if len(sure) == 1 else None, columns=case or {},
-            )  # fmt: skip
+            made = Row(name, result.metric, result.success, score, texts=texts, at=at)
+            if (candidate := about.get("candidate")) is not None:
+                # One of several answers to an input: its score counts, not whether it passes.
+                asked, label = as_text(texts["input"] or name), about.get("label")
+                made = replace(made, case=asked, candidate=str(candidate), verdict=None,
+                               score=result.score, label=label)  # fmt: skip
+            yield made
 
 
 def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
@@ -501,6 +645,8 @@ def _assessed(
 
 
 def _table(path: Path) -> Iterator[Row]:
+    settings: dict[tuple[Any, ...], dict[str, Any]] = {}  # few, of many rows
+    shared: dict[tuple[Any, ...], dict[str, Any]] = {}
     for place, record in enumerate(table_of(path, "row").read()):
         raw = record.value if isinstance(record.value, Mapping) else {}
         try:
@@ -518,18 +664,29 @@ def _table(path: Path) -> Iterator[Row]:
         if (case := cells["case"]) is None:
             raise InputError(f"{record.place}: `case` is empty or missing")
         verdict, number = _verdict(verdict)
-        filled = {name: cell for name, cell in cells.items() if cell is not None}
+        filled = {name: sys.intern(cell) if name == "label" and isinstance(cell, str) else cell
+                  for name, cell in cells.items() if cell is not None}  # fmt: skip
         names = [str(filled[column]) for column in ("metric", "node") if column in filled]
+        at = {name: filled[name] for name in SETTINGS if name in filled}
+        texts = {name: cell for name, cell in filled.items() if name in JUDGED}
+        about = tuple((name, cell) for name, cell in raw.items() if name not in _RESULTS)
+        try:
+            columns = shared.setdefault(about, dict(about))
+        except TypeError:  # a list
+            columns = dict(about)
         yield Row(
-            str(case).removesuffix(".0"), "/".join(names), verdict,
+            sys.intern(str(case).removesuffix(".0")), "/".join(names), verdict,
             score if number is None else number, filled.get("label"),
-            {"actual_output": filled.get("output")} | {k: filled[k] for k in JUDGED if k in filled},
-            run=run, at={name: filled[name] for name in SETTINGS if name in filled},
-            where=record.place, confidence=filled.get("confidence"), columns=raw,
+            {"actual_output": filled["output"]} | texts if "output" in filled else texts or _NONE,
+            run=run, at=settings.setdefault(tuple(at.items()), at), where=record.place,
+            candidate=sys.intern(str(filled.get("candidate", "")).removesuffix(".0")),
+            confidence=filled.get("confidence"), columns=columns,
         )  # fmt: skip
 
 
+_RESULTS = ("run", "verdict", "passed", "success", "score", "label", "confidence")
+_NONE: Mapping[str, Any] = {}
 _COLUMNS = (
-    "case", "metric", "node", "verdict", "passed", "success", "score", "label", "run", "output",
-    "confidence", *SETTINGS, *JUDGED,
+    "case", "candidate", "metric", "node", "verdict", "passed", "success", "score", "label", "run",
+    "output", "confidence", *SETTINGS, *JUDGED,
 )  # fmt: skip

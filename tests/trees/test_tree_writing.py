@@ -243,11 +243,16 @@ def test_the_gallery_comes_back_in_another_process(tmp_path: Path) -> None:
         "import json, sys\n"
         "from dagengine.compiler.definitions import definitions\n"
         "from dagengine.compiler.lowering import compile_metrics\n"
-        "from dagengine.metrics import DAGMetric\n"
-        "plans = {p: compile_metrics(DAGMetric.load(p, allow_code=True)) for p in sys.argv[1:]}\n"
+        "from pathlib import Path\n"
+        "from dagengine.trees import metrics_of, read_document\n"
+        "def load(path):\n"
+        "    text = read_document(Path(path))\n"
+        "    return metrics_of(text, Path(path).parent, path, allow_code=True)\n"
+        "plans = {p: compile_metrics(load(p)) for p in sys.argv[1:]}\n"
         "print(json.dumps({p: definitions(x, x.metrics[0]) for p, x in plans.items()}))\n"
     )
     done = start_program(program, *wanted).ended()
+    assert done.stderr == ""
     assert json.loads(done.stdout) == wanted
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -159,6 +159,22 @@ class BenchmarkOptions:
             "METRICS.py is given. Default: half-way.",
         ),
     ] = None
+    ties: Annotated[
+        Literal["wrong", "share"],
+        typer.Option(
+            help="Where --verdicts has a column `candidate`: a tie of the best candidates is "
+            "wrong, or shared (right as often as a draw among them).",
+        ),
+    ] = "share"
+    within: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=100,
+            help="Where --verdicts has a column `candidate`: fewer scores are enough if they are "
+            "surely at most so many points short of all of them.",
+        ),
+    ] = 1.0
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print all figures, not only the verdict.")
     ] = False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -232,6 +233,8 @@ def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
 def _of_file(options: BenchmarkOptions) -> JudgeCard:
     """The card of verdicts of any judge: its metric and cases are those that the file names."""
     from dagengine.reliability.card.build import check_labels, make_card
+    from dagengine.reliability.card.contests import contest_card
+    from dagengine.reliability.labels import labels_among
     from dagengine.reliability.verdict_files import collected
 
     assert options.verdicts is not None
@@ -242,8 +245,29 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
         options.verdicts, metric=options.metric, scale=_ends(options.scale),
         threshold=options.threshold,
     )  # fmt: skip
-    judges = dict.fromkeys(at.judge for at in verdicts.observations.conditions if at.judge)
-    labels = options.labels or verdicts.labels or None
+    scored = {} if verdicts.contests is None else verdicts.contests.scores
+    settings = (*verdicts.observations.conditions, *scored)
+    judges = dict.fromkeys(at.judge for at in settings if at.judge)
+    labels: str | Mapping[int, Any] | None = options.labels or verdicts.labels or None
+    if options.labels is not None:
+        labels, line = labels_among(options.labels, verdicts.cases)
+        if line:
+            say(f"warning: {line}", err=True)
+    count = len({replace(at, sample=0) for at in settings})
+    turn = itertools.count(1)
+
+    def progress(name: str) -> None:
+        if count > _FEW_SETTINGS:
+            say(f"setting {next(turn)} of {count}: {shown(name)}", err=True)
+
+    if verdicts.contests is not None:
+        return contest_card(
+            verdicts.contests, verdicts.metric, verdicts.cases,
+            [*judges] or [options.verdicts.name], labels=labels,
+            labels_random=options.labels_random, groups=options.groups or verdicts.groups,
+            ties=options.ties, within=options.within / 100, needs=_needs(options),
+            progress=progress,
+        )  # fmt: skip
     for line in [] if labels is None else check_labels([verdicts.metric], verdicts.cases, labels):
         say(f"warning: {line}", err=True)
     return make_card(
@@ -257,7 +281,11 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
         groups=options.groups or verdicts.groups,
         target=options.target,
         needs=_needs(options),
+        progress=progress,
     )
+
+
+_FEW_SETTINGS = 2  # more take a while, so that it is said where the card is
 
 
 def _label_scale(options: BenchmarkOptions) -> tuple[float, float] | None:

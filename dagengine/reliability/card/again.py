@@ -51,10 +51,9 @@ def score(run: Run) -> float | None:
 
 def why_not_twice(runs: Runs) -> str:
     """Why nothing can be said about repetition."""
-    scored = [[run for run in row if run.score is not None] for row in runs.table(lambda run: run)]
-    if not any(scored):
+    if all(run.score is None for run in runs.every()):
         return "no run has a score"
-    if max(len(row) for row in runs.table(score)) < 2:
+    if max(runs.sizes) < 2:
         return "every case ran once; use --times 2 or more"
     return "no case has two runs with a score"
 

@@ -7,13 +7,20 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dagengine.reliability.card.values import Figure, NodeCard, SettingCard, VoteCost
+from dagengine.reliability.card.values import (
+    Contest,
+    Figure,
+    NodeCard,
+    SettingCard,
+    VoteCost,
+)
 from dagengine.reliability.card.words import (
     bounded,
     formatted,
     full,
     number,
     runs_of_cases,
+    scores_needed,
     signed,
     votes_of,
 )
@@ -56,9 +63,23 @@ def weakness(measure: Figure) -> str:
 
 def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
     """An answer to each of the four questions, about one metric under one setting."""
+    if under.contest is not None:
+        return _of_contest(under, under.contest)
     blame = _blame(under)
     blame = Answer(f"{blame.text}{_by_key(under)}", blame.weak)
     return _again(under), blame, _price(under), _people(under)
+
+
+def _of_contest(under: SettingCard, contest: Contest) -> tuple[Answer, Answer, Answer, Answer]:
+    """The answers where cases have candidates: no node of ours picks the best one."""
+    flips, right = under.again[0], next(iter(under.people), Figure("", None, note="no labels"))
+    again = f"The best candidate by one score is another one {bounded(flips)} of the time."
+    people = f"The best is the right one in {bounded(right)} of cases (ties: {contest.rule})."
+    return (
+        Answer(again, weakness(flips)) if flips.items else Answer(f"Not known: {flips.note}."),
+        Answer("Not known: the scores are not those of a tree."), Answer(scores_needed(contest)),
+        Answer(people, weakness(right)) if right.items else Answer(f"Not known: {right.note}."),
+    )  # fmt: skip
 
 
 def _again(under: SettingCard) -> Answer:

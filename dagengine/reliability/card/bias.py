@@ -222,9 +222,12 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
         return
     why = "only one outcome occurs, so chance alone always agrees"
 
+    rows, cases = _by_judge(runs, judges)
+    groups = [runs.group(case) for case in cases]
+
     def over(name: str, of: Callable[..., Sums], read: Outcome, level: str = "") -> Figure:
-        table, cases = _by_judge(runs, judges, read)
-        return figure(name, table, of, why, [runs.group(case) for case in cases], level)
+        table = [[None if run is None else read(run) for run in row] for row in rows]
+        return figure(name, table, of, why, groups, level)
 
     basis = f"{'scores' if threshold is None else 'pass or fail'}, single runs of {len(judges)}"
     name, kappa = ("cohen-kappa", cohen_kappa) if len(judges) == 2 else _FLEISS
@@ -237,15 +240,11 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
 _FLEISS = ("fleiss-kappa", fleiss_kappa)
 
 
-def _by_judge(
-    runs: Runs, judges: Sequence[str], read: Outcome
-) -> tuple[list[list[Hashable]], list[int]]:
+def _by_judge(runs: Runs, judges: Sequence[str]) -> tuple[list[list[Run | None]], list[int]]:
     """One row per case and repetition, one column per judge; and the case of every row."""
-    rows: dict[tuple[int, Condition], dict[str, Hashable]] = {}
-    for case, settings in runs.cases.items():
-        for repetitions in settings.values():
-            for run in repetitions:
-                place = case, replace(run.condition, judge="")
-                rows.setdefault(place, {})[run.condition.judge] = read(run)
+    rows: dict[tuple[int, Condition], dict[str, Run]] = {}
+    bare = {at: replace(at, judge="") for at in {run.condition for run in runs.every()}}
+    for case, run in runs.each():
+        rows.setdefault((case, bare[run.condition]), {})[run.condition.judge] = run
     table = [[row.get(judge) for judge in judges] for row in rows.values()]
     return table, [case for case, _ in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,6 @@ from dagengine.reliability.card.bias import (
     changed,
     position_bias,
 )
-from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
 from dagengine.reliability.card.nodes import (
     beside_people,
@@ -48,6 +47,7 @@ from dagengine.reliability.card.people import (
     outcomes,
     sampled,
     segments,
+    stated,
     voted,
 )
 from dagengine.reliability.card.values import (
@@ -106,6 +106,7 @@ def make_card(
     symmetry: Symmetry | None = None,
     needs: Needs | None = None,
     price: float | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> JudgeCard:
     """The card of a benchmark.
 
@@ -115,7 +116,7 @@ def make_card(
     all, `label_scale` the ends of labels that are numbers. `groups` is the path of a field that
     cases of one document or dialogue have in common. `target` is the flip rate that votes are
     counted for, `symmetry` what was swapped, `needs` what the judge has to meet, `price` that of
-    one question in US dollars. Raises
+    one question in US dollars. `progress` is called with a line as each setting begins. Raises
     InputError if no case has a label, no label is an outcome of a metric, or no case has the field
     of groups. Raises it too if the observations are about other metrics or nodes.
     """
@@ -128,11 +129,12 @@ def make_card(
     together = clusters(cases, seen, groups, reads)
     alike = max((alike_but_for_blanks(cases, paths) for paths in reads), default=0)
     runs = [runs_of(seen, replay, together) for replay in replays]
-    settings, keys = _settings(runs), tuple(_keys(cases, together))
+    settings, keys = _settings(runs), tuple(keys_of(cases, together))
     whole = partial(
         _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
         settings=settings, grouped=groups is not None, random=labels_random,
         of_criteria=of_criteria,
+        progress=progress or (lambda _: None),
     )  # fmt: skip
     if label_scale is not None and meant is not None:
         meant = [None if labels is None else on_scale(labels, label_scale) for labels in meant]
@@ -149,7 +151,7 @@ def make_card(
         cases=keys,
         rules=(
             *RULES,
-            *_own_rules(together, len(cases), constant_questions(seen), alike),
+            *own_rules(together, len(cases), constant_questions(seen), alike),
             *(() if labels is None else left_out(labels, cases, replays)),
         ),
         labels_random=labels_random,
@@ -220,7 +222,7 @@ def _meant(
     return meanings
 
 
-def _keys(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:
+def keys_of(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:
     for number, case in enumerate(cases):
         about = ""  # a dialogue has no input that two systems could have been asked
         if isinstance(case, LLMTestCase):
@@ -234,7 +236,7 @@ def _threshold(replay: Counterfactual) -> float | None:
     return 1.0 if replay.spec.strict else replay.spec.threshold
 
 
-def _own_rules(
+def own_rules(
     together: Mapping[int, Hashable], cases: int, shared: Sequence[str], alike: int
 ) -> Iterator[str]:
     """How this card's intervals have to be read: what n counts, and what no interval contains."""
@@ -267,7 +269,7 @@ def _settings(all_runs: Sequence[Runs]) -> tuple[Setting, ...]:
         for setting in conditions
     }
     return tuple(
-        Setting(_named(condition, conditions), condition, times[condition])
+        Setting(named_setting(condition, conditions), condition, times[condition])
         for condition in conditions
     )
 
@@ -275,7 +277,7 @@ def _settings(all_runs: Sequence[Runs]) -> tuple[Setting, ...]:
 _ORDERS = {"given": "order as given", "swapped": "inputs swapped", "reversed": "options reversed"}
 
 
-def _named(setting: Condition, conditions: Sequence[Condition]) -> str:
+def named_setting(setting: Condition, conditions: Sequence[Condition]) -> str:
     """What tells a setting from the others, in words."""
     words = {
         "judge": setting.judge,
@@ -316,6 +318,7 @@ class _Maker:
     grouped: bool
     random: bool
     of_criteria: CriterionLabels
+    progress: Callable[[str], None]
 
     @property
     def threshold(self) -> float | None:
@@ -344,6 +347,7 @@ class _Maker:
 
     def _under(self, name: str, runs: Runs, target: float) -> SettingCard:
         threshold, labels = self.threshold, self.labels
+        self.progress(name)
         noise = noise_of(runs, self.replay, self.cases)
         unlike = not_repeats(runs, threshold)
         kinds = list(stated(runs, threshold, labels))

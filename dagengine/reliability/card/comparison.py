@@ -7,6 +7,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
@@ -33,7 +35,7 @@ from dagengine.reliability.statistics.comparisons import (
 from dagengine.reliability.statistics.corrected import corrected_difference
 from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown
 from dagengine.reliability.statistics.measures import COMPARED, MEASURES, CaseResults, mean_score
-from dagengine.reliability.statistics.sums import Sums
+from dagengine.reliability.statistics.sums import Sums, quotient
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class Side:
 
     def places(self, of: Callable[[CaseKey], str]) -> dict[tuple[str, int], int]:
         """The places of the cases by what tells them apart; equal cases by their order."""
+        if of in self._kept:
+            kept: dict[tuple[str, int], int] = self._kept[of]
+            return kept
         seen: Counter[str] = Counter()
         numbers: dict[tuple[str, int], int] = {}
         for number, case in enumerate(self.cases):
@@ -63,11 +68,39 @@ class Side:
             seen[name] += 1
             if name:
                 numbers[name, seen[name]] = number
+        self._kept[of] = numbers
         return numbers
 
     def group(self, number: int) -> Hashable:
         """What the values of a case are averaged within: its group, or the case itself."""
         return self.cases[number].group or number
+
+    @cached_property
+    def results(self) -> list[CaseResults]:
+        """The results of every case."""
+        return [self.case(number) for number in range(len(self.cases))]
+
+    @cached_property
+    def _kept(self) -> dict[Hashable, Any]:
+        """What was computed once; a side is compared with many."""
+        return {}
+
+    def values(self, name: str, of: Callable[[CaseResults], float | None]) -> list[float | None]:
+        """A measure of every case."""
+        if name not in self._kept:
+            self._kept[name] = [of(case) for case in self.results]
+        values: list[float | None] = self._kept[name]
+        return values
+
+    def sums(
+        self, name: str, of: Callable[[Sequence[CaseResults]], Sums], numbers: Sequence[int]
+    ) -> Sums:
+        """What the cases of these numbers add to a measure."""
+        key = (name, *numbers)
+        if key not in self._kept:
+            self._kept[key] = of([self.results[number] for number in numbers])
+        sums: Sums = self._kept[key]
+        return sums
 
     def case(self, number: int) -> CaseResults:
         """What the runs and people said of a case."""
@@ -120,20 +153,20 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> I
 
 
 def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
-    before, after = ([side.case(k) for k in range(len(side.cases))] for side in (left, right))
-    same = [(before[a], after[b], right.group(b)) for a, b in shared.pairs]
+    places = [(a, b, right.group(b)) for a, b in shared.pairs]
     for measure in (MEASURES[name] for name in COMPARED if name in measures):
         if (of := measure.each) is not None:
-            sides = [[of(case) for case in side] for side in (before, after)]
-            pairs = [(of(old), of(new), group) for old, new, group in same]
+            old, new = sides = [side.values(measure.name, of) for side in (left, right)]
+            pairs = [(old[a], new[b], group) for a, b, group in places]
             yield from _means(measure.name, sides, pairs, shared.by)
-        elif measure.ratio is not None and same:
-            olds, news, groups = zip(*same, strict=True)
-            first, second = measure.ratio(olds), measure.ratio(news)
+        elif measure.ratio is not None and places:
+            groups = [group for _, _, group in places]
+            first = left.sums(measure.name, measure.ratio, [a for a, _, _ in places])
+            second = right.sums(measure.name, measure.ratio, [b for _, b, _ in places])
             if first.value() is not None and second.value() is not None:
                 comparison = compare_measures(first, second, groups=groups)
                 used = sum(bool(a and b) for a, b in zip(first.items, second.items, strict=True))
-                yield _contrast(measure.name, comparison, _level(shared.by, used))
+                yield contrast_of(measure.name, comparison, _level(shared.by, used))
     if shared.pairs:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
         yield from _corrected(left, right, shared, measures)
@@ -150,7 +183,7 @@ def _means(
         return
     before, after = ([value for value in side if value is not None] for side in sides)
     if before and after:
-        contrast = _contrast(name, compare_unpaired(before, after), _UNPAIRED)
+        contrast = contrast_of(name, compare_unpaired(before, after), _UNPAIRED)
         yield replace(contrast, paired=False)
 
 
@@ -164,7 +197,7 @@ def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
         first = share_of([before[a] for a, _ in shared.pairs])
         second = share_of([after[b] for _, b in shared.pairs])
         comparison = compare_measures(first, second, groups=groups)
-        made = _contrast("variance-share", comparison, _level(shared.by, len(shared.pairs)))
+        made = contrast_of("variance-share", comparison, _level(shared.by, len(shared.pairs)))
         yield replace(made, one=f"{left.name}, node {node}", other=f"{right.name}, node {node}")
 
 
@@ -174,7 +207,7 @@ _UNPAIRED = "unpaired: no case is on both sides"
 def share_of(parts: Sequence[str]) -> Sums:
     """A node's share of the noise, from its part and the whole of each case (`"0.04 0.1"`)."""
     items = [dict(zip(("part", "whole"), map(float, part.split()), strict=True)) for part in parts]
-    return Sums(items, lambda all_: all_["part"] / all_["whole"])
+    return quotient(items, "part", "whole")
 
 
 def _corrected(
@@ -246,10 +279,10 @@ def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) 
     if len(groups) == len(pairs):
         changes = [(before, after) for before, after, _ in pairs]
         if name == "accuracy":
-            return _contrast(name, compare_shares([(a > 0, b > 0) for a, b in changes]), level)
-        return _contrast(name, compare_means(changes), level)
+            return contrast_of(name, compare_shares([(a > 0, b > 0) for a, b in changes]), level)
+        return contrast_of(name, compare_means(changes), level)
     if len(groups) < LEAST_GROUPS:
-        return _contrast(name, Unknown("too few groups", len(groups), LEAST_GROUPS), level)
+        return contrast_of(name, Unknown("too few groups", len(groups), LEAST_GROUPS), level)
     # What each group adds to the mean over cases, times the number of groups.
     weight = len(groups) / len(pairs)
     members: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)
@@ -259,10 +292,10 @@ def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) 
         (weight * math.fsum(before), weight * math.fsum(after))
         for before, after in (zip(*changes, strict=True) for changes in members.values())
     ]
-    return _contrast(name, compare_means(sums), f"{level} in {len(groups)} independent groups")
+    return contrast_of(name, compare_means(sums), f"{level} in {len(groups)} independent groups")
 
 
-def _contrast(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
+def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
     if isinstance(comparison, Unknown):
         return Contrast("", "", shown(name, comparison, level))
     figure = Figure(name, comparison.value, items=comparison.cases, level=level)
@@ -294,13 +327,17 @@ def between_settings(
         Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
         for under in metric.settings
     ]
-    places = itertools.combinations(range(len(settings)), 2)
-    near = [
-        (i, k) for i, k in places
-        if sum(getattr(settings[i].condition, f.name) != getattr(settings[k].condition, f.name)
+    pairs = near([setting.condition for setting in settings])
+    return corrected([contrast for i, k in pairs for contrast in contrasts(sides[i], sides[k])])
+
+
+def near(settings: Sequence[Condition]) -> list[tuple[int, int]]:
+    """The places of pairs of settings that one circumstance tells apart."""
+    return [
+        (i, k) for i, k in itertools.combinations(range(len(settings)), 2)
+        if sum(getattr(settings[i], f.name) != getattr(settings[k], f.name)
                for f in fields(Condition)) == 1
     ]  # fmt: skip
-    return corrected([contrast for i, k in near for contrast in contrasts(sides[i], sides[k])])
 
 
 def _parts(under: SettingCard) -> dict[str, Sequence[str]]:

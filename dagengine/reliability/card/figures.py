@@ -42,7 +42,8 @@ def figure(
     count = len(adding)
     if value is None:
         return Figure(name, None, level=level, note=note)
-    bounds = bootstrap(items, statistic, groups=groups, level=confidence)
+    known = (lambda _: result) if isinstance(result, Sums) else statistic
+    bounds = bootstrap(items, known, groups=groups, level=confidence)
     if bounds is None:
         return Figure(name, value, items=count, level=level)
     return Figure(name, value, bounds.low, bounds.high, bounds.level, count, level)

@@ -35,6 +35,10 @@ from dagengine.reliability.card.verdict import (
     verdict,
 )
 from dagengine.reliability.card.words import (
+    CONTEST_HEADS,
+    bought,
+    contest_rows,
+    contest_title,
     corrected_said,
     difference,
     full,
@@ -43,6 +47,7 @@ from dagengine.reliability.card.words import (
     node_votes,
     number,
     place,
+    scores_needed,
     understood,
     visible,
 )
@@ -160,6 +165,11 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         yield f"**{made}**\n\n{made.why}\n\nNext: {made.step}\n"
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield f"- **{question}** {answer}"
+        if under.contest is not None:
+            yield f"\n{contest_title(under)}:\n"
+            for row in (CONTEST_HEADS, ("---",) * len(CONTEST_HEADS), *contest_rows(under.contest)):
+                yield f"| {' | '.join(row)} |"
+            yield f"\n{' '.join([*bought(under.contest), scores_needed(under.contest)])}\n"
         yield from (f"- {corrected_said(figure)}" for figure in under.corrected)
         if seen := seen_from(under):
             yield f"- {seen}"

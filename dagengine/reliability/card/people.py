@@ -14,6 +14,7 @@ from typing import Any
 from dagengine.reliability.card.again import Unlike, outcome
 from dagengine.reliability.card.figures import NOT_RANDOM, figure, reaching, shown
 from dagengine.reliability.card.values import (
+    Calibration,
     ConfusionTable,
     CorrectedFigure,
     Disagreement,
@@ -24,6 +25,11 @@ from dagengine.reliability.card.values import (
 )
 from dagengine.reliability.labels import Kind, Labels, Vote
 from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.calibration import (
+    brier_score,
+    debiased_calibration_error,
+    reliability,
+)
 from dagengine.reliability.statistics.comparisons import holm
 from dagengine.reliability.statistics.confusion import (
     ac1_interval,
@@ -53,7 +59,7 @@ from dagengine.reliability.statistics.intervals import (
     needs,
 )
 from dagengine.reliability.statistics.measures import mean_score, measure_of
-from dagengine.reliability.statistics.sums import Sums, difference, mean, total
+from dagengine.reliability.statistics.sums import Sums, difference, mean, quotient, total
 from dagengine.reliability.statistics.votes import flips_of_votes
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
@@ -193,17 +199,19 @@ class _Tally:
         cls, label: Vote, row: Sequence[Run], often: int | None, read: Callable[[Run], Vote]
     ) -> _Tally:
         considered = row[:often]
-        answers: list[Vote | None] = [read(run) for run in considered if run.score is not None]
+        every: list[Vote | None] = [None if run.score is None else read(run) for run in row]
+        answers = [vote for vote in every[:often] if vote is not None]
         missing = len(considered) - len(answers)
         # A wrong answer to pass or fail is the other one; of several verdicts it is none of them.
         miss: Vote = not label if isinstance(label, bool) else _WRONG
-        worst = majority([*answers, *[miss] * missing])
+        most = majority(answers)
+        worst = majority([*answers, *[miss] * missing]) if missing else most
         pairs: tuple[Pair, Pair, Pair] = (
-            (label, majority(answers)) if answers else (None, None),
+            (label, most) if answers else (None, None),
             (label, None if worst == _WRONG else worst),
-            (label, majority([*answers, *[label] * missing])),
+            (label, majority([*answers, *[label] * missing]) if missing else most),
         )
-        hits = [read(run) == label for run in row if run.score is not None]
+        hits = [vote == label for vote in every if vote is not None]
         share = statistics.fmean(hits) if hits else None
         wrong = len(hits) - sum(hits)
         complete = len(hits) == len(row)
@@ -420,7 +428,7 @@ def _corrected(name: str, result: Corrected | Unknown, random: bool) -> Correcte
         if result.reason == "labels are not random":
             # Either nobody stated that they are, or what is known of the cases speaks against it.
             differ = f"the labelled cases differ from the others in their {result.detail}"
-            why = f"{differ} by more than chance, {NOT_RANDOM}" if random else _UNSTATED
+            why = f"{differ} by more than chance, {NOT_RANDOM}" if random else UNSTATED
         return CorrectedFigure(shown(name, result, note=why), labelled=result.items)
     return CorrectedFigure(
         shown(name, result.estimate), result.judge, shown(name, result.labels_alone),
@@ -428,7 +436,7 @@ def _corrected(name: str, result: Corrected | Unknown, random: bool) -> Correcte
     )  # fmt: skip
 
 
-_UNSTATED = "labels must be on a random sample of the cases; if they are, state --labels-random"
+UNSTATED = "labels must be on a random sample of the cases; if they are, state --labels-random"
 
 
 def sampled(
@@ -442,7 +450,7 @@ def sampled(
     if all(case in labels.by_case for case in runs.cases):
         return votes
     notes = (figure.estimate.note for figure in corrected if figure.estimate.value is None)
-    why = next((note for note in notes if NOT_RANDOM in note), "") if random else _UNSTATED
+    why = next((note for note in notes if NOT_RANDOM in note), "") if random else UNSTATED
     if not why:
         return votes
     agreement, kappa = (
@@ -584,11 +592,18 @@ def segments(
     for case, label, scored in _labelled(runs, labels.by_case):
         if scored:
             hits[case] = majority([read(run) for run in scored]) == label
+    return segments_of(hits, cases, runs.group)
+
+
+def segments_of(
+    hits: Mapping[int, bool], cases: Sequence[TestCase], group: Callable[[int], Hashable]
+) -> list[Segment]:
+    """As `segments`, of cases that are known to be right or wrong."""
     parts = [(name, chosen) for name, chosen in _parts(cases, hits) if len(chosen) >= 5
              and len(hits) - len(chosen) >= 5]  # fmt: skip
     tables, ps = [], []
     for name, chosen in parts:
-        inside, outside = _hits_of(runs, hits, chosen), _hits_of(runs, hits, set(hits) - chosen)
+        inside, outside = _hits_of(group, hits, chosen), _hits_of(group, hits, set(hits) - chosen)
         table = [[sum(side), len(side) - sum(side)] for side in (inside, outside)]
         tables.append((name, table))
         ps.append(float(needs("scipy.stats").fisher_exact(table, "less").pvalue))
@@ -623,7 +638,7 @@ def beside_unsupported(
                  if any(run.unsupported.values()) is unsupported]
                 for _, label, scored in labelled]  # fmt: skip
         items = [{"right": sum(row), "results": len(row)} if row else {} for row in hits]
-        sides.append(Sums(items, lambda all_: all_["right"] / all_["results"]))
+        sides.append(quotient(items, "right", "results"))
     (right, results), (plain_right, plain) = (
         (int(totals["right"]), int(totals["results"]))
         for totals in (total(side.items) for side in sides)
@@ -655,10 +670,12 @@ def beside_unsupported(
     return measure, f"{words}."
 
 
-def _hits_of(runs: Runs, hits: Mapping[int, bool], chosen: Iterable[int]) -> list[bool]:
+def _hits_of(
+    group: Callable[[int], Hashable], hits: Mapping[int, bool], chosen: Iterable[int]
+) -> list[bool]:
     groups: dict[Hashable, list[bool]] = {}
     for case in chosen:
-        groups.setdefault(runs.group(case), []).append(hits[case])
+        groups.setdefault(group(case), []).append(hits[case])
     return [2 * sum(row) >= len(row) for row in groups.values()]
 
 
@@ -697,3 +714,65 @@ def next_labels(runs: Runs, labels: Labels | None, threshold: float | None) -> l
     drawn = Random(0).sample(free, min(5, len(free)))
     rest = sorted((case for case in free if case not in drawn), key=split)
     return [*drawn, *(case for case in rest[:5] if split(case) < 1)]
+
+
+# Probabilities that a judge stated, if there are any.
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Stated probabilities of one kind of event: (probability, happened), and their cases."""
+
+    name: str
+    event: str
+    answers: Sequence[tuple[float, bool]]
+    groups: Sequence[Hashable]
+
+    def figures(self) -> Iterator[Figure]:
+        """Brier score and calibration error, with their intervals."""
+        brier = brier_score.sums
+        yield figure(f"{self.name}-brier", self.answers, brier, "", self.groups)
+        error = debiased_calibration_error(self.answers, cases=self.groups)
+        yield shown(f"{self.name}-calibration-error", error)
+
+    def calibration(self) -> Calibration:
+        """The reliability table, bins without an answer left out."""
+        bins = tuple(row for row in reliability(self.answers) if row.answers)
+        return Calibration(self.event, bins)
+
+
+def stated(runs: Runs, threshold: float | None, labels: Labels | None) -> Iterator[Stated]:
+    """Everything that stated probabilities can be compared with."""
+    # Whether the next run takes the same path as often as the tokens of this one state.
+    answers: list[tuple[float, bool]] = []
+    groups: list[Hashable] = []
+    for case, settings in runs.cases.items():
+        for row in settings.values():
+            scored = [run for run in row if run.score is not None]
+            pairs = zip(scored, (*scored[1:], *scored[:1]), strict=True)
+            for run, following in pairs if len(scored) > 1 else ():
+                if run.stated is not None:
+                    answers.append((run.stated, run.path == following.path))
+                    groups.append(runs.group(case))
+    comparisons = [Stated("repeat", "the next run takes the same path", answers, groups)]
+    comparisons += [] if labels is None else [_against_labels(runs, threshold, labels)]
+    yield from (comparison for comparison in comparisons if comparison.answers)
+
+
+def _against_labels(runs: Runs, threshold: float | None, labels: Labels) -> Stated:
+    """Whether people agree as often as a path's probability, or a weighted score, states."""
+    answers: list[tuple[float, bool]] = []
+    groups: list[Hashable] = []
+    read = reading(labels.kind, threshold)
+    for case, run in runs.each():
+        label = labels.by_case.get(case)
+        if label is None or run.score is None:
+            continue
+        if run.weighted and labels.kind == "pass":
+            answers.append((run.score, bool(label)))
+        elif run.stated is not None and read is not None:
+            answers.append((run.stated, read(run) == label))
+        else:
+            continue
+        groups.append(runs.group(case))
+    return Stated("label", "the human label agrees", answers, groups)

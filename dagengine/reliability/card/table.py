@@ -26,8 +26,12 @@ from dagengine.reliability.card.verdict import (
     verdict,
 )
 from dagengine.reliability.card.words import (
+    CONTEST_HEADS,
+    bought,
     bounded_or_unknown,
     compared_together,
+    contest_rows,
+    contest_title,
     corrected_said,
     difference,
     disagreement,
@@ -38,6 +42,7 @@ from dagengine.reliability.card.words import (
     number,
     place,
     position_biases,
+    scores_needed,
     segment,
     title,
     understood,
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
 
 _KEYS = 30  # tags and criteria that are listed
 SHOWN = 5
-"""Disagreements on the first screen."""
+"""Disagreements on the first screen, and settings whose curves are."""
 
 
 def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool = False) -> None:
@@ -75,6 +80,8 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
         out.print(_text(f"{'' if len(unders) > 1 else chr(10)}{made}", style="bold"))
         out.print(_text(f"  {made.why}"))
         out.print(_text(f"  next: {made.step}"))
+        if under.contest is not None:
+            out.print(*_contest(under, verbose or len(unders) <= SHOWN), sep="\n")
     if len(unders) > 1:
         out.print(_compared(card))
         out.print(_text(compared_together(card), style="dim"))
@@ -94,12 +101,25 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
         out.print(*_together(metric), sep="\n")
 
 
+def _contest(under: SettingCard, whole: bool) -> Iterator[RenderableType]:
+    """Show what several scores of each candidate buy; the curve only if `whole`."""
+    assert under.contest is not None
+    if whole:
+        yield _text(f"\n{contest_title(under)}", style="bold")
+        table = _grid(*CONTEST_HEADS)
+        for cells in contest_rows(under.contest):
+            table.add_row(*map(_text, cells))
+        yield table
+    yield from map(_text, bought(under.contest))
+    yield _text(scores_needed(under.contest))
+
+
 def _demands(card: JudgeCard, made: Verdict, under: SettingCard) -> Table:
     """Every number of votes that was seen, with the state of each demand."""
     needs = card.needs
     heads = (f"{demand.title.split()[0]} (need {'≤' if demand.most else '≥'} {demand.line(needs)})"
              for demand in DEMANDS)  # fmt: skip
-    table = _grid("", "votes", *heads)
+    table = _grid("", "scores" if under.contest else "votes", *heads)
     for voted in under.voted:
         cells = [f"{bounded_or_unknown(demand.figure(voted))} {MARKS[demand.state(voted, needs)]}"
                  for demand in DEMANDS]  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import model_serializer
 
@@ -265,6 +265,42 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
+class BestOf:
+    """The share of cases in which the highest mean of the first `scores` scores is the right one.
+
+    `wrong` counts a tie as wrong, `share` as often as a draw among the best is right; `ties` is how
+    often several are the best. `short` is how much less often than with all scores it is right.
+    """
+
+    scores: int
+    wrong: Figure
+    share: Figure
+    ties: Figure
+    short: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """The worth of several scores of each of several candidates.
+
+    `curve` has a row for each number of scores that was seen. Agreement, and what is `enough`, are
+    by `rule`. `enough` is the least number of scores that is surely at most `within` (0 to 1) short
+    of all that were seen, and so is every greater number. `gain` is that of all scores over one if
+    a tie is wrong: the sum of `noise` (less noise: the gain if ties are shared) and `unties` (means
+    tie less often).
+    """
+
+    candidates: int
+    rule: Literal["wrong", "share"]
+    within: float
+    curve: tuple[BestOf, ...]
+    enough: int
+    gain: Figure
+    noise: Figure
+    unties: Figure
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """The conditions of runs that are pooled; these runs are exchangeable repeats.
 
@@ -286,6 +322,7 @@ class SettingCard:
     `warnings` are about missing answers. `people` is empty without labels; `more` are the measures
     that answer none of the four questions by themselves. `calls` are questions that one run asks,
     on average per case. `keys` are the tags and the criteria of a rubric, the noisiest first.
+    `contest` is there, and in files, if cases have candidates.
     """
 
     setting: str
@@ -307,6 +344,14 @@ class SettingCard:
     warnings: tuple[str, ...] = ()
     unlabelled: tuple[int, ...] = ()
     keys: tuple[KeyCard, ...] = ()
+    contest: Contest | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_row(self, row_of: Callable[[SettingCard], dict[str, Any]]) -> dict[str, Any]:
+        row = row_of(self)
+        if self.contest is None:
+            row.pop("contest")
+        return row
 
     @property
     def measures(self) -> tuple[Figure, ...]:

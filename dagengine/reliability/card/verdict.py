@@ -309,11 +309,14 @@ class _Table:
         if not self._all("flips", "missed"):
             return None
         last = self.under.voted[-1]
-        with_votes = "With one vote" if last.votes == 1 else f"Also with {last.votes} votes"
+        asked = "scores" if self.under.contest else "votes"
+        with_votes = (
+            f"With one {asked[:-1]}" if last.votes == 1 else f"Also with {last.votes} {asked}"
+        )
         return self._made(
             "no", "6",
             f"Not steady: {number(last.flips)} of results flip"
-            + ("" if last.votes == 1 else f" with {last.votes} votes"),
+            + ("" if last.votes == 1 else f" with {last.votes} {asked}"),
             f"{with_votes} {bounded(last.flips)} of results differ when asked again; "
             f"you need at most {100 * self.needs.flips:g} %.", self._steadier(),
             len(self.states) - 1,
@@ -322,6 +325,11 @@ class _Table:
     def _steadier(self) -> str:
         """What makes it flip less: another node, or more votes if runs would show that."""
         nodes, keys = self.under.nodes, self.under.keys
+        if self.under.contest is not None and 2 * self.runs <= _MOST_RUNS:
+            return (
+                f"Score each candidate {2 * self.runs} times, means of more scores flip less: "
+                f"{self._again(self.runs)}."
+            )
         noisy = next((key for key in keys if key.noisy), None)
         if noisy is not None:
             return f"Rewrite “{noisy.key}”: it causes {bounded(noisy.share)} of the noise."
@@ -378,10 +386,13 @@ class _Table:
         )
         if alone is not None:
             how = f"Set {voted.votes} votes at {alone}."
+        if self.under.contest is not None:
+            how = f"Score each candidate {voted.votes} times and take the highest mean."
         buy = f"{how} {self._per_thousand(1)} becomes {self._per_thousand(voted.votes)}."
         if cheaper is not None:
             return self._fewer_open(cheaper, voted, buy)
-        headline = f"Use it with {voted.votes} votes{'' if alone is None else f' at {alone}'}"
+        asked = "scores of each candidate" if self.under.contest else "votes"
+        headline = f"Use it with {voted.votes} {asked}{'' if alone is None else f' at {alone}'}"
         more = self._per_thousand(voted.votes - 1)
         return self._made("use_with", "9", f"{headline}: +{more}", why, buy, place)
 

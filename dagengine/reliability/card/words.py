@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dagengine.question import judge_name
 from dagengine.reliability.card.values import (
+    Contest,
     Contrast,
     CorrectedFigure,
     Disagreement,
@@ -220,6 +222,61 @@ def disagreement(differs: Disagreement) -> str:
     )
 
 
+def scores_needed(contest: Contest) -> str:
+    """Say how many scores of a candidate are enough."""
+    most, within = len(contest.curve), f"{100 * contest.within:g}"
+    points = f"{within} point{'' if within == '1' else 's'}"
+    if most == 1:
+        return "One score was seen; what more of them buy is not known."
+    if contest.gain.value is None:
+        return "How many scores are enough is not known: no labels were given."
+    short = contest.curve[contest.enough - 1].short
+    if contest.enough == most:
+        last = contest.curve[-2]
+        return (
+            f"Fewer than {most} scores are not known to be enough: {last.scores} may be more than "
+            f"{points} short of {most} ({bounded(last.short)})."
+        )
+    enough = counted(contest.enough, "score") + (" is" if contest.enough == 1 else " are")
+    return f"{enough} enough: surely at most {points} short of {most} ({bounded(short)})."
+
+
+def bought(contest: Contest) -> Iterator[str]:
+    """Say what all scores buy over one."""
+    most = len(contest.curve)
+    if contest.gain.value is None or most < 2:
+        return
+    gain, noise, unties = (_in_points(part) for part in
+                           (contest.gain, contest.noise, contest.unties))  # fmt: skip
+    yield f"{most} scores instead of 1, if a tie is wrong: {gain}."
+    yield f"  {noise} of these are less noise (the gain if ties are shared);"
+    yield f"  {unties} only that means of {most} tie less often than single scores."
+
+
+def _in_points(measure: Figure) -> str:
+    value = 100 * (measure.value or 0.0)
+    bounds = interval(measure)
+    return f"{value:+.1f} points{f' ({bounds})' if bounds else ''}"
+
+
+def contest_title(under: SettingCard) -> str:
+    """The title of the table of a contest."""
+    assert under.contest is not None
+    return f"Right in per cent of cases: best of {under.contest.candidates} by the mean of k scores"
+
+
+CONTEST_HEADS = ("k", "a tie is wrong", "a tie is shared", "ties", "short of all k")
+
+
+def contest_rows(contest: Contest) -> Iterator[tuple[str, ...]]:
+    """The cells of the table of a contest, a row for each number of scores."""
+    for row in contest.curve:
+        last = row.scores == len(contest.curve)
+        figures = (row.wrong, row.share, replace(row.ties, low=None, high=None), row.short)
+        cells = (bounded(figure).replace(" %", "") for figure in figures[: 3 if last else 4])
+        yield (str(row.scores), *cells, *([""] if last else []))
+
+
 def position_biases(metric: MetricCard) -> list[str]:
     """Preferences for a place, where they are more than chance."""
     return [
@@ -249,5 +306,6 @@ def what_n_is(card: JudgeCard, under: SettingCard) -> str:
     )
     missing = sum(line.split().count("-") for line in under.outcomes.scores)
     has = "has" if missing == 1 else "have"
-    lost = f" {missing} of {counted(sum(runs), 'run')} {has} no score: counted both ways."
+    how = "left out" if under.contest else "counted both ways"
+    lost = f" {missing} of {counted(sum(runs), 'run')} {has} no score: {how}."
     return f"n: {ran}; {people}.{lost if missing else ''}"

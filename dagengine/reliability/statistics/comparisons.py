@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import NormalDist
 from typing import Literal
 
@@ -23,7 +24,9 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     jackknife,
     mean_of,
+    means_of_groups,
     needs,
+    variance_of,
 )
 from dagengine.reliability.statistics.sums import Sums, difference, numbers
 
@@ -112,20 +115,14 @@ def compare_means(
     low there. To count half of the outcomes that are as far keeps what Wilcoxon's test finds.
     Unknown with fewer than two pairs, or fewer than eight groups.
     """
-    for pair in pairs:
-        numbers(pair)
+    numbers(chain.from_iterable(pairs))
     changes = [
         None if before is None or after is None else after - before for before, after in pairs
     ]
     interval = mean_of(changes, level=level, groups=groups)
     if isinstance(interval, Unknown) and interval.reason != "no variation":
         return interval
-    names = range(len(changes)) if groups is None else groups
-    members: dict[Hashable, list[float]] = {}
-    for name, change in zip(names, changes, strict=True):
-        if change is not None:
-            members.setdefault(name, []).append(change)
-    each = [statistics.fmean(group) for group in members.values()]
+    each = means_of_groups(changes, groups)
     value, differing = statistics.fmean(each), sum(change != 0 for change in each)
     if len(each) < _FEW or isinstance(interval, Unknown):
         test: Test = "sign permutation mid-p"
@@ -134,7 +131,7 @@ def compare_means(
         test, p = "paired t", float(needs("scipy.stats").ttest_1samp(each, 0).pvalue)
     visible = None
     if isinstance(interval, Interval):
-        visible = visible_difference(len(each), statistics.variance(each))
+        visible = visible_difference(len(each), variance_of(each)[0])
     return Comparison(value, interval, p, test, len(each), differing, visible)
 
 

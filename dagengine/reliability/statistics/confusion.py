@@ -38,7 +38,7 @@ from dagengine.reliability.statistics.intervals import (
     needs,
     quantile_of_t,
 )
-from dagengine.reliability.statistics.sums import Sums, Table, Totals, Vote, mean, measure
+from dagengine.reliability.statistics.sums import Sums, Table, Totals, Vote, mean, measure, quotient
 
 __all__ = [
     "Confusion",
@@ -70,7 +70,7 @@ def accuracy(pairs: Labelled) -> Sums:
     """
     items = [{} if label is None else {"items": 1.0, "right": float(label == verdict)}
              for label, verdict in pairs]  # fmt: skip
-    return Sums(items, lambda all_: all_["right"] / all_["items"], most=1.0)
+    return quotient(items, "right", "items", most=1.0)
 
 
 @measure
@@ -91,7 +91,8 @@ def label_kappa(pairs: Labelled) -> Sums:
     # cases on which runs agree.
     rated = cohen_kappa.sums(pairs, missing="own category")
     labelled = zip(pairs, rated.items, strict=True)
-    return Sums([totals if pair[0] is not None else {} for pair, totals in labelled], rated.formula)
+    items = [totals if pair[0] is not None else {} for pair, totals in labelled]
+    return Sums(items, rated.formula, arrays=rated.arrays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
@@ -29,6 +29,7 @@ from dagengine.reliability.statistics.sums import (
     difference,
     mean,
     measure,
+    quotient,
     rectangular,
 )
 
@@ -70,11 +71,14 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     limit = None if kinds > _FEW_KINDS and once else 1 - 1 / kinds
     repeated = [len(row) for row in rows if len(row) > 1]
     unseen = hidden_flips(min(repeated)) if repeated and kinds == 2 else None
-    flips = (
-        1 - sum(math.comb(n, 2) for n in Counter(row).values()) / pairs if pairs else None
-        for row, pairs in ((row, math.comb(len(row), 2)) for row in rows)
-    )
-    return mean(flips, most=most, limit=limit, unseen=unseen)
+    return mean(map(flips_of, rows), most=most, limit=limit, unseen=unseen)
+
+
+def flips_of(row: Iterable[Vote | None]) -> float | None:
+    """The flip rate of one item, in which None is an answer; None with fewer than two."""
+    counts = Counter(row).values()
+    pairs = math.comb(sum(counts), 2)
+    return 1 - sum(math.comb(n, 2) for n in counts) / pairs if pairs else None
 
 
 @measure
@@ -140,7 +144,7 @@ def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) 
 def missing_rate(table: Table) -> Sums:
     """The share of answers that are missing, from 0 to 1, over the pooled table."""
     items = [{"answers": float(len(row)), "missing": float(row.count(None))} for row in table]
-    return Sums(items, lambda all_: all_["missing"] / all_["answers"], most=1.0)
+    return quotient(items, "missing", "answers", most=1.0)
 
 
 @measure

@@ -8,7 +8,7 @@ and numbers that are not finite raise InputError, so a result is never NaN.
 from __future__ import annotations
 
 import math
-import statistics
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -111,5 +111,7 @@ def _deviations(values: Sequence[float]) -> Any:
 
 def majority(votes: Iterable[H]) -> H | None:
     """The vote given most often; None when several are, or there is none."""
-    modes = statistics.multimode(votes)
+    counts = Counter(votes)
+    most = max(counts.values(), default=0)
+    modes = [vote for vote, count in counts.items() if count == most]
     return modes[0] if len(modes) == 1 else None

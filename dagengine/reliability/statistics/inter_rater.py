@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Literal
 
@@ -52,7 +53,7 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
             else []
         )
         items.append(dict.fromkeys(keys, 1.0))
-    return Sums(items, _cohen)
+    return Sums(items, _cohen, arrays=_cohen)
 
 
 @measure
@@ -128,7 +129,7 @@ def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
         if row:
             totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
         items.append(totals)
-    return Sums(items, _nominal_alpha)
+    return Sums(items, _nominal_alpha, arrays=_nominal_alpha)
 
 
 def _nominal_alpha(all_: Totals) -> float:
@@ -155,10 +156,15 @@ def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
                 "sum": sum(moved),
                 "squares": sum(score * score for score in moved),
                 # The squared distances of all ordered pairs of an item are 2n² of its variance.
-                "observed": 2 * size * statistics.pvariance(moved) * size / (size - 1),
+                "observed": 2 * size * _variance(tuple(sorted(moved))) * size / (size - 1),
             }
         items.append(totals)
-    return Sums(items, _interval_alpha)
+    return Sums(items, _interval_alpha, arrays=_interval_alpha)
+
+
+@lru_cache(1 << 16)
+def _variance(scores: tuple[float, ...]) -> float:
+    return statistics.pvariance(scores)
 
 
 def _interval_alpha(all_: Totals) -> float:

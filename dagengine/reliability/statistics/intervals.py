@@ -12,9 +12,12 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
 from importlib import import_module
 from statistics import NormalDist
 from typing import Any, Literal, TypeVar
@@ -57,6 +60,8 @@ LEAST_GROUPS = 8
 _SMALL = 3
 # Numbers held at once while resampling.
 _CELLS = 4_000_000
+# Bytes of resamples that are kept for the next figure.
+_KEPT = 20_000_000
 LEAST_WORTH = 4.0
 """How many groups of equal size unequal ones have to be worth (see `independent`)."""
 
@@ -181,22 +186,45 @@ def mean_of(
 
     Cases without a value (None) are left out.
     """
-    names = range(len(values)) if groups is None else groups
-    members: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for name, value in zip(names, values, strict=True):
-        if value is not None:
-            members[name].append(value)
-    means = [statistics.fmean(group) for group in members.values()]
+    means = means_of_groups(values, groups)
     if len(means) < 2:
         return Unknown("too few items", len(means), 2)
     if groups is not None and len(means) < LEAST_GROUPS:
         return Unknown("too few groups", len(means), LEAST_GROUPS)
-    error = statistics.stdev(means) / math.sqrt(len(means))
+    error = variance_of(means)[1] / math.sqrt(len(means))
     if error <= 1e-12 * max(map(abs, means)):
         return Unknown("no variation", len(means))
     value = statistics.fmean(means)
     half = quantile_of_t(level, len(means)) * error
     return Interval(value, value - half, value + half, level, "t", len(means))
+
+
+def means_of_groups(
+    values: Sequence[float | None], groups: Sequence[Hashable] | None
+) -> list[float]:
+    """The mean of the values of each group; without groups, the values that there are."""
+    if groups is None:
+        return [value for value in values if value is not None]
+    members: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for name, value in zip(groups, values, strict=True):
+        if value is not None:
+            members[name].append(value)
+    return [statistics.fmean(group) for group in members.values()]
+
+
+def variance_of(values: Sequence[float]) -> tuple[float, float]:
+    """The variance of two values or more (n - 1 below the line), and its root.
+
+    Exact before they are rounded, as those of `statistics`, which look at equal values one by one.
+    """
+    counts = [(Fraction(value), count) for value, count in Counter(values).items()]
+    total = sum((count * value for value, count in counts), Fraction())
+    squares = sum((count * value * value for value, count in counts), Fraction())
+    square = (squares - total * total / len(values)) / (len(values) - 1)
+    with localcontext() as context:
+        context.prec = 80
+        root = (Decimal(square.numerator) / Decimal(square.denominator)).sqrt()
+    return float(square), float(root)
 
 
 def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float | Unknown:
@@ -311,9 +339,10 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals], worth: float) -> _Sample:
 
     def each(totals: Any) -> Iterator[float | None]:
         if sums.arrays is not None:
-            with numpy.errstate(invalid="ignore"):  # what is undefined is not a number
-                values = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
-            yield from (None if math.isnan(value) else value for value in values)
+            columns = defaultdict(float, zip(keys, totals.T, strict=True))
+            with numpy.errstate(invalid="ignore", divide="ignore"):  # undefined is not finite
+                values = sums.arrays(columns).tolist()
+            yield from (value if math.isfinite(value) else None for value in values)
             return
         for row in totals.tolist():
             yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
@@ -339,6 +368,19 @@ def _number(result: Sums | float | None) -> float | None:
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
     """How often each item is drawn in each resample, a bounded number of resamples at a time."""
+    if size * resamples <= _KEPT:  # many figures of one card are over as many cases
+        yield from _kept_draws(size, resamples, seed)
+    else:
+        yield from _new_draws(size, resamples, seed)
+
+
+@lru_cache(4)
+def _kept_draws(size: int, resamples: int, seed: int) -> tuple[Any, ...]:
+    # More than 255 copies of one of so many items are not drawn.
+    return tuple(draws.astype("u1") for draws in _new_draws(size, resamples, seed))
+
+
+def _new_draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
     numpy = needs("numpy")
     random = numpy.random.default_rng(seed)
     rows = max(_CELLS // size, 1)

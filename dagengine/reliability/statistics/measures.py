@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagengine.reliability.statistics.confusion import label_kappa
-from dagengine.reliability.statistics.consistency import flip_rate, missing_rate
+from dagengine.reliability.statistics.consistency import flips_of
 from dagengine.reliability.statistics.spread import icc
 from dagengine.reliability.statistics.sums import Sums
 
@@ -65,6 +65,10 @@ def mean_score(row: Sequence[float | None]) -> float | None:
     return statistics.fmean(scores) if scores else None
 
 
+def _there(scores: Sequence[float | None]) -> list[float]:
+    return [score for score in scores if score is not None]
+
+
 def _right(case: CaseResults) -> float | None:
     """Over the runs with a score; a case without any counts as a miss."""
     marks = [int(mark) for mark in case.right if mark != "-"]
@@ -84,17 +88,17 @@ _NEXT, _AGREES = "the next run takes the same path", "the human label agrees"
 # Two settings, or two cards, are compared by these.
 _COMPARED = (
     Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
-            repeats="suspected", each=lambda case: flip_rate([case.passes])),
+            repeats="suspected", each=lambda case: flips_of(_there(case.passes))),
     Measure("pass-rate", "pass rate", level=_RUNS, each=lambda case: mean_score(case.passes)),
     Measure("score-flip-rate", "flip rate (score)", level=f"scores, {_PAIRS}",
-            repeats="suspected", each=lambda case: flip_rate([case.scores])),
+            repeats="suspected", each=lambda case: flips_of(_there(case.scores))),
     Measure("mean-score", "mean score", "number", _RUNS,
             each=lambda case: mean_score(case.scores)),
     Measure("accuracy", "accuracy of the majority of runs",
             each=lambda case: None if case.hit == "-" else float(case.hit)),
     Measure("single-run-accuracy", "accuracy of a single run", each=_right),
     Measure("unscored", "runs without a score", level="all runs",
-            each=lambda case: missing_rate([case.scores])),
+            each=lambda case: case.scores.count(None) / len(case.scores) if case.scores else None),
     Measure("kappa", "kappa (agreement beyond chance)", "coefficient",
             ratio=lambda cases: label_kappa.sums(
                 [(case.label, case.verdict) if case.label else (None, None) for case in cases])),
@@ -157,6 +161,13 @@ _OTHERS = (
     Measure("repeat-calibration-error", "calibration error against the next run", level=_NEXT),
     Measure("label-brier", "Brier score against human labels", "number", _AGREES),
     Measure("label-calibration-error", "calibration error against human labels", level=_AGREES),
+    # Which of several candidates has the highest mean score?
+    Measure("best-wrong", "the best candidate is the right one (a tie is wrong)"),
+    Measure("best-share", "the best candidate is the right one (a tie is shared)"),
+    Measure("best-ties", "ties of the best candidates"),
+    Measure("best-gain", "right more often with more scores"),
+    Measure("best-flip-rate", "flip rate of the best candidate"),
+    Measure("best-kappa", "right beyond drawing a candidate", "coefficient"),
     # Several settings together, and what should not change a score.
     *(Measure(f"{name}-flip-rate", f"flip rate (score) between {several}",
               level=f"scores, {_PAIRS} that differ in {field}")

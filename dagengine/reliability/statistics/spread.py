@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
@@ -17,6 +18,7 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     jackknife,
     mean_of,
+    needs,
 )
 from dagengine.reliability.statistics.sums import (
     ScoreTable,
@@ -71,11 +73,11 @@ def icc(table: ScoreTable) -> Sums:
     same weight, whatever its repetitions: items that ran more often may be the noisy ones.
     """
 
-    def formula(all_: Totals) -> float:
+    def formula(all_: Totals) -> Any:
         between, within = _variances(all_)
         return between / (between + within)
 
-    return Sums(_by_item(table), formula)
+    return Sums(_by_item(table), formula, arrays=formula)
 
 
 def icc_interval(
@@ -121,8 +123,9 @@ def _icc_ends(
     """The ends by the jackknife alone; None if scores vary in too few groups."""
     sums = _by_item(table)
     varying = {name for name, totals in zip(groups, sums, strict=True) if totals.get("within")}
-    limits = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,
-                      groups=groups, telling=len(varying) + 1)  # fmt: skip
+    whole = Sums(sums, _log_ratio, arrays=_log_ratios)
+    limits = jackknife(range(len(table)), lambda _: whole, level=level, groups=groups,
+                       telling=len(varying) + 1)  # fmt: skip
     if limits is None:
         return None
     repeats = _repeats(total(sums))
@@ -185,6 +188,14 @@ def _log_ratio(all_: Totals) -> float | None:
     return math.log((between + noise) / noise) if between + noise > 0 and within > 0 else None
 
 
+def _log_ratios(all_: Totals) -> Any:
+    """`_log_ratio` of many totals; numpy's own logarithms differ in their last digits."""
+    numpy, (between, within) = needs("numpy"), _variances(all_)
+    noise = within / _repeats(all_)
+    ratios = numpy.where((between + noise > 0) & (within > 0), (between + noise) / noise, -1)
+    return numpy.array([math.log(ratio) if ratio > 0 else math.nan for ratio in ratios.tolist()])
+
+
 def _by_item(table: ScoreTable) -> list[Totals]:
     rows = [numbers(row) for row in table]
     # Moved to one of the scores: deviations stay, and equal scores are exactly zero.
@@ -204,23 +215,27 @@ def _by_item(table: ScoreTable) -> list[Totals]:
     return items
 
 
-def _variances(all_: Totals) -> tuple[float, float]:
+def _variances(all_: Totals) -> tuple[Any, Any]:
     """Between items, and within them: each item counts once."""
     within = all_["within"] / all_["repeated"]
     means = squared_deviations(all_["items"], all_["mean"], all_["mean²"]) / (all_["items"] - 1)
     return means - within / _repeats(all_), within
 
 
-def _repeats(all_: Totals) -> float:
+def _repeats(all_: Totals) -> Any:
     """The within variance over the noise of the items' means: the repetitions, where equal.
 
     An item with one repetition has the mean noise of the others.
     """
-    within = all_["within"] / all_["repeated"]
-    if not within:
-        return all_["items"] / all_["1/size"]
+    within: Any = all_["within"] / all_["repeated"]
     single = all_["1/size"] - all_["1/often"]
-    return within * all_["items"] / (all_["noise"] + single * within)
+    if isinstance(within, float):
+        if not within:
+            return all_["items"] / all_["1/size"]
+        return within * all_["items"] / (all_["noise"] + single * within)
+    shared = within * all_["items"] / (all_["noise"] + single * within)
+    repeats: Any = needs("numpy").where(within, shared, all_["items"] / all_["1/size"])
+    return repeats
 
 
 def correlation(sums: Totals, x: str = "x", y: str = "y") -> float | None:

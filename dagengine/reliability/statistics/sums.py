@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
@@ -100,11 +100,16 @@ def mean(
     its expectation cannot exceed; `unseen` is that of `Sums`.
     """
     items = [{} if value is None else {"items": 1.0, "value": value} for value in values]
+    return replace(quotient(items, "value", "items"), most=most, limit=limit, unseen=unseen)
 
-    def quotient(all_: Totals) -> Any:
-        return all_["value"] / all_["items"]
 
-    return Sums(items, quotient, most, limit, unseen, arrays=quotient)
+def quotient(items: Sequence[Totals], above: str, below: str, *, most: float | None = None) -> Sums:
+    """One total over another, as a mean or a share of unequal items is."""
+
+    def formula(all_: Totals) -> Any:
+        return all_[above] / all_[below]
+
+    return Sums(items, formula, most, arrays=formula)
 
 
 def difference(one: Sums, other: Sums) -> Sums:
@@ -121,7 +126,15 @@ def difference(one: Sums, other: Sums) -> Sums:
         first, second = one.of(parts[0]), other.of(parts[1])
         return None if first is None or second is None else first - second
 
-    return Sums(items, formula)
+    def arrays(all_: Totals) -> Any:
+        parts: tuple[defaultdict[Any, Any], ...] = (defaultdict(float), defaultdict(float))
+        for (side, key), numbers in all_.items():
+            parts[side][key] = numbers
+        assert one.arrays is not None
+        assert other.arrays is not None
+        return one.arrays(parts[0]) - other.arrays(parts[1])
+
+    return Sums(items, formula, arrays=arrays if one.arrays and other.arrays else None)
 
 
 def counted(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
@@ -150,4 +163,4 @@ def rectangular(table: Sequence[Sequence[Item]], columns: int | None = None) -> 
 def squared_deviations(size: float, sum_: float, squares: float) -> float:
     """Σ (x - mean)² from the sums of x and x²; 0 when nothing is left but rounding."""
     left = squares - sum_ * sum_ / size
-    return left if left > 1e-12 * squares else 0.0
+    return left * (left > 1e-12 * squares) + 0.0  # of arrays, too

@@ -27,7 +27,7 @@ from dagengine.reliability.statistics.intervals import (
 from dagengine.reliability.statistics.mixture import Mixture
 from dagengine.reliability.statistics.sums import Sums, Table, Vote, mean
 
-__all__ = ["SteadyVotes", "flips_of_votes", "steady_votes"]
+__all__ = ["Picks", "SteadyVotes", "best_of", "flips_of_votes", "steady_votes"]
 
 MOST = 99
 # Two odd steps: what is still called one number.
@@ -111,6 +111,49 @@ def steady_votes(
         target, kind, None if kind == "none" else least, most, len(curve.rows), curve.runs,
         single, curve.seen, curve.interval(curve.seen) or single, likely, runs_to_tell,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """The candidate with the highest mean score of each case, and whether that is the right one.
+
+    All are arrays by case. `picked` is the place of the only best one, -1 for a tie, -2 if a
+    candidate has no score. `wrong` and `share` say how right that is, from 0 to 1: a tie is wrong,
+    or right as often as one of the best ones that is drawn. They are nan where nothing is known.
+    `tied` is 1 where several are the best, and `margin` the lead of the best one on the next.
+    """
+
+    picked: Any
+    wrong: Any
+    share: Any
+    tied: Any
+    margin: Any
+
+
+def best_of(scores: Any, right: Any) -> Picks:
+    """Pick the best of several candidates by the mean of their scores.
+
+    `scores` is an array of cases, candidates and the scores of each, nan for a missing score and
+    -inf for a candidate that a case does not have. `right` has the place of the right candidate
+    of each case, -1 without one. The mean is that of the scores that there are. Raises
+    MissingExtraError without numpy.
+    """
+    numpy = needs("numpy")
+    there = ~numpy.isnan(scores)
+    with numpy.errstate(invalid="ignore"):  # no score at all: 0/0
+        means = numpy.where(there, scores, 0).sum(2) / there.sum(2)
+    known = ~numpy.isnan(means).any(1)
+    ranked = numpy.sort(means, axis=1)
+    most, second = ranked[:, -1], ranked[:, -2]
+    # Sums of decimals in another order differ by rounding.
+    best = means >= (most - 1e-9 * numpy.maximum(1, abs(most)))[:, None]
+    count = best.sum(1)
+    picked = numpy.where(known, numpy.where(count > 1, -1, best.argmax(1)), -2)
+    hit = best[numpy.arange(len(means)), right] / numpy.maximum(count, 1)
+    share = numpy.where(known & (numpy.asarray(right) >= 0), hit, numpy.nan)
+    wrong = numpy.where(share < 1, 0 * share, share)
+    tied = numpy.where(known, count > 1, numpy.nan)
+    return Picks(picked, wrong, share, tied, most - second)
 
 
 def flips_of_votes(

@@ -39,10 +39,14 @@ def drawn(seed: int, noise: float | None, runs: int = 3) -> Runs:
         series = []
         for sample in range(runs):
             met = [yes != (draw.random() < e) for yes, e in zip(truth, errs, strict=True)]
-            run = Run(Condition(sample=sample), keys={"v": keys})
-            run.lists["v"] = tuple("met" if yes else "unmet" for yes in met)
-            run.gains["v"] = tuple(p / possible * m for p, m in zip(points, met, strict=True))
-            series.append(run)
+            verdicts = tuple("met" if yes else "unmet" for yes in met)
+            gains = tuple(p / possible * m for p, m in zip(points, met, strict=True))
+            parts: dict[str, Any] = {
+                "keys": {"v": keys},
+                "lists": {"v": verdicts},
+                "gains": {"v": gains},
+            }
+            series.append(Run(Condition(sample=sample), **parts))
         cases[case] = {Condition(): series}
     return Runs("R", cases)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from dagengine.reliability.statistics import (
     spearman,
     total_agreement,
 )
+from dagengine.reliability.statistics.intervals import variance_of
 from dagengine.reliability.statistics.sums import SummedMeasure, mean
 
 pytest.importorskip("numpy")
@@ -196,3 +198,10 @@ def test_the_interval_of_a_flip_rate_reaches_what_it_can_be() -> None:
     found = bootstrap([[True, k >= 125] for k in range(200)], flip_rate)
     assert found is not None
     assert (found.value, found.low) == (0.625, 0.5)
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.sampled_from([0.0, 0.125, 1 / 3]), min_size=2))
+def test_variances_of_equal_values_are_those_of_the_standard_library(values: list[float]) -> None:
+    square, root = variance_of(values)
+    assert square == statistics.variance(values)
+    assert root == statistics.stdev(values)

@@ -1,0 +1,301 @@
+"""Best of n: which of several candidates has the highest mean score, and what more scores buy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from dagengine.errors import InputError
+from dagengine.graph.graph import Metric
+from dagengine.reliability.card.again import not_repeats
+from dagengine.reliability.card.bias import changed
+from dagengine.reliability.card.build import keys_of, named_setting, own_rules
+from dagengine.reliability.card.comparison import contrast_of, corrected, near
+from dagengine.reliability.card.figures import figure, shown
+from dagengine.reliability.card.people import MOST_VOTES, UNSTATED, segments_of
+from dagengine.reliability.card.values import (
+    BestOf,
+    Contest,
+    Contrast,
+    Disagreement,
+    Figure,
+    JudgeCard,
+    MetricCard,
+    Needs,
+    Outcomes,
+    Setting,
+    SettingCard,
+    Voted,
+)
+from dagengine.reliability.clusters import clusters
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.fingerprint import bind
+from dagengine.reliability.labels import Given, labels_of
+from dagengine.reliability.observations import Condition
+from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.comparisons import compare_repeated
+from dagengine.reliability.statistics.intervals import needs as needed
+from dagengine.reliability.statistics.sums import mean
+from dagengine.reliability.statistics.votes import Picks, best_of, flips_of_votes
+from dagengine.reliability.verdict_files import Contests
+from dagengine.test_case import TestCase, case_label
+
+Ties = Literal["wrong", "share"]
+WITHIN = 0.01
+"""How far short of all scores that were seen fewer of them may be, to be enough."""
+
+_RULES = (
+    "The best candidate is that with the highest mean of its first k scores. The mean is that of "
+    "the scores that there are; a case counts if each of its candidates has one.",
+    "Agreement is by one rule for ties: {rule}.",
+    "Scores under different settings are never pooled.",
+)
+_RULE_WORDS: Mapping[Ties, str] = {
+    "wrong": "a tie is wrong",
+    "share": "a tie is shared (right as often as a draw among the best)",
+}
+
+
+def contest_card(
+    contests: Contests, metric: Metric, cases: Sequence[TestCase], judges: Sequence[str], *,
+    labels: str | Path | Mapping[int, Any] | None = None, labels_random: bool = False,
+    groups: str | None = None, ties: Ties = "share", within: float = WITHIN,
+    needs: Needs | None = None, progress: Callable[[str], None] | None = None,
+) -> JudgeCard:  # fmt: skip
+    """The card of a judge that scores several candidates of each case.
+
+    `labels` names the right candidate of a case, as `labels_of` reads them; `ties` is the rule for
+    ties, `within` (0 to 1) how far short fewer scores may be to be enough. All else is as in
+    `make_card`. Raises InputError for a label that is no candidate of its case.
+    """
+    replay = Counterfactual(metric)
+    together = clusters(cases, (), groups, [replay.plan.fields])
+    right = _right({} if labels is None else labels_of(cases, labels), contests.names, cases)
+    conditions = list(contests.scores)
+    sides = [
+        _Side(at, array[:, :, : _width(array)], contests.names, right, cases, together, ties)
+        for at, array in contests.scores.items()
+    ]
+    settings = tuple(
+        Setting(named_setting(side.at, conditions), side.at, side.most) for side in sides
+    )
+    level = 1 - 0.05 / len(settings)
+    made: list[SettingCard] = []
+    for setting, side in zip(settings, sides, strict=True):
+        if progress is not None:
+            progress(setting.name)
+        made.append(side.card(setting.name, level, within, labels_random))
+    compared: list[Contrast] = []
+    for i, k in near(conditions) if (right >= 0).any() else ():
+        count = min(sides[i].most, sides[k].most)
+        before, after = (side.by_rule(count) for side in (sides[i], sides[k]))
+        made_of = f"means of the first {count} scores"
+        contrast = sides[i].contrast(before, after, f"best-{ties}", made_of)
+        compared.append(replace(contrast, one=settings[i].name, other=settings[k].name))
+    runs = Runs(replay.spec.name, {case: {side.at: side.runs[case] for side in sides}
+                              for case in range(len(cases))}, together)  # fmt: skip
+    card = MetricCard(replay.spec.name, 1.0, tuple(made), tuple(changed(runs)), corrected(compared))
+    return JudgeCard(
+        bind([metric], judges, cases), max(side.most for side in sides), settings, (card,),
+        tuple(keys_of(cases, together)),
+        (*(rule.format(rule=_RULE_WORDS[ties]) for rule in _RULES),
+         *own_rules(together, len(cases), (), 0)),
+        labels_random, None, needs or Needs(),
+    )  # fmt: skip
+
+
+def _right(given: Given, names: Sequence[Sequence[str]], cases: Sequence[TestCase]) -> Any:
+    """The number of the right candidate of each case by most of its labels; -1 without one."""
+    right = needed("numpy").full(len(names), -1)
+    for case, labels in given.items():
+        texts = [str(label).removesuffix(".0") for label in labels]
+        if (stray := next((text for text in texts if text not in names[case]), None)) is not None:
+            raise InputError(
+                f"the label {stray!r} of the case {case_label(cases[case], case)!r} is none of its "
+                f"candidates: {', '.join(names[case])}"
+            )
+        best = Counter(texts).most_common(2)
+        if len(best) == 1 or best[0][1] > best[1][1]:
+            right[case] = names[case].index(best[0][0])
+    return right
+
+
+def _width(array: Any) -> int:
+    """The number of runs that have a score."""
+    numpy = needed("numpy")
+    return int(numpy.isfinite(array).any((0, 1)).nonzero()[0].max(initial=0)) + 1
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The scores under one setting; the last axis of `array` has the runs."""
+
+    at: Condition
+    array: Any
+    names: Sequence[Sequence[str]]
+    right: Any
+    cases: Sequence[TestCase]
+    together: Mapping[int, Hashable]
+    ties: Ties
+
+    @property
+    def most(self) -> int:
+        """The number of scores of a candidate."""
+        return int(self.array.shape[2])
+
+    @cached_property
+    def groups(self) -> list[Hashable]:
+        return [self.together.get(case, case) for case in range(len(self.names))]
+
+    @cached_property
+    def curve(self) -> list[Picks]:
+        """Picks of the first 1, 2 … scores."""
+        return [self._picks(0, count + 1) for count in range(self.most)]
+
+    def by_rule(self, count: int) -> Any:
+        """Right picks of the first so many scores, from 0 to 1, by the rule for ties."""
+        return getattr(self.curve[count - 1], self.ties)
+
+    @cached_property
+    def singly(self) -> list[Picks]:
+        """Picks of each run by itself."""
+        return [self._picks(run, run + 1) for run in range(self.most)]
+
+    def _picks(self, start: int, end: int) -> Picks:
+        return best_of(self.array[:, :, start:end], self.right)
+
+    @cached_property
+    def runs(self) -> list[list[Run]]:
+        """Runs by case, with picks as their scores; a tie is a pick of its own."""
+        table = zip(*(picks.picked.tolist() for picks in self.singly), strict=True)
+        return [
+            [Run(replace(self.at, sample=run), None if pick < -1 else (pick + 1) / (1 + len(own)))
+             for run, pick in enumerate(row)]
+            for row, own in zip(table, self.names, strict=True)
+        ]  # fmt: skip
+
+    def card(self, name: str, together: float, within: float, random: bool) -> SettingCard:
+        """Everything about the setting; `together` is the confidence of what a verdict reads."""
+        runs = Runs(name, {case: {self.at: row} for case, row in enumerate(self.runs)},
+                    self.together)  # fmt: skip
+        unlike = not_repeats(runs, None)
+        some = (self.right >= 0).any() and not (self.right >= 0).all()
+        withheld: dict[str, Any] = {"low": None, "high": None, "note": UNSTATED}
+        made = self._contest(within)
+        last = made.curve[-1]
+        voted = tuple(
+            Voted(votes, unlike.without(self._flips(votes, together)),
+                  *(replace(measure, **(withheld if some and not random else {}))
+                    for measure in self._agreement(votes, together)))
+            for votes in range(1, max(min(self.most // 2, MOST_VOTES), 1) + 1)
+        )  # fmt: skip
+        kappa = self._agreement(self.most, 0.95)[1]
+        labelled = (self.right >= 0).any()
+        return SettingCard(
+            name, (self._flips(1, 0.95),), (),
+            (getattr(last, self.ties), kappa) if labelled else (), (),
+            sum(map(len, self.names)) / len(self.names),
+            more=(last.share if self.ties == "wrong" else last.wrong, last.ties),
+            outcomes=self._outcomes(), voted=voted, departures=unlike.shown,
+            segments=tuple(segments_of(self._hits(), self.cases, self.groups.__getitem__)),
+            disagreements=tuple(sorted(self._disagreements(), key=lambda each: -each.votes)),
+            warnings=tuple(filter(None, (unlike.shock,))), contest=made,
+        )  # fmt: skip
+
+    def _contest(self, within: float) -> Contest:
+        first, last = self.curve[0], self.curve[-1]
+        curve = tuple(
+            BestOf(
+                count, self._figure("best-wrong", picks.wrong, count),
+                self._figure("best-share", picks.share, count),
+                self._figure("best-ties", picks.tied, count),
+                self._gain(self.by_rule(count), self.by_rule(self.most)),
+            )
+            for count, picks in enumerate(self.curve, 1)
+        )  # fmt: skip
+        enough = self.most
+        # From the top down to the first that is not, so that no luck of many looks makes one.
+        while enough > 1 and (high := curve[enough - 2].short.high) is not None and high <= within:
+            enough -= 1
+        return Contest(
+            max(map(len, self.names)), self.ties, within, curve, enough,
+            self._gain(first.wrong, last.wrong), self._gain(first.share, last.share),
+            self._gain(first.wrong - first.share, last.wrong - last.share),
+        )  # fmt: skip
+
+    def _figure(self, name: str, values: Any, count: int, confidence: float = 0.95) -> Figure:
+        level = f"means of the first {count} scores" if count > 1 else "the first score"
+        known = [None if value != value else value for value in values.tolist()]
+        return figure(name, known, mean, "no labels", self.groups, level, confidence)
+
+    def _gain(self, before: Any, after: Any) -> Figure:
+        return self.contrast(before, after, "best-gain", "the same cases").difference
+
+    def contrast(self, before: Any, after: Any, name: str, level: str) -> Contrast:
+        """The gain of the second over the first, on the same cases."""
+        known = ~needed("numpy").isnan(before + after)
+        groups = [group for group, there in zip(self.groups, known, strict=True) if there]
+        pairs = list(zip(before[known].tolist(), after[known].tolist(), strict=True))
+        alone = len({*groups}) == len(groups)
+        return contrast_of(name, compare_repeated(pairs, groups=None if alone else groups), level)
+
+    def _flips(self, votes: int, confidence: float) -> Figure:
+        """The flip rate of picks by so many other scores; a tie is a pick of its own."""
+        picks = [self._picks(start, start + votes).picked.tolist()
+                 for start in range(0, self.most - votes + 1, votes)]  # fmt: skip
+        table = [[None if pick < -1 else pick for pick in row] for row in zip(*picks, strict=True)]
+        rate = None
+        if len(picks) > 1:
+            rate = flips_of_votes(table, 1, groups=self.groups, level=confidence)
+        why = "every candidate has one score; more are needed"
+        return shown("best-flip-rate", rate, f"picks by {votes} other scores", why)
+
+    def _agreement(self, votes: int, confidence: float) -> tuple[Figure, Figure]:
+        """The share of right picks, and how much of what chance leaves open that is."""
+        right = self._figure(f"best-{self.ties}", self.by_rule(votes), votes, confidence)
+        chance = sum(1 / len(own) for own in self.names) / len(self.names)
+        ends = (None if end is None else (end - chance) / (1 - chance)
+                for end in (right.value, right.low, right.high))  # fmt: skip
+        value, low, high = ends
+        return right, replace(right, name="best-kappa", value=value, low=low, high=high)
+
+    def _hits(self) -> dict[int, bool]:
+        hits = self.curve[-1].wrong.tolist()
+        return {case: hit > 0 for case, hit in enumerate(hits) if hit == hit}
+
+    def _outcomes(self) -> Outcomes:
+        """The results of runs by themselves; without labels only equal picks are equal."""
+        hits, places = self._hits(), [int(right) for right in self.right]
+        labelled = [right >= 0 for right in places]
+        rows: Any = zip(*(picks.share.tolist() for picks in self.singly), strict=True)
+        if not any(labelled):
+            rows = [[math.nan if run.score is None else run.score for run in row]
+                    for row in self.runs]  # fmt: skip
+            labelled = [True] * len(self.names)
+        marks = [["-" if value != value else f"{value:.3g}" for value in row] if there else []
+                 for row, there in zip(rows, labelled, strict=True)]  # fmt: skip
+        if not hits:
+            return Outcomes(tuple(map(" ".join, marks)))
+        return Outcomes(
+            tuple(map(" ".join, marks)),
+            tuple("".join(mark if mark in "-1" else "0" for mark in row) for row in marks),
+            "".join(str(int(hits[case])) if case in hits else "-" for case in range(len(marks))),
+            tuple(own[right] if right >= 0 else "" for own, right in
+                  zip(self.names, places, strict=True)),
+        )  # fmt: skip
+
+    def _disagreements(self) -> Iterator[Disagreement]:
+        """The cases that all scores get wrong."""
+        last: list[int] = self.curve[-1].picked.tolist()
+        right: list[int] = self.right.tolist()
+        for case in (case for case, hit in self._hits().items() if not hit):
+            own, pick = self.names[case], last[case]
+            alike = sum(run.score == (pick + 1) / (1 + len(own)) for run in self.runs[case])
+            judged = "tie" if pick < 0 else own[pick]
+            yield Disagreement(case_label(self.cases[case], case), own[right[case]], judged,
+                               alike, self.most)  # fmt: skip

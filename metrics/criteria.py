@@ -208,7 +208,7 @@ class CriteriaMetric(PrebuiltMetric):
         self.name = name or "Criteria: " + ", ".join(criterion.name for criterion in self.criteria)
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.name
 
     def graph(self) -> Graph:

@@ -229,7 +229,8 @@ class RubricMetric(PrebuiltMetric):
             raise InputError(f"unsure takes {', '.join(get_args(Unsure))}, got {unsure!r}; {near}")
         if per_call != "all" and (type(per_call) is not int or per_call < 1):
             raise InputError(f"per_call is a whole number from 1 on, or 'all', got {per_call!r}")
-        self.per_call, self.unsure, self.show_points = per_call, unsure, show_points
+        self.per_call, self.show_points = per_call, show_points
+        self.unsure: Unsure | None = unsure
         self.evaluation_params = tuple(map(field_name, evaluation_params))
         self.examples = tuple(examples)
         judged = {"actual_output", "turns"}.intersection(self.evaluation_params)
@@ -254,11 +255,13 @@ class RubricMetric(PrebuiltMetric):
             evaluation_params=filter(None, [self.path]),
             name="criteria",
         )
-        shown = self.unsure, self.show_points, self.evaluation_params
         verdicts, gates = (
-            RubricNode(criteria, of_gates, *shown, per_call=self.size, examples=self.examples)
+            RubricNode(
+                *(criteria, of_gates, self.unsure, self.show_points, self.evaluation_params),
+                per_call=self.size, examples=self.examples,
+            )
             for of_gates in (False, True)
-        )
+        )  # fmt: skip
         score = CodeNode(self.count_points, inputs=[criteria, verdicts], name="score")
         if not self.path and not any(item.gate for item in self.items):
             return Graph(score)
@@ -269,7 +272,7 @@ class RubricMetric(PrebuiltMetric):
     @property
     def size(self) -> int | None:
         """The most criteria of one question; None for all."""
-        return None if self.per_call == "all" else self.per_call
+        return self.per_call if isinstance(self.per_call, int) else None
 
     def spec(self) -> MetricSpec:
         return replace(super().spec(), case_problems=self.case_problems)

@@ -171,7 +171,8 @@ def _copied(value: Any) -> Any:
         value.__pydantic_extra__ or getattr(value, "__pydantic_private__", None)
     ):
         twin = copy.copy(value)
-        twin.__dict__.update({name: _copied(part) for name, part in twin.__dict__.items()})
+        own = vars(twin)
+        own.update({name: _copied(part) for name, part in own.items()})
         return twin
     return copy.deepcopy(value)
 

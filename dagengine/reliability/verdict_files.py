@@ -158,8 +158,8 @@ def _collection(
     name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
 ) -> Collected:
     """Rows of one metric as what a card is made of."""
-    known: dict[tuple[str, str, str], int] = {}
-    numbers = [known.setdefault(row.key, len(known)) for row in rows]
+    indices: dict[tuple[str, str, str], int] = {}
+    numbers = [indices.setdefault(row.key, len(indices)) for row in rows]
     numbered = any(row.run is not None for row in rows)
     # Numbers of runs begin anew in each file.
     turn = {run: at for at, run in enumerate(sorted({(row.file, row.run) for row in rows}))}

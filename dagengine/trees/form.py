@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import GenericAlias
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -94,7 +94,7 @@ def key(where: str, *names: str | int) -> str:
     return where
 
 
-def require_keys(data: Mapping[str, Any], keys: Mapping[str, Any], where: str) -> None:
+def require_keys(data: Mapping[str, Any], keys: Iterable[str], where: str) -> None:
     """Raise InputError for a key that is not known, with the nearest that is."""
     for name in data:
         if name not in keys:

@@ -139,7 +139,8 @@ class _Writer:
             spec, kind, names = metric.spec(), metric_kind("DAGMetric"), _SPEC
             own = {each: names.get(each, each) for each in parameters_of(kind)}
             own = {each: getattr(spec, name) for each, name in own.items() if hasattr(spec, name)}
-            metric = kind(**own) if tree else source
+            copy: Any = kind(**own) if tree else source
+            metric = copy
         settings: dict[str, Any] = {}
         for name, parameter in parameters_of(type(metric)).items():
             value = _attribute(metric, name, parameter.default)

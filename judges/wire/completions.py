@@ -227,7 +227,7 @@ class Completion(_Wire):
     def read(cls, content: bytes) -> Completion:
         """The completion in a JSON text; raises ValidationError."""
         completion = cls.model_validate_json(content)
-        completion.__dict__["content"] = content  # a private attribute takes ten calls of pydantic
+        vars(completion)["content"] = content  # a private attribute takes ten calls of pydantic
         return completion
 
     @property

@@ -76,7 +76,7 @@ class BaseMetric(Answering):
     evaluation_cost: float | None = None
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return str(self.__dict__.get("name") or type(self).__name__)
 
     def spec(self) -> MetricSpec:

@@ -134,7 +134,7 @@ class StepwiseMetric(PrebuiltMetric):
         return None if steps is None else texts
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.name
 
     @property

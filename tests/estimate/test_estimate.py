@@ -315,7 +315,7 @@ def test_a_verdict_list_is_one_question_or_none() -> None:
 @pytest.mark.parametrize(("per_call", "count"), [(None, 1), (1, 5), (2, 3), (9, 1)])
 def test_a_verdict_list_in_parts_is_one_question_per_part(per_call: int | None, count: int) -> None:
     node = VerdictListNode("Good?", "context", "verdicts", verdicts=("yes", "no"))
-    node.__dict__["per_call"] = per_call
+    vars(node)["per_call"] = per_call
     assert node.questions({"context": ["x"] * 5}, 10).most == count
     assert node.questions({"context": []}, 10).most == 0
     assert node.questions({}, 10).most == (1 if per_call is None else None)

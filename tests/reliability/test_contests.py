@@ -63,8 +63,8 @@ def drawn(cases: int = 60, runs: int = 4, seed: int = 0, **more: Any) -> Iterato
 def card_of(path: Path, ties: Ties = "share", within: float = 0.01, **more: Any) -> JudgeCard:
     made = collected(path, scale=SCALE)
     assert made.contests is not None
-    return contest_card(made.contests, made.metric, made.cases, ["judge"], ties=ties, within=within,
-                        **{"labels": made.labels or None} | more)  # fmt: skip
+    settings: dict[str, Any] = {"ties": ties, "within": within, "labels": made.labels or None}
+    return contest_card(made.contests, made.metric, made.cases, ["judge"], **settings | more)
 
 
 def contest_of(card: JudgeCard, setting: int = 0) -> Contest:

@@ -148,7 +148,7 @@ KIND_NAMES = [name for name in catalogue.__all__ if metric_kind(name) and "DAG" 
 @pytest.mark.parametrize("name", KIND_NAMES)
 def test_every_metric_of_the_catalogue_comes_back(name: str) -> None:
     kind = metric_kind(name)
-    needed = {
+    needed: dict[str, Any] = {
         each.name: REQUIRED[each.name]
         for each in parameters_of(kind).values()
         if each.default is each.empty
@@ -161,7 +161,7 @@ def test_every_metric_of_the_catalogue_comes_back(name: str) -> None:
             catalogue.RubricItem("Kind", points=2, tags=["tone"]),
             catalogue.RubricItem("Rude", -3),
         ]
-    more = {"threshold": 0.9} if "threshold" in parameters_of(kind) else {}
+    more: dict[str, Any] = {"threshold": 0.9} if "threshold" in parameters_of(kind) else {}
     assert again(kind(**needed, **more), allow_code=True).threshold == more.get("threshold")
 
 

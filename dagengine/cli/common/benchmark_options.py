@@ -9,7 +9,8 @@ from typing import Annotated, Final, Literal
 import typer
 
 from dagengine.cli.common.completion import judge_names
-from dagengine.cli.common.files import Reads, within
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.files import within as writes
 from dagengine.cli.common.options import (
     BaseUrl,
     Delimiters,
@@ -189,7 +190,7 @@ class BenchmarkOptions:
     out: Annotated[
         Path,
         typer.Option(help="Folder for the card."),
-        within("card.html", "card.json", "card.md", unless=("check", "compare")),
+        writes("card.html", "card.json", "card.md", unless=("check", "compare")),
     ] = Path("benchmark")
     fail_if: Annotated[
         list[str] | None,

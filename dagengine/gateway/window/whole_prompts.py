@@ -65,8 +65,8 @@ class WholePrompts:
     async def require_fit(self, question: Question[Any]) -> None:
         """Raise TooLongError before a call for a prompt that cannot fit, whatever the tokenizer."""
         facts = self._facts
-        known = getattr(self._judge, "knows_server", facts is not NO_FACTS)
-        if facts is None or not known:
+        is_known = getattr(self._judge, "knows_server", facts is not NO_FACTS)
+        if facts is None or not is_known:
             facts = await self._hear()
         if facts.window is None:
             return

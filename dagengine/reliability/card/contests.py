@@ -230,17 +230,17 @@ class _Side:
 
     def _figure(self, name: str, values: Any, count: int, confidence: float = 0.95) -> Figure:
         level = f"means of the first {count} scores" if count > 1 else "the first score"
-        known = [None if value != value else value for value in values.tolist()]
-        return figure(name, known, mean, "no labels", self.groups, level, confidence)
+        scores_or_none = [None if value != value else value for value in values.tolist()]
+        return figure(name, scores_or_none, mean, "no labels", self.groups, level, confidence)
 
     def _gain(self, before: Any, after: Any) -> Figure:
         return self.contrast(before, after, "best-gain", "the same cases").difference
 
     def contrast(self, before: Any, after: Any, name: str, level: str) -> Contrast:
         """The gain of the second over the first, on the same cases."""
-        known = ~needed("numpy").isnan(before + after)
-        groups = [group for group, there in zip(self.groups, known, strict=True) if there]
-        pairs = list(zip(before[known].tolist(), after[known].tolist(), strict=True))
+        is_paired = ~needed("numpy").isnan(before + after)
+        groups = [group for group, there in zip(self.groups, is_paired, strict=True) if there]
+        pairs = list(zip(before[is_paired].tolist(), after[is_paired].tolist(), strict=True))
         alone = len({*groups}) == len(groups)
         return contrast_of(name, compare_repeated(pairs, groups=None if alone else groups), level)
 

@@ -42,8 +42,8 @@ def figure(
     count = len(adding)
     if value is None:
         return Figure(name, None, level=level, note=note)
-    known = (lambda _: result) if isinstance(result, Sums) else statistic
-    bounds = bootstrap(items, known, groups=groups, level=confidence)
+    statistic_of = (lambda _: result) if isinstance(result, Sums) else statistic
+    bounds = bootstrap(items, statistic_of, groups=groups, level=confidence)
     if bounds is None:
         return Figure(name, value, items=count, level=level)
     return Figure(name, value, bounds.low, bounds.high, bounds.level, count, level)

@@ -142,17 +142,17 @@ def best_of(scores: Any, right: Any) -> Picks:
     there = ~numpy.isnan(scores)
     with numpy.errstate(invalid="ignore"):  # no score at all: 0/0
         means = numpy.where(there, scores, 0).sum(2) / there.sum(2)
-    known = ~numpy.isnan(means).any(1)
+    complete = ~numpy.isnan(means).any(1)
     ranked = numpy.sort(means, axis=1)
     most, second = ranked[:, -1], ranked[:, -2]
     # Sums of decimals in another order differ by rounding.
     best = means >= (most - 1e-9 * numpy.maximum(1, abs(most)))[:, None]
     count = best.sum(1)
-    picked = numpy.where(known, numpy.where(count > 1, -1, best.argmax(1)), -2)
+    picked = numpy.where(complete, numpy.where(count > 1, -1, best.argmax(1)), -2)
     hit = best[numpy.arange(len(means)), right] / numpy.maximum(count, 1)
-    share = numpy.where(known & (numpy.asarray(right) >= 0), hit, numpy.nan)
+    share = numpy.where(complete & (numpy.asarray(right) >= 0), hit, numpy.nan)
     wrong = numpy.where(share < 1, 0 * share, share)
-    tied = numpy.where(known, count > 1, numpy.nan)
+    tied = numpy.where(complete, count > 1, numpy.nan)
     return Picks(picked, wrong, share, tied, most - second)
 
 

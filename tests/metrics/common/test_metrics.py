@@ -196,7 +196,7 @@ class Short(BaseMetric):
         return bool(self.success)
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "Short answer"
 
 

@@ -16,7 +16,7 @@ from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import NodeValue, QuestionCount
 from dagengine.results import Failure, Step
 from dagengine.results.outcomes import ESCALATED, KEPT
-from dagengine.voting.aggregation import Column, Outcomes, aggregated, columns_of, final, hard
+from dagengine.voting.aggregation import Column, Outcomes, aggregate, columns_of, final, hard
 from dagengine.voting.stopping import Rule, StandardError, likely_votes
 
 # For forecasts: the assumed share of judgements of which a cheap judge is unsure.
@@ -46,40 +46,35 @@ class RepeatVotes:
         return "1 vote" if self.most == 1 else f"up to {self.most} votes"
 
     def asked(self, asked: QuestionCount) -> QuestionCount:
-        first, rest = self.rule.more((), self.most), asked.most
-        return QuestionCount(
-            asked.least * first,
-            asked.likely * likely_votes(self.rule, self.most),
-            None if rest is None else rest * self.most,
-            asked.in_a_row * (self.most - first + 1),
-        )
+        batch = self.rule.more((), self.most)
+        count = _times(asked, batch, likely_votes(self.rule, self.most), self.most)
+        return replace(count, in_a_row=asked.in_a_row * (self.most - batch + 1))
 
     def poll(self) -> Poll:
         outcomes: list[NodeValue | Failure] = []
         columns: list[Column] = []
-        wanted = [self.rule.more((), self.most)]
-        while more := min(filter(None, wanted), default=0):
-            start, still = len(outcomes), None
+        open_votes = [self.rule.more((), self.most)]
+        while batch := min(filter(None, open_votes), default=0):
+            start, open_items = len(outcomes), None
             if self.by_item and start:
-                still = frozenset(place for place, votes in enumerate(wanted) if votes)
+                open_items = frozenset(item for item, votes in enumerate(open_votes) if votes)
             outcomes += yield [
-                Ballot(0, sample, self.most, still, self.temperature)
-                for sample in range(start, start + more)
+                Ballot(0, sample, self.most, open_items, self.temperature)
+                for sample in range(start, start + batch)
             ]
             if (failure := final(outcomes)) is not None:
                 return failure
             # Ballots are asked in batches: what one settles, a later one of its batch cannot undo.
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
-            # A column that is shorter than the votes cast was settled and wants no more.
-            cast = len(outcomes)
-            wanted = [
-                self.rule.more(column, self.most - cast) if len(column) == cast else 0
-                for column in columns
-            ]
-        winner = aggregated(outcomes, columns, [0] * len(outcomes))
+            cast, open_votes = len(outcomes), []
+            for column in columns:
+                # A column that is shorter than the votes cast was settled and needs no more.
+                votes = self.rule.more(column, self.most - cast) if len(column) == cast else 0
+                open_votes.append(votes)
+        winner = aggregate(outcomes, columns, [0] * len(outcomes))
         if winner.verdict is not None or not isinstance(self.rule, StandardError):
             return winner
-        # How exactly the rule knows the mean rating, beside it
+        # The standard error of the mean rating beside it
         error = self.rule.error(columns[0])
         if error is None or winner.mode is None:
             return winner
@@ -130,7 +125,7 @@ class Jury:
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
             return failure
-        return aggregated(outcomes, columns_of(outcomes), seats, self.weights)
+        return aggregate(outcomes, columns_of(outcomes), seats, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,25 +189,24 @@ class Escalation:
 
     def poll(self) -> Poll:
         alternatives = 0 if self.below is None else _ALTERNATIVES
-        first = yield [
+        answers = yield [
             Ballot(0, sample, self.votes, None, self.temperature, alternatives)
             for sample in range(self.votes)
         ]
         # An answer that cannot be read is a sign of doubt, too, and goes to the second judge. Only
         # a failure of another kind (no key, no server) would be the same there or say nothing of
         # the case.
-        if (failure := hard(first)) is not None:
+        if (failure := hard(answers)) is not None:
             return failure
-        if not self._is_unsure(first):
-            kept = aggregated(first, columns_of(first), [0] * self.votes)
-            return replace(kept, mode=KEPT)
+        if not self._is_unsure(answers):
+            return replace(aggregate(answers, columns_of(answers), [0] * self.votes), mode=KEPT)
         (second,) = yield [Ballot(1)]
         if isinstance(second, Failure):
             return second
         voters = [0] * self.votes + [1]
-        outcomes = [*first, second]
+        outcomes = [*answers, second]
         # What was asked and used is of all; the value is the second judge's alone.
-        every = aggregated(outcomes, columns_of(outcomes), voters)
+        every = aggregate(outcomes, columns_of(outcomes), voters)
         return replace(
             second, mode=ESCALATED, votes=every.votes, voters=every.voters, usage=every.usage,
             asked=every.asked,

@@ -17,9 +17,9 @@ from dagengine.metrics.common.extraction import (
     Questions,
     Statements,
     Truths,
-    bounded,
     claims_of,
-    listed,
+    fixed_list,
+    limited_type,
     questions_of,
     truths_of,
     truths_prompt,
@@ -51,7 +51,7 @@ class SummarizationTemplate:
     def generate_truths(text: str, extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
         return task_prompt(
-            truths_prompt(extraction_limit), bounded(Truths, extraction_limit), input=text
+            truths_prompt(extraction_limit), limited_type(Truths, extraction_limit), input=text
         )
 
     @staticmethod
@@ -67,7 +67,7 @@ class SummarizationTemplate:
     @staticmethod
     def generate_questions(text: str, n: int) -> str:
         """Asks for `{"questions": [...]}`."""
-        return task_prompt(QUESTIONS.format(n=n), bounded(Questions, n), input=text)
+        return task_prompt(QUESTIONS.format(n=n), limited_type(Questions, n), input=text)
 
     @staticmethod
     def generate_answers(questions: list[str], text: str) -> str:
@@ -139,7 +139,7 @@ class SummarizationMetric(PrebuiltMetric):
     def _coverage(self) -> BaseNode:
         template = SummarizationTemplate
         if self.assessment_questions is not None:
-            questions: BaseNode = listed(self.assessment_questions, "questions")
+            questions: BaseNode = fixed_list(self.assessment_questions, "questions")
         else:
             wording = self.wording(template, "generate_questions", "input", n=self.n)
             questions = questions_of("input", QUESTIONS.format(n=self.n), self.n, wording)

@@ -123,8 +123,8 @@ class ResultUseTemplate:
     @staticmethod
     def generate_verdicts(input: str, actual_output: str, calls: list[Span]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
-        shown = {"input": input, "actual_output": actual_output}
-        return verdicts_prompt(USED, VERDICTS, ITEM, calls, **shown)
+        evidence = {"input": input, "actual_output": actual_output}
+        return verdicts_prompt(USED, VERDICTS, ITEM, calls, **evidence)
 
 
 class ResultUseMetric(SpansMetric):
@@ -154,8 +154,8 @@ class RecoveryTemplate:
         input: str, actual_output: str, tools: list[Span], calls: list[Span]
     ) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per failed call."""
-        shown: dict[str, Any] = {"input": input, "actual_output": actual_output, "tools": tools}
-        return verdicts_prompt(RECOVERED, VERDICTS, ITEM, calls, **shown)
+        evidence: dict[str, Any] = {"input": input, "actual_output": actual_output, "tools": tools}
+        return verdicts_prompt(RECOVERED, VERDICTS, ITEM, calls, **evidence)
 
 
 class RecoveryMetric(SpansMetric):
@@ -183,16 +183,11 @@ class RecoveryMetric(SpansMetric):
 
     @staticmethod
     def settled(tools: list[Span]) -> list[Span]:
-        return [
-            span
-            for index, span in enumerate(tools)
-            if span.error and _is_repeated(span, tools[index:])
-        ]
+        failed = [(index, span) for index, span in enumerate(tools) if span.error]
+        return [span for index, span in failed if _is_repeated(span, tools[index:])]
 
 
 def _is_repeated(failed: Span, later: list[Span]) -> bool:
     """Return whether a later call does the same and does not fail."""
-    return any(
-        span.error is None and (span.name, span.input) == (failed.name, failed.input)
-        for span in later
-    )
+    call = failed.name, failed.input
+    return any(span.error is None and (span.name, span.input) == call for span in later)

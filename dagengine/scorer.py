@@ -106,8 +106,8 @@ class Scorer(Answering):
     def bleu_score(self, prediction: str, target: str | Sequence[str]) -> float:
         """Sentence BLEU against one target or several, as sacrebleu computes it, over 100."""
         targets = [target] if isinstance(target, str) else list(target)
-        for each in targets:
-            _texts(prediction=prediction, target=each)
+        for reference in targets:
+            _texts(prediction=prediction, target=reference)
         if not targets:
             raise InputError("there is no target to compare with; give at least one")
         score = needs("sacrebleu").sentence_bleu(prediction, targets).score / 100
@@ -141,7 +141,7 @@ def rouge_type(name: str) -> str:
 
 
 def _is_foreign(text: str) -> bool:
-    """Whether a text has letters or digits, but none that is ASCII."""
+    """Return whether a text has letters or digits, but none that is ASCII."""
     characters = [character for character in text if character.isalnum()]
     return bool(characters) and not any(character.isascii() for character in characters)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -131,16 +132,15 @@ class EachContextNode(AskingNode):
         (_, contexts), *fields = given.fields
         if ask.decides and not self.prompted:
             return await self._decide(contexts, Given(tuple(fields), (), given.case), ask)
-        pieces = [
-            _OneContext(text, numbered_name("retrieval_context", number, len(contexts)))
-            for number, text in enumerate(contexts, 1)
-            if not is_blank(text)
-        ]
+        pieces: list[_OneContext] = []
+        for number, text in enumerate(contexts, 1):
+            if not is_blank(text):
+                name = numbered_name("retrieval_context", number, len(contexts))
+                pieces.append(_OneContext(text, name))
         lists = await self._lists(pieces, Given(tuple(fields), (), given.case), ask)
         empty = sum(not statements for statements in lists)
         reason = f"{counted(empty, 'context')} of {len(lists)} stated nothing."
-        statements = [statement for listed in lists for statement in listed]
-        return NodeValue(statements, reason=reason if empty else None)
+        return NodeValue([*chain.from_iterable(lists)], reason=reason if empty else None)
 
     async def _lists(
         self, pieces: Sequence[_OneContext], rest: Given, ask: Ask

@@ -332,13 +332,6 @@ class CriteriaEvalChain:
         """The names of the criteria."""
         return " ".join(criterion.name for criterion in self.metric.criteria)
 
-    @property
-    def _skip_reference_warning(self) -> str:
-        return (
-            f"{self.metric.name} reads no reference, so the given one is ignored; to use it, "
-            "take the labeled_criteria evaluator"
-        )
-
     def evaluate_strings(
         self, *, prediction: str, input: str | None = None, reference: str | None = None
     ) -> Evaluated:
@@ -377,7 +370,11 @@ class CriteriaEvalChain:
             )
         if reference is not None and not self.metric.reference:
             # Of the caller's line: past `_case` and `evaluate_strings`
-            warnings.warn(self._skip_reference_warning, UserWarning, stacklevel=3)
+            message = (
+                f"{self.metric.name} reads no reference, so the given one is ignored; to use it, "
+                "take the labeled_criteria evaluator"
+            )
+            warnings.warn(message, UserWarning, stacklevel=3)
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise InputError(f"{self.metric.name} needs {name}=, but it is {text!r:.80}")

@@ -211,11 +211,9 @@ def json_equality(*, operator: Callable[[Any, Any], bool] | None = None) -> Rule
 
     def rule(prediction: str, reference: str) -> Found:
         value, expected = as_json("prediction", prediction), as_json("reference", reference)
-        return {
-            "score": agreement(value, expected) == 1
-            if operator is None
-            else operator(value, expected)
-        }
+        if operator is None:
+            return {"score": agreement(value, expected) == 1}
+        return {"score": operator(value, expected)}
 
     return rule
 

@@ -145,23 +145,20 @@ class SummarizationMetric(PrebuiltMetric):
             questions = questions_of("input", QUESTIONS.format(n=self.n), self.n, wording)
         # Two questions and not one: a judge that sees both texts takes an answer of one for the
         # other.
-        source, summary = (
-            VerdictListNode(
+        answers: list[BaseNode] = []
+        for field, text in (("input", "source"), ("actual_output", "summary")):
+            node = VerdictListNode(
                 ANSWERED.format(field=field),
                 questions,
-                label,
+                f"answers from the {text}",
                 verdicts=ANSWERS,
                 item_label="question",
                 evaluation_params=[field],
                 wording=self.wording(template, "generate_answers", "questions", field),
                 per_call=self.verdicts_per_call,
             )
-            for field, label in (
-                ("input", "answers from the source"),
-                ("actual_output", "answers from the summary"),
-            )
-        )
-        return CodeNode(covered_share, inputs=[questions, source, summary], name="coverage")
+            answers.append(node)
+        return CodeNode(covered_share, inputs=[questions, *answers], name="coverage")
 
 
 def borne_out_share(claims: list[str], verdicts: list[Judgement]) -> NodeValue:

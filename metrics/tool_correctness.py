@@ -60,7 +60,14 @@ class ToolCorrectnessMetric(PrebuiltMetric):
         super().__init__(threshold, model, *common, **settings)
         self.should_exact_match = should_exact_match
         self.should_consider_ordering = should_consider_ordering
-        self.evaluation_params = tuple(dict.fromkeys(map(_param, evaluation_params)))
+        params = list(evaluation_params)
+        for name in params:
+            if name not in tuple(ToolCallParams):
+                names = ", ".join(ToolCallParams)
+                raise InputError(
+                    f"evaluation_params of tool correctness may contain {names}, not {name!r}"
+                )
+        self.evaluation_params = tuple(dict.fromkeys(map(ToolCallParams, params)))
         self.precision = precision
 
     def graph(self) -> Graph:
@@ -80,13 +87,6 @@ class ToolCorrectnessMetric(PrebuiltMetric):
 
         fields = ["tools_called", "expected_tools"]
         return Graph(CodeNode(score, evaluation_params=fields, name="score"))
-
-
-def _param(name: str) -> ToolCallParams:
-    if name not in tuple(ToolCallParams):
-        names = ", ".join(ToolCallParams)
-        raise InputError(f"evaluation_params of tool correctness may contain {names}, not {name!r}")
-    return ToolCallParams(name)
 
 
 def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:
@@ -125,7 +125,7 @@ class Pair:
     """The indices of an expected call and of the call that was matched with it."""
 
     expected: int
-    called: int
+    call: int
     credit: Fraction
 
 
@@ -136,13 +136,13 @@ def best_assignment(credits: Credits) -> list[Pair]:
     scale = math.lcm(*(worth.denominator for row in credits for worth in row))
     graph: nx.Graph[int] = nx.Graph()
     for expected, row in enumerate(credits):
-        for called, worth in enumerate(row, len(credits)):
+        for number, worth in enumerate(row, len(credits)):
             if worth:  # whole numbers as weights keep the matching exact
-                graph.add_edge(expected, called, weight=int(worth * scale))
+                graph.add_edge(expected, number, weight=int(worth * scale))
     pairs: list[Pair] = []
     for expected, number in sorted(sorted(edge) for edge in nx.max_weight_matching(graph)):
-        called = number - len(credits)
-        pairs.append(Pair(expected, called, credits[expected][called]))
+        call = number - len(credits)
+        pairs.append(Pair(expected, call, credits[expected][call]))
     return pairs
 
 
@@ -172,7 +172,7 @@ def best_in_order(credits: Credits) -> list[Pair]:
 class Matching:
     """Expected calls, calls made, and the pairs that were matched."""
 
-    called: Sequence[ToolCall]
+    calls: Sequence[ToolCall]
     expected: Sequence[ToolCall]
     pairs: Sequence[Pair]
     in_order: bool
@@ -180,9 +180,9 @@ class Matching:
     def findings(self) -> list[str]:
         """Findings: missing, right in part only, or not expected (or wrong in all that counts)."""
         paired = {pair.expected for pair in self.pairs}
-        used = {pair.called for pair in self.pairs}
+        matched = {pair.call for pair in self.pairs}
         missing = [call for n, call in enumerate(self.expected) if n not in paired]
-        extra = [call for n, call in enumerate(self.called) if n not in used]
+        extra = [call for n, call in enumerate(self.calls) if n not in matched]
         mistyped: list[str] = []
         for expectation, call in itertools.product(missing, extra):
             if expectation.name == call.name and differ_in_type(expectation, call):
@@ -203,7 +203,7 @@ class Matching:
 
 
 def _score(matching: Matching, precision: bool) -> NodeValue:
-    whole = len(matching.called if precision else matching.expected)
+    whole = len(matching.calls if precision else matching.expected)
     total = sum((pair.credit for pair in matching.pairs), Fraction(0))
     score = float(total / whole) if whole else 0.0
     subject = "calls made were expected" if precision else "expected calls were made"
@@ -211,7 +211,7 @@ def _score(matching: Matching, precision: bool) -> NodeValue:
     sum_of = f"{float(total):.4g}"
     lead = f"{sum_of} of {whole} {subject}, {order}: {sum_of}/{whole} = {score:.4g}."
     if not whole:
-        lead = f"None of {len(matching.called or matching.expected)} calls has a counterpart: 0."
+        lead = f"None of {len(matching.calls or matching.expected)} calls has a counterpart: 0."
     return NodeValue(score, score=score, reason="\n".join([lead, *matching.findings()]))
 
 

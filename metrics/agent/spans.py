@@ -51,7 +51,7 @@ class SpansMetric(PrebuiltMetric):
     label: ClassVar[str]
     passed: ClassVar[str]
     nothing: ClassVar[str]
-    read: ClassVar[tuple[str, ...]]
+    reads: ClassVar[tuple[str, ...]]
 
     def graph(self) -> Graph:
         spans = CodeNode(self.gate, evaluation_params=["tools"], output_label="calls", name="calls")
@@ -61,8 +61,8 @@ class SpansMetric(PrebuiltMetric):
             self.label,
             verdicts=VERDICTS,
             item_label=ITEM,
-            evaluation_params=self.read,
-            wording=self.wording(self.template, "generate_verdicts", *self.read, "calls"),
+            evaluation_params=self.reads,
+            wording=self.wording(self.template, "generate_verdicts", *self.reads, "calls"),
             per_call=self.verdicts_per_call,
         )
         inputs = [spans, verdicts]
@@ -114,7 +114,7 @@ class ToolChoiceMetric(SpansMetric):
     template = ToolChoiceTemplate
     question, label, passed = CHOSEN, "choice", "of the right tool"
     nothing = "no tool was called"
-    read = ("input", "tools")
+    reads = ("input", "tools")
 
 
 class ResultUseTemplate:
@@ -138,7 +138,7 @@ class ResultUseMetric(SpansMetric):
     template = ResultUseTemplate
     question, label, passed = USED, "use", "used in the answer"
     nothing = "no tool returned anything"
-    read = ("input", "actual_output")
+    reads = ("input", "actual_output")
 
     @staticmethod
     def gate(tools: list[Span]) -> list[Span]:
@@ -170,7 +170,7 @@ class RecoveryMetric(SpansMetric):
     template = RecoveryTemplate
     question, label, passed = RECOVERED, "recovery", "dealt with"
     nothing = "no tool call failed"
-    read = ("input", "actual_output", "tools")
+    reads = ("input", "actual_output", "tools")
 
     @staticmethod
     def gate(tools: list[Span]) -> list[Span]:

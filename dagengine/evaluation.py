@@ -305,12 +305,12 @@ class _Saved:
             self._recording = self._make()
         return self._recording
 
+    @classmethod
+    def of(cls, recording: Recording) -> Self:
+        return cls(lambda: recording)
+
     def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[Recording]]:
-        return _restore, (self.recording(),)
-
-
-def _restore(recording: Recording) -> _Saved:
-    return _Saved(lambda: recording)
+        return type(self).of, (self.recording(),)
 
 
 def _saved_run(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
@@ -520,7 +520,7 @@ def fields_before(plan: Plan, test_cases: Iterable[Any], seconds: float = 2.0) -
         absent.append([p for p in required if all(read_field(c, p) is None for c in cases)])
     lines = [*missing_fields(plan, cases, 0.5), *concerns(plan, cases)]
     if cases and all(absent) and time.monotonic() < end:
-        names = list(dict.fromkeys(path for paths in absent for path in paths))
+        names = list(dict.fromkeys(itertools.chain.from_iterable(absent)))
         raise InputError(
             f"{'; '.join(lines)}: every path reads {', '.join(map(repr, names))}. Name the column "
             f"that has it (--map COLUMN={names[0]}), or use another metric"

@@ -134,7 +134,7 @@ def _metrics_in(module: ModuleType) -> list[Any]:
         elif _has_a(BaseMetric, value):
             candidates += value
     metrics = [value for value in candidates if isinstance(value, BaseMetric)]
-    nested = _nested_in(metrics) if len(metrics) > 1 else []
+    nested = _inner_targets(metrics) if len(metrics) > 1 else []
     outer: list[Any] = []
     for value in candidates:
         if value not in metrics or not any(value is target for target in nested):
@@ -147,7 +147,7 @@ def _has_a(kind: Any, value: object) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(member, kind) for member in value)
 
 
-def _nested_in(metrics: Sequence[BaseMetric]) -> list[Any]:
+def _inner_targets(metrics: Sequence[BaseMetric]) -> list[Any]:
     """Targets of verdicts of metrics: a metric among them runs as part of the metric above it."""
     targets: list[Any] = []
     for metric in metrics:

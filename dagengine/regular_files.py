@@ -70,7 +70,7 @@ def require_regular(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} cannot be opened: {error.strerror or error}") from error
     except ValueError as error:  # NUL in a name
-        raise InputError(f"{path!s:.80} is no name of a file: {error}") from None
+        raise InputError(f"{path!s:.80} is not a file name: {error}") from None
     _require(path, mode)
 
 

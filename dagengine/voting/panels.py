@@ -45,10 +45,10 @@ class RepeatVotes:
     def label(self) -> str:
         return "1 vote" if self.most == 1 else f"up to {self.most} votes"
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
         batch = self.rule.more((), self.most)
-        count = _times(asked, batch, likely_votes(self.rule, self.most), self.most)
-        return replace(count, in_a_row=asked.in_a_row * (self.most - batch + 1))
+        count = _times(single, batch, likely_votes(self.rule, self.most), self.most)
+        return replace(count, in_a_row=single.in_a_row * (self.most - batch + 1))
 
     def poll(self) -> Poll:
         outcomes: list[NodeValue | Failure] = []
@@ -112,15 +112,15 @@ class Jury:
     def shares(self) -> tuple[float, ...]:
         return (1 / len(self.models),) * len(self.models)
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
-        return _times(asked, len(self.models), len(self.models), len(self.models))
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
+        return _times(single, len(self.models), len(self.models), len(self.models))
 
     def poll(self) -> Poll:
         seats = range(len(self.models))
         # A judge that sits twice has two votes and not one that counts twice.
-        repeated = [
-            sum(model is self.models[seat] for model in self.models[:seat]) for seat in seats
-        ]
+        repeated: list[int] = []
+        for seat in seats:
+            repeated.append(sum(model is self.models[seat] for model in self.models[:seat]))
         samples = max(repeated) + 1
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
@@ -170,9 +170,9 @@ class Escalation:
         own = self.votes / (self.votes + self.share)
         return own, 1 - own
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
-        count = _times(asked, self.votes, self.votes + self.share, self.votes + 1)
-        return replace(count, in_a_row=2 * asked.in_a_row)
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
+        count = _times(single, self.votes, self.votes + self.share, self.votes + 1)
+        return replace(count, in_a_row=2 * single.in_a_row)
 
     def seen(self, steps: Iterable[Step]) -> Escalation:
         """The panel with the share that escalated in an earlier run of it, or of its first judge.
@@ -238,8 +238,8 @@ class Delegate:
     def label(self) -> str:
         return _name_of(self.to)
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
-        return asked
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
+        return single
 
     def poll(self) -> Poll:
         (outcome,) = yield [Ballot()]
@@ -255,6 +255,6 @@ def _name_of(model: Any) -> str:
     return model if isinstance(model, str) else getattr(model, "identity", type(model).__name__)
 
 
-def _times(asked: QuestionCount, least: int, likely: float, most: int) -> QuestionCount:
-    top = None if asked.most is None else asked.most * most
-    return replace(asked, least=asked.least * least, likely=asked.likely * likely, most=top)
+def _times(single: QuestionCount, least: int, likely: float, most: int) -> QuestionCount:
+    top = None if single.most is None else single.most * most
+    return replace(single, least=single.least * least, likely=single.likely * likely, most=top)

@@ -60,12 +60,9 @@ def pair_at(metric: BaseMetric, title: str) -> Pair | None:
     A child is asked after one node only, and nothing reads what the two answer.
     """
     graph = metric.spec().graph
-    edges = [
-        (node, target)
-        for node in graph.nodes()
-        for target in targets(node).values()
-        if isinstance(target, BaseNode)
-    ]
+    edges: list[tuple[BaseNode, BaseNode]] = []
+    for node in graph.nodes():
+        edges += ((node, t) for t in targets(node).values() if isinstance(t, BaseNode))
     for end in (0, 1):
         for edge in edges:
             if edge[end].title == title and (pair := _pair(graph, *edge)):
@@ -99,9 +96,8 @@ def _is_free(node: BaseNode, graph: Graph) -> TypeGuard[BinaryJudgementNode]:
     """Return whether it is a yes/no question whose words may change, and that nothing reads."""
     if not isinstance(node, BinaryJudgementNode) or node.prompted or node.examples:
         return False
-    return set(targets(node)) == {True, False} and not any(
-        node in reader.inputs for reader in graph.nodes()
-    )
+    unread = not any(node in reader.inputs for reader in graph.nodes())
+    return unread and set(targets(node)) == {True, False}
 
 
 def _settings(node: AskingNode) -> dict[str, Any]:
@@ -158,10 +154,8 @@ def merge_nodes(metric: BaseMetric, title: str) -> BaseMetric:
         parent.children = []
         for node in rewriting.copies.values():
             if child in node.successors():
-                successors = [
-                    parent if successor is child else successor for successor in node.children
-                ]
-                node.children = list(dict.fromkeys(successors))
+                kids = dict.fromkeys(node.children)
+                node.children = list(dict.fromkeys(parent if kid is child else kid for kid in kids))
 
     return RewrittenMetric(metric, partial(_Reshaping, pair.parent, reshape))
 

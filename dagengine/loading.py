@@ -51,7 +51,7 @@ class Target(str):
         return Target(os.path.abspath(self), **getattr(self, "allowed", {}))
 
     def __repr__(self) -> str:
-        allowed = "".join(f", {name}=True" for name, each in self.allowed.items() if each)
+        allowed = "".join(f", {name}=True" for name, may in self.allowed.items() if may)
         return f"Target({str(self)!r}{allowed})"
 
 

@@ -97,7 +97,7 @@ class Kept:
         self.whole = False
         self._work, self._on_end, self._scope = work, on_end, anyio.CancelScope()
         loop = EventLoop.here()
-        self.task: Any = loop.spawn(self._run, contextvars.copy_context(), self._ended)
+        self.task: Any = loop.spawn(self._run, contextvars.copy_context(), self._finish)
 
     async def _run(self) -> None:
         try:
@@ -110,7 +110,7 @@ class Kept:
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits for the end
             self.error = error
 
-    def _ended(self) -> None:
+    def _finish(self) -> None:
         self.over.set()
         if self._on_end is not None:
             self._on_end()

@@ -174,18 +174,18 @@ class Escalation:
         count = _times(single, self.votes, self.votes + self.share, self.votes + 1)
         return replace(count, in_a_row=2 * single.in_a_row)
 
-    def seen(self, steps: Iterable[Step]) -> Escalation:
+    def with_share_of(self, steps: Iterable[Step]) -> Escalation:
         """The panel with the share that escalated in an earlier run of it, or of its first judge.
 
         As it is if nothing is known of that.
         """
-        below, each = self.below, list[bool]()
+        below, escalations = self.below, list[bool]()
         for step in steps:
             if step.mode in (KEPT, ESCALATED):
-                each.append(step.mode == ESCALATED)
+                escalations.append(step.mode == ESCALATED)
             elif below is not None and step.confidence is not None:
-                each.append(step.confidence < below)
-        return replace(self, share=sum(each) / len(each)) if each else self
+                escalations.append(step.confidence < below)
+        return replace(self, share=sum(escalations) / len(escalations)) if escalations else self
 
     def poll(self) -> Poll:
         alternatives = 0 if self.below is None else _ALTERNATIVES

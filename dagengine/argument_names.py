@@ -63,20 +63,20 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
     names = list(known)
     for name in given:
         if name not in names:
-            meant = _meant(name, names)
-            sign = "; " if meant else ". "
-            raise TypeError(f"{what} {name!r}{sign}{meant}It has {', '.join(names)}")
+            hint = _suggestion(name, names)
+            sign = "; " if hint else ". "
+            raise TypeError(f"{what} {name!r}{sign}{hint}It has {', '.join(names)}")
 
 
-def _meant(name: str, names: list[str]) -> str:
-    """What was probably meant, in a sentence; empty if nothing is like it."""
+def _suggestion(name: str, names: list[str]) -> str:
+    """A sentence on the probable meaning of a name; empty if nothing is like it."""
     if _RENAMED.get(name) in names:
         return f"`{name}` is called `{_RENAMED[name]}` here. "
     limits = [field.name for field in fields(Limits)]
     limit = _LIMITS.get(name, name)
-    place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
-    if place is not None and place[0] in names:
-        return f"`{name}` belongs in `{place[0]}={place[1]}`. "
+    setting = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
+    if setting is not None and setting[0] in names:
+        return f"`{name}` belongs in `{setting[0]}={setting[1]}`. "
     instead = answer_argument(name) or ("store" in names and _INSTEAD.get(name))
     if instead:
         return f"{instead}. "
@@ -90,9 +90,5 @@ def names_of(function: Callable[..., Any], more: Iterable[str] = ()) -> list[str
     """The names of a function's parameters without `self`, then `more`, each once."""
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
-    names = [
-        parameter.name
-        for parameter in parameters
-        if parameter.kind not in variable and parameter.name != "self"
-    ]
-    return list(dict.fromkeys([*names, *more]))
+    own = [parameter.name for parameter in parameters if parameter.kind not in variable]
+    return [name for name in dict.fromkeys([*own, *more]) if name != "self"]

@@ -55,9 +55,10 @@ class CaseError(ValidationError, InputError, TypeError):
     @classmethod
     def of(cls, error: ValidationError, model: type[BaseModel]) -> Self:
         """The same mistakes, in words."""
-        made = cls.from_exception_data(error.title, [_again(detail) for detail in _mistakes(error)])
-        made.said = f"{model.__name__}: {'; '.join(sentences(error, model))}"
-        return made
+        details = [_again(detail) for detail in _mistakes(error)]
+        case_error = cls.from_exception_data(error.title, details)
+        case_error.said = f"{model.__name__}: {'; '.join(sentences(error, model))}"
+        return case_error
 
     def __str__(self) -> str:
         return self.said
@@ -90,47 +91,47 @@ def _sentence(item: Mapping[str, Any], model: type[BaseModel], unknown: Unknown)
     message = str(raised) if isinstance(raised, Exception) else str(item["msg"])
     if not item["loc"]:
         return message
-    name, *rest = item["loc"]
-    place = ".".join(str(step) for step in item["loc"])
+    name, *steps = item["loc"]
+    path = ".".join(str(step) for step in item["loc"])
     if kind == "extra_forbidden":
-        return f"unknown field {place!r:.200}" if rest else unknown(place, model)
+        return f"unknown field {path!r:.200}" if steps else unknown(path, model)
     if kind == "missing":
-        return f"the field {place!r} is missing"
-    value, wrong_type = _shown(item["input"]), kind.endswith(_OF_TYPE)
-    expected = _expected(str(name), model) if wrong_type else ""
-    if expected and not rest:
+        return f"the field {path!r} is missing"
+    value, wrong_type = _short_repr(item["input"]), kind.endswith(_OF_TYPE)
+    expected = _type_words(str(name), model) if wrong_type else ""
+    if expected and not steps:
         return f"{name!r} must be {expected}, got {value}"
-    if expected and len(rest) == 1 and isinstance(rest[0], int):
-        return f"{name!r} must be {expected}; {place} is {value}"
-    return f"{place}: {message}, got {value}"
+    if expected and len(steps) == 1 and isinstance(steps[0], int):
+        return f"{name!r} must be {expected}; {path} is {value}"
+    return f"{path}: {message}, got {value}"
 
 
 def likeness(name: str, field: str) -> tuple[int, int] | None:
-    """How much a name elsewhere is like that of a field, the least for the most; None: not at all.
+    """The rank of a foreign name for a field, the least for the most alike; None: not alike.
 
     The whole name goes before a word that says what kind of text it is (`gold answer`), that before
     the last word (`model answer`), and that before the object that it is in (`outputs.topic`).
     """
-    meant, expected = _WORDS.get(field, field).split(), _WORDS["expected_output"].split()
-    *outer, last = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split(".")
-    whole = "_".join(map(_singular, re.findall(r"[a-z]+|[0-9]+", last)))
-    if whole in meant:
-        return bool(outer), meant.index(whole)
-    parts = map(_singular, re.findall(r"[a-z]{2,}", ".".join((*outer, last))))
+    words_of_field, expected = _WORDS.get(field, field).split(), _WORDS["expected_output"].split()
+    *outer, inner = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split(".")
+    whole = "_".join(map(_singular, re.findall(r"[a-z]+|[0-9]+", inner)))
+    if whole in words_of_field:
+        return bool(outer), words_of_field.index(whole)
+    parts = map(_singular, re.findall(r"[a-z]{2,}", ".".join((*outer, inner))))
     words = [word for word in parts if word not in _NEUTRAL]
     *_, final = "", *words
     kinds = {*words} & {*expected}
     if field == "name":
-        return (2, meant.index(final)) if final in meant else None
+        return (2, words_of_field.index(final)) if final in words_of_field else None
     if final in _NO_TEXTS or _WRONG & {*words} or (kinds and field != "expected_output"):
         return None
     if kinds:
         return 1, min(map(expected.index, kinds))
-    if final in meant:
-        return 2, meant.index(final)
+    if final in words_of_field:
+        return 2, words_of_field.index(final)
     if (field, whole) == ("expected_output", "answer"):
         return 9, 0  # where another one is the output
-    return (4, 0) if outer and {*words} & {*meant} else None
+    return (4, 0) if outer and {*words} & {*words_of_field} else None
 
 
 def _singular(word: str) -> str:
@@ -151,8 +152,8 @@ def _unknown(name: str, model: type[BaseModel]) -> str:
     return f"unknown field {name!r:.80} ({hint})"
 
 
-def _expected(name: str, model: type[BaseModel]) -> str:
-    """What a field takes, in words; empty for types that have none."""
+def _type_words(name: str, model: type[BaseModel]) -> str:
+    """The type of a field in words; empty for types that have none."""
     for field_name, field in model.model_fields.items():
         alias = field.validation_alias
         names = alias.choices if isinstance(alias, AliasChoices) else [alias]
@@ -180,7 +181,7 @@ def _items(kind: Any) -> str:
     return {str: "strings", int: "whole numbers", float: "numbers"}.get(kind, "")
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - the value's own code

@@ -102,6 +102,15 @@ NAMES = (
 """Every name that is understood: of the run, of the configurations, and of their fields."""
 
 
+# What is shown, by whether the progress bar is wanted, and the table.
+_SHOW: dict[tuple[bool, bool], Show] = {
+    (True, True): True,
+    (True, False): "progress",
+    (False, True): "table",
+    (False, False): False,
+}
+
+
 class Translated(NamedTuple):
     """Settings of ours, and what a door does with the rest.
 
@@ -116,13 +125,13 @@ class Translated(NamedTuple):
     forgiven: frozenset[str] | None
 
 
-def translated(given: Mapping[str, Any], show: Show = True) -> Translated:
-    """What `given` says, in settings of ours; raises InputError for what they cannot mean."""
+def translate_settings(given: Mapping[str, Any], show: Show = True) -> Translated:
+    """Translate foreign settings into ours; raises InputError for what ours cannot mean."""
     settings = {name: value for name, value in given.items() if name not in NAMES}
-    values = _values_of(given)
+    values = _given_values(given)
     _limits(values, settings)
-    reads, writes = values.get("use_cache", False), values.get("write_cache")
-    if (reads or writes) and (not reads or writes is False):
+    reads, writes = bool(values.get("use_cache", False)), values.get("write_cache")
+    if writes is not None and bool(writes) != reads:
         raise InputError(
             "use_cache=True reads and writes a store; to read only, "
             "use store=Store(path, replay=True)"
@@ -130,30 +139,32 @@ def translated(given: Mapping[str, Any], show: Show = True) -> Translated:
     if reads and settings.get("store") is None:
         settings["store"] = STORE
     bar, table = values.get("show_indicator", True), values.get("print_results", True)
-    if show is True and not (bar and table):
-        show = "progress" if bar else "table" if table else False
+    if show is True:
+        show = _SHOW[bool(bar), bool(table)]
     forgiven = None
     if values.get("ignore_errors") is False:
         forgiven = frozenset({"missing_field"} if values.get("skip_on_missing_params") else ())
-    return Translated(settings, _labels(given), show, values.get("verbose_mode"), forgiven)
+    return Translated(settings, _run_labels(given), show, values.get("verbose_mode"), forgiven)
 
 
-def _labels(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the caller says of the run; raises InputError for what a record cannot hold."""
+def _run_labels(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's labels of the run; raises InputError for what a record cannot hold."""
     labels = {name: arguments[name] for name in LABELS if arguments.get(name) is not None}
     if not isinstance(labels.get("identifier", ""), str):
         raise InputError(f"identifier is a text, got {labels['identifier']!r:.80}")
-    more = labels.get("hyperparameters", {})
-    plain = isinstance(more, Mapping) and all(
+    hyperparameters = labels.get("hyperparameters", {})
+    plain = isinstance(hyperparameters, Mapping) and all(
         isinstance(name, str) and isinstance(value, str | int | float | None)
-        for name, value in more.items()
+        for name, value in hyperparameters.items()
     )
     if not plain:
-        raise InputError(f"hyperparameters maps names to texts and numbers, got {more!r:.80}")
+        raise InputError(
+            f"hyperparameters maps names to texts and numbers, got {hyperparameters!r:.80}"
+        )
     return labels
 
 
-def _values_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _given_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that was said, in configurations or flat."""
     values: dict[str, Any] = {}
     for name, kind in _CONFIGS.items():

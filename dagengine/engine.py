@@ -125,12 +125,12 @@ class Engine(_Figures):
         """Open the store and the judges; raises JudgeSetupError, and InputError a second time."""
         if self._kept is not None or self._root is not self:
             raise InputError("this engine was opened before: make another one")
-        kept = self._open()
+        holder = self._open()
         try:
-            if not await kept.is_open():
-                raise kept.error or self._closed_error()
+            if not await holder.is_open():
+                raise holder.error or self._closed_error()
         except BaseException:
-            await kept.end()
+            await holder.end()
             raise
         return self
 
@@ -173,9 +173,9 @@ class Engine(_Figures):
                     calls.end()
             finally:
                 calls.drop()
-                for other in tuple(self._others):
-                    if other._kept is not None:
-                        await other._kept.end()
+                for sibling in tuple(self._others):
+                    if sibling._kept is not None:
+                        await sibling._kept.end()
 
     async def judge(self, case: Any, *, deadline: float | None = None) -> CaseResult:
         """The row of one case; `deadline` is in seconds from now on, waiting included.
@@ -222,10 +222,10 @@ class Engine(_Figures):
         self._require_here()
         if not self._closed and self._kept is None:  # made by `also`, and used for the first time
             self._open()
-        kept = self._kept
-        if self._closed or kept is None or not await kept.is_open() or kept.value.ended:
+        holder = self._kept
+        if self._closed or holder is None or not await holder.is_open() or holder.value.ended:
             raise self._closed_error()
-        return kept.value
+        return holder.value
 
     def _require_here(self) -> None:
         """Raise InputError for an engine that is not open, or open elsewhere."""
@@ -281,8 +281,9 @@ class Engine(_Figures):
 
     def _closed_error(self) -> EngineClosedError:
         """The error of whoever gets no row, with what ended the run as its cause."""
-        ended = [kept for kept in (self._kept, self._root._kept) if kept and kept.over.is_set()]
-        cause = next((kept.error for kept in ended if kept.error is not None), None)
+        holders = [holder for holder in (self._kept, self._root._kept) if holder is not None]
+        errors = (holder.error for holder in holders if holder.over.is_set())
+        cause = next((error for error in errors if error is not None), None)
         closed = EngineClosedError(f"the engine has ended: {cause}" if cause else _CLOSED)
         closed.__cause__ = cause
         return closed
@@ -296,10 +297,10 @@ class Engine(_Figures):
             raise InputError(_NOT_OPEN)
         if self._root._closed or self._root._kept.over.is_set():
             raise self._closed_error()
-        other = object.__new__(Engine)
-        other._begin(self._run.also(as_metrics(metrics)), self._root)
-        self._root._others.append(other)
-        return other
+        sibling = object.__new__(Engine)
+        sibling._begin(self._run.also(as_metrics(metrics)), self._root)
+        self._root._others.append(sibling)
+        return sibling
 
     async def close(self, *, cancel: bool = False) -> None:
         """Take no more cases, and return when those in progress have their rows.
@@ -313,8 +314,8 @@ class Engine(_Figures):
         if host is not None and host.run is self._run.gateway.run:
             raise InputError("this code is part of a case that the engine would wait for")
         self._closed, was_closed = True, self._closed
-        for other in tuple(self._others):
-            await other.close(cancel=cancel)
+        for sibling in tuple(self._others):
+            await sibling.close(cancel=cancel)
         if self in self._root._others:
             self._root._others.remove(self)
         if self._kept is not None:

@@ -74,8 +74,8 @@ class GraphError(DagengineError, ValueError):
         self.problems = tuple(problems)
         errors = [p for p in self.problems if p.severity == "error"]
         count = f"{len(errors)} problem{'s' if len(errors) != 1 else ''} in the graph"
-        place = f"  {more_on(p.code for p in errors)}"
-        super().__init__("\n".join([f"{count}:", *(f"  {p}" for p in errors), place]))
+        pointer = f"  {more_on(p.code for p in errors)}"
+        super().__init__("\n".join([f"{count}:", *(f"  {p}" for p in errors), pointer]))
 
 
 class InputError(DagengineError, ValueError):
@@ -108,8 +108,8 @@ class MetricFailedError(DagengineError):
     def __init__(self, metric: str, node: str | None, kind: str, message: str) -> None:
         self.metric, self.node, self.kind = metric, node, kind
         self.result: object = None
-        place = f"metric {metric!r}" + (f", node {node!r}" if node else "")
-        super().__init__(f"{place}: {kind}: {message}")
+        position = f"metric {metric!r}" + (f", node {node!r}" if node else "")
+        super().__init__(f"{position}: {kind}: {message}")
 
 
 class MissingTestCaseParamsError(MetricFailedError):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from dagengine.compiler.plan import Plan
-from dagengine.configs import NAMES, Show, translated
+from dagengine.configs import NAMES, Show, translate_settings
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.readers import CHECKED
 from dagengine.errors import InputError, metric_failed
@@ -138,7 +138,7 @@ def stream(
         hidden_fields(redact)
         target = _target(out, settings, texts, redact)
         data = DataRecord() if out is None else target.data(cases)  # hashes a file
-        with _recorded(target, executor, data, page) as record:
+        with _open_record(target, executor, data, page) as record:
 
             def take(row: CaseResult) -> None:
                 record.add(row)
@@ -159,7 +159,7 @@ def _executor(
     *,
     returns: bool = False,
 ) -> Executor:
-    """What judges the cases: this process, or the workers of a cluster."""
+    """The executor that judges the cases: this process, or the workers of a cluster."""
     if cluster is not None:
         return cluster_of(metrics, settings, cluster)
     return LocalExecutor(metrics, settings, returns=returns)
@@ -185,18 +185,18 @@ class RecordTo:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def data(self, cases: Cases | AsyncCases) -> DataRecord:
-        """Where the cases come from; of a file its hash."""
+        """The source of the cases; of a file its hash."""
         return data_of(cases, **self.columns)
 
     def manifest(self, run: Judging, data: DataRecord) -> Manifest:
-        """What the record says of a run that starts now; hashes the metrics."""
+        """The manifest of a run that starts now; hashes the metrics."""
         manifest = manifest_of(
             run, data, self.settings, texts=self.texts, redact=self.redact, command=self.command
         )
         return manifest.model_copy(update={"started": self.started})
 
     def writer(self, run: Judging, data: DataRecord) -> RunWriter:
-        """What writes the record, for the sole writer of the folder.
+        """The writer of the record, for the sole writer of the folder.
 
         Raises InputError for a folder that holds the cases, or files of something else.
         """
@@ -219,12 +219,12 @@ def _target(
     redact: Sequence[str],
     labels: Mapping[str, Any] | None = None,
 ) -> RecordTo:
-    """Where an evaluation is recorded; raises InputError for the folder of another command."""
+    """The target of a record; raises InputError for the folder of another command."""
     if out is not None:
         require_own_folder(Path(out), [MANIFEST])
     app = as_app(settings.get("app"))
-    shown = {"app": None if app is None else app.name, **(labels or {})}
-    return RecordTo(out, shown, texts, redact)
+    settings_shown = {"app": None if app is None else app.name, **(labels or {})}
+    return RecordTo(out, settings_shown, texts, redact)
 
 
 class _NoRecord:
@@ -238,10 +238,10 @@ class _NoRecord:
 
 
 @contextmanager
-def _recorded(
+def _open_record(
     target: RecordTo, executor: Executor, data: DataRecord, page: bool
 ) -> Iterator[RunWriter | _NoRecord]:
-    """What takes the rows for the record, if a record is written."""
+    """Open the writer of the record, or a stand-in if no record is written."""
     if target.folder is None:
         yield _NoRecord()
         return
@@ -300,25 +300,25 @@ class _Saved:
             write_page_or_warn(folder)
 
     def recording(self) -> Recording:
-        """What the record says besides the rows."""
+        """The record without its rows."""
         if self._recording is None:
             self._recording = self._make()
         return self._recording
 
+    @classmethod
+    def of(cls, recording: Recording) -> Self:
+        return cls(lambda: recording)
+
     def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[Recording]]:
-        return _saved, (self.recording(),)
+        return type(self).of, (self.recording(),)
 
 
-def _saved(recording: Recording) -> _Saved:
-    return _Saved(lambda: recording)
-
-
-def _saved_by(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
+def _saved_run(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
     """A run that ended now, to be saved."""
-    run, ended = _Judged.of(executor), datetime.now(UTC)
+    run, end = _Judged.of(executor), datetime.now(UTC)
 
     def recording() -> Recording:
-        manifest = target.manifest(run, data).model_copy(update={"ended": ended})
+        manifest = target.manifest(run, data).model_copy(update={"ended": end})
         return Recording(manifest, run.totals, run.spent)
 
     return _Saved(recording)
@@ -329,7 +329,7 @@ def names_first(*accepted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def checking(door: Callable[P, R]) -> Callable[P, R]:
         @wraps(door)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             __tracebackhide__ = True
             try:
                 check_settings(door, [name for name in kwargs if name not in accepted])
@@ -337,7 +337,7 @@ def names_first(*accepted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 raise error.with_traceback(None) from None
             return door(*args, **kwargs)
 
-        return checked
+        return wrapper
 
     return checking
 
@@ -365,7 +365,7 @@ async def a_evaluate(
     name) are in the record and on its page.
     """
     rows: list[CaseResult] = []
-    translation = translated(cast("dict[str, Any]", settings), show)
+    translation = translate_settings(cast("dict[str, Any]", settings), show)
     settings, show = cast("Settings", translation.settings), translation.show
     metrics = as_metrics(metrics)
     verbose = [_verbosely(metric, translation.verbose) for metric in metrics]
@@ -376,10 +376,10 @@ async def a_evaluate(
     data = target.data(cases)
     with (
         progress_bar(executor, data.cases, show in (True, "progress")) as advance,
-        _recorded(target, executor, data, page) as record,
+        _open_record(target, executor, data, page) as record,
     ):
 
-        def finished(row: CaseResult) -> None:
+        def finish(row: CaseResult) -> None:
             record.keep(row)
             advance(row)
 
@@ -391,17 +391,17 @@ async def a_evaluate(
                 on_row(row)
 
         def result() -> EvaluationResult:
-            saved = _saved_by(target, executor, data)
+            saved = _saved_run(target, executor, data)
             return EvaluationResult(tuple(rows), executor.totals, saved)
 
         with executor.keeping(result):
-            await executor.judge(cases, OnRow(take, finished))
+            await executor.judge(cases, OnRow(take, finish))
     if show in (True, "table"):
         print_table(Tally(rows), executor.totals)
-    done = result()
+    evaluation = result()
     if translation.forgiven is not None:
-        _require_scores(done, translation.forgiven)
-    return done
+        _require_scores(evaluation, translation.forgiven)
+    return evaluation
 
 
 def _verbosely(metric: Metric, verbose: bool | None) -> Metric:
@@ -413,14 +413,14 @@ def _verbosely(metric: Metric, verbose: bool | None) -> Metric:
     return cast("Metric", copied)
 
 
-def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
+def _require_scores(evaluation: EvaluationResult, forgiven: Collection[str]) -> None:
     """Raise MetricFailedError, with the result as its `result`, for the first lack of a score."""
-    for row in done.rows:
+    for row in evaluation.rows:
         for result in row.metrics:
             if result.failure is not None and str(result.failure.kind) not in forgiven:
                 kind, message = str(result.failure.kind), f"{row.case}: {result.failure.message}"
                 error = metric_failed(result.metric, result.failure.node, kind, message)
-                error.result = done
+                error.result = evaluation
                 raise error
 
 
@@ -482,18 +482,18 @@ def print_verbose(metrics: Sequence[Metric], row: CaseResult) -> None:
 
 def missing_fields(plan: Plan, test_cases: Iterable[Any], least: float = 0.0) -> list[str]:
     """One line per field that some (at least this share) of the cases lack: how many, the first."""
-    counts, first, total = Counter[str](), dict[str, str](), 0
+    counts, labels, total = Counter[str](), dict[str, str](), 0
     for index, case in enumerate(test_cases):
         total += 1
         for path in plan.fields:
             if read_field(case, path) is None:
                 counts[path] += 1
-                first.setdefault(path, case_label(case, index))
-    return [
-        f"{counts[path]} of {total} cases have no `{path}` (first: {first[path]})"
-        for path in plan.fields
-        if counts[path] and counts[path] >= least * total
-    ]
+                labels.setdefault(path, case_label(case, index))
+    lines: list[str] = []
+    for path in plan.fields:
+        if (count := counts[path]) and count >= least * total:
+            lines.append(f"{count} of {total} cases have no `{path}` (first: {labels[path]})")
+    return lines
 
 
 def concerns(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
@@ -514,13 +514,13 @@ def fields_before(plan: Plan, test_cases: Iterable[Any], seconds: float = 2.0) -
     looked_at = itertools.islice(test_cases, CHECKED)
     in_time = itertools.takewhile(lambda _: time.monotonic() < end, looked_at)
     cases: list[Any] = [case for case in in_time if isinstance(case, CASE_TYPES)]  # no goldens
-    absent = [
-        [path for path, _ in metric.required if all(read_field(c, path) is None for c in cases)]
-        for metric in plan.metrics
-    ]
+    absent: list[list[str]] = []
+    for metric in plan.metrics:
+        required = [path for path, _ in metric.required]
+        absent.append([p for p in required if all(read_field(c, p) is None for c in cases)])
     lines = [*missing_fields(plan, cases, 0.5), *concerns(plan, cases)]
     if cases and all(absent) and time.monotonic() < end:
-        names = list(dict.fromkeys(path for paths in absent for path in paths))
+        names = list(dict.fromkeys(itertools.chain.from_iterable(absent)))
         raise InputError(
             f"{'; '.join(lines)}: every path reads {', '.join(map(repr, names))}. Name the column "
             f"that has it (--map COLUMN={names[0]}), or use another metric"

@@ -53,7 +53,7 @@ def lock_whole(file: int) -> None:
 
 
 @contextmanager
-def locked(file: int, place: int) -> Iterator[None]:
+def hold_byte(file: int, place: int) -> Iterator[None]:
     """Hold one byte of a file, waiting for it; for moments only."""
     lock(file, place, wait=True)
     try:
@@ -71,7 +71,7 @@ def one_writer(target: Path, *, folder: bool = False, wait: bool = False) -> Ite
     OSError if that cannot be made. On a file system without locks nothing is held.
     """
     lock_path = target / ".writing" if folder else target.with_name(f".{target.name}.writing")
-    made = not lock_path.parent.exists()
+    new_folder = not lock_path.parent.exists()
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     file = _lock(lock_path, target, wait)
     _held.add(file)
@@ -81,7 +81,7 @@ def one_writer(target: Path, *, folder: bool = False, wait: bool = False) -> Ite
         if file in _held:  # not so in a fork of this process
             _held.discard(file)
             _let_go(lock_path, file)
-        if made:
+        if new_folder:
             with suppress(OSError):  # it is not empty any more
                 lock_path.parent.rmdir()
 

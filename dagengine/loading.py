@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -51,12 +51,12 @@ class Target(str):
         return Target(os.path.abspath(self), **getattr(self, "allowed", {}))
 
     def __repr__(self) -> str:
-        allowed = "".join(f", {name}=True" for name, each in self.allowed.items() if each)
+        allowed = "".join(f", {name}=True" for name, may in self.allowed.items() if may)
         return f"Target({str(self)!r}{allowed})"
 
 
 def names_a_file(target: str) -> bool:
-    """Whether `--judge` is an object in a Python file, and not a model."""
+    """Return whether `--judge` is an object in a Python file, and not a model."""
     return target.endswith(".py") or ".py:" in target
 
 
@@ -74,90 +74,87 @@ def load_metrics(
     """
     path, name = split_target(target)
     if path.suffix == TREE:
-        return _quoted(_of_document(target, path, name), path, quoting)
+        return _with_quotes(_of_document(target, path, name), path, quoting)
     module = load_module(path)
     if name is None:
-        values = _without_originals(_defined(module), module, path, on_copy or (lambda line: None))
+        announce = on_copy or (lambda line: None)
+        values = _without_originals(_metrics_in(module), module, path, announce)
     else:
-        values = _named(module, path, name)
+        values = _metrics_called(module, path, name)
     metrics = [_as_metric(value, path) for value in dict.fromkeys(values)]
     if not metrics:
         # A class may stand where a metric was meant; to import one alone is not a mistake.
-        classes = [
-            own
-            for own, value in vars(module).items()
-            if isinstance(value, type)
-            and issubclass(value, BaseMetric)
-            and (
-                value.__module__ == module.__name__
-                or own not in (value.__name__, *_metrics.__all__)
-            )
-        ]
         hint = ""
-        if classes:
-            hint = f"; {classes[0]} is a class, of which `{classes[0]}(…)` makes a metric"
+        for own, value in vars(module).items():
+            if isinstance(value, type) and issubclass(value, BaseMetric):
+                local = value.__module__ == module.__name__
+                if not hint and (local or own not in (value.__name__, *_metrics.__all__)):
+                    hint = f"; {own} is a class, of which `{own}(…)` makes a metric"
         raise InputError(
             f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`{hint}"
         )
-    return _quoted(metrics, path, quoting)
+    return _with_quotes(metrics, path, quoting)
 
 
 def _of_document(target: str, path: Path, name: str | None) -> list[BaseMetric]:
     """The metrics of a tree file, or the one with a name."""
     allowed = getattr(target, "allowed", {})
     metrics = metrics_of(read_document(path), path.parent, str(path), **allowed)
-    chosen = [metric for metric in metrics if name in (None, metric.__name__)]
-    if not chosen:
+    named_metrics = [metric for metric in metrics if name in (None, metric.__name__)]
+    if not named_metrics:
         names = ", ".join(metric.__name__ for metric in metrics)
         raise InputError(f"{path} has no metric {name or ''!r}; it has {names or 'none'}")
-    return chosen
+    return named_metrics
 
 
-def _quoted(metrics: list[BaseMetric], path: Path, quoting: Quotes | None) -> list[BaseMetric]:
-    """The metrics with quotes, where they are wanted; raises InputError if none can quote."""
+def _with_quotes(
+    metrics: Sequence[BaseMetric], path: Path, quoting: Quotes | None
+) -> list[BaseMetric]:
+    """The metrics with quotes, if they are wanted; raises InputError if none can quote."""
     if quoting is None:
-        return metrics
-    able = [
-        metric
-        for metric in metrics
-        if any(node.quotes for node in metric.spec().graph.nodes() if isinstance(node, BaseNode))
-    ]
-    if not able:
+        return [*metrics]
+    copies: list[BaseMetric] = []
+    for metric in metrics:
+        nodes = metric.spec().graph.nodes()
+        able = any(node.quotes for node in nodes if isinstance(node, BaseNode))
+        mode, unsupported = quoting.mode, quoting.unsupported
+        copies.append(quoted(metric, mode, unsupported=unsupported) if able else metric)
+    if copies == [*metrics]:
         raise InputError(f"{path}: --quotes: no metric has a verdict that could quote anything")
-    return [
-        quoted(metric, quoting.mode, unsupported=quoting.unsupported) if metric in able else metric
-        for metric in metrics
-    ]
+    return copies
 
 
-def _defined(module: ModuleType) -> list[Any]:
+def _metrics_in(module: ModuleType) -> list[Any]:
     """The metrics of a file, alone or in lists; of a file without any its DAGs."""
     values = list(vars(module).values())
     candidates: list[Any] = []
     for value in values:
         if isinstance(value, BaseMetric):
             candidates.append(value)
-        elif isinstance(value, list | tuple) and any(
-            isinstance(member, BaseMetric) for member in value
-        ):
+        elif _has_a(BaseMetric, value):
             candidates += value
     metrics = [value for value in candidates if isinstance(value, BaseMetric)]
-    # A metric that stands under a verdict of another one runs as part of that.
-    graphs = [(metric, metric.spec().graph) for metric in metrics] if len(metrics) > 1 else []
-    nested = [
-        branch.target
-        for metric, graph in graphs
-        if isinstance(graph, Graph)
-        for node in graph.nodes()
-        for branch in node.branches()
-        if branch.target is not metric
-    ]
-    outer = [
-        value
-        for value in candidates
-        if value not in metrics or not any(value is target for target in nested)
-    ]
+    nested = _inner_targets(metrics) if len(metrics) > 1 else []
+    outer: list[Any] = []
+    for value in candidates:
+        if value not in metrics or not any(value is target for target in nested):
+            outer.append(value)
     return outer or [value for value in values if isinstance(value, Graph)]
+
+
+def _has_a(kind: Any, value: object) -> bool:
+    """Return whether a value is a list or tuple with a member of a kind."""
+    return isinstance(value, list | tuple) and any(isinstance(member, kind) for member in value)
+
+
+def _inner_targets(metrics: Sequence[BaseMetric]) -> list[Any]:
+    """Targets of verdicts of metrics: a metric among them runs as part of the metric above it."""
+    targets: list[Any] = []
+    for metric in metrics:
+        graph = metric.spec().graph
+        for node in graph.nodes() if isinstance(graph, Graph) else ():
+            targets += (b.target for b in node.branches() if b.target is not metric)
+    return targets
 
 
 def _without_originals(
@@ -165,60 +162,55 @@ def _without_originals(
 ) -> list[Any]:
     """The values without those that another one was made from; raises InputError for two copies."""
     lines = [list(_originals(value)) for value in values]
-    used = {id(original) for line in lines for original in line}
-    kept: list[Any] = []
+    original_ids = {id(original) for line in lines for original in line}
+    value_ids = set(map(id, values))
+    remaining: list[Any] = []
     copies: dict[int, Any] = {}
     for value, line in zip(values, lines, strict=True):
-        if id(value) in used:
+        if id(value) in original_ids:
             continue
-        kept.append(value)
+        remaining.append(value)
         if not line:
             continue
         own = _variable(module, value)
-        first = copies.setdefault(id(line[-1]), value)
-        if first is not value:
-            before = _variable(module, first)
+        twin = copies.setdefault(id(line[-1]), value)
+        if twin is not value:
+            name = _variable(module, twin)
             raise InputError(
-                f"{path}: {before} and {own} are copies of one metric, and results are told apart "
-                f"by its name: choose one of them, {path}:{before} or {path}:{own}"
+                f"{path}: {name} and {own} are copies of one metric, and results are told apart "
+                f"by its name: choose one of them, {path}:{name} or {path}:{own}"
             )
-        there = set(map(id, values))
-        replaced = [_variable(module, original) for original in line if id(original) in there]
+        replaced = [_variable(module, original) for original in line if id(original) in value_ids]
         if replaced:
             on_copy(f"{own} takes the place of {' and '.join(replaced)}, which it was made from")
-    return kept
+    return remaining
 
 
 def _originals(value: Any) -> Iterator[Any]:
-    """What a copy was made from, and what that was made from, and so on."""
+    """The metric that a copy was made from, then the one that this was made from, and so on."""
     while value is not None:
-        value = (
-            value.metric if isinstance(value, RewrittenMetric) else getattr(value, "original", None)
-        )
+        rewritten = isinstance(value, RewrittenMetric)
+        value = value.metric if rewritten else getattr(value, "original", None)
         if value is not None:
             yield value
 
 
 def _variable(module: ModuleType, value: object) -> str:
     """The name of the variable that holds a value, alone or in a list."""
-    for name, held in vars(module).items():
-        if held is value or (isinstance(held, list | tuple) and any(v is value for v in held)):
+    for name, variable in vars(module).items():
+        members = variable if isinstance(variable, list | tuple) else ()
+        if variable is value or any(member is value for member in members):
             return name
     return "a metric"
 
 
-def _named(module: ModuleType, path: Path, name: str) -> list[Any]:
+def _metrics_called(module: ModuleType, path: Path, name: str) -> list[Any]:
     value = getattr(module, name, None)
     if value is None:
         kinds = (BaseMetric, Graph)
-        names = [
-            own
-            for own, value in vars(module).items()
-            if isinstance(value, kinds)
-            or (isinstance(value, list | tuple) and any(isinstance(part, kinds) for part in value))
-        ]
-        listed = ", ".join(names) or "no metric at all"
-        raise InputError(f"{path} has no {name!r}; it has {listed}")
+        own = vars(module).items()
+        names = [name for name, value in own if isinstance(value, kinds) or _has_a(kinds, value)]
+        raise InputError(f"{path} has no {name!r}; it has {', '.join(names) or 'no metric at all'}")
     if isinstance(value, list | tuple):
         if not value:
             raise InputError(f"{path}: the list {name} is empty; add metrics to it")
@@ -269,14 +261,14 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
     from dagengine.judges.batches.openai_batch import OpenAIBatchJudge
 
     model = model or default_judge().model
-    provider, _, rest = model.partition("/")
-    if provider == "anthropic" and rest and base_url is None:
-        return AnthropicBatchJudge(rest, journal=journal)
-    if ".py" in provider or (rest and provider in PROVIDERS - {"openai"} and base_url is None):
+    provider, _, own_name = model.partition("/")
+    if provider == "anthropic" and own_name and base_url is None:
+        return AnthropicBatchJudge(own_name, journal=journal)
+    if ".py" in provider or (own_name and provider in PROVIDERS - {"openai"} and base_url is None):
         raise InputError(
             f"--batch needs a model with OpenAI's or Anthropic's batch API, not {model!r}"
         )
-    name = rest if provider == "openai" and rest and base_url is None else model
+    name = own_name if provider == "openai" and own_name and base_url is None else model
     return OpenAIBatchJudge(name, base_url=base_url, journal=journal)
 
 
@@ -300,7 +292,7 @@ def load_app(target: str, max_in_flight: int) -> App:
 
 
 def load_function(target: str, name: str) -> Any:
-    """What `file.py:function` names, by default `name`; raises InputError if it is not there."""
+    """The object that `file.py:function` names, by default `name`; raises InputError without it."""
     path, own = split_target(target)
     function = getattr(load_module(path), own or name, None)
     if function is None:

@@ -72,9 +72,10 @@ class Options:
 
     def __repr__(self) -> str:
         """Identity of options in stored answers, as it was before there were bounds."""
-        named = [f"{name}={getattr(self, name)!r}" for name in _ALWAYS]
-        named += [f"{name}={most}" for name in _BOUNDS if (most := getattr(self, name)) is not None]
-        return f"Options({', '.join(named)})"
+        settings = [f"{name}={getattr(self, name)!r}" for name in _ALWAYS]
+        bounds = [(name, getattr(self, name)) for name in _BOUNDS]
+        settings += [f"{name}={bound}" for name, bound in bounds if bound is not None]
+        return f"Options({', '.join(settings)})"
 
     @property
     def repetition(self) -> int:
@@ -174,12 +175,12 @@ Check = Callable[[Any], str | None]
 class Warmth:
     """Where a server has read the beginning of a question before.
 
-    `key` names the beginning for providers that route by it, `place` is that of a server that keeps
-    beginnings by place.
+    `key` names the beginning for providers that route by it, `slot` is that of a server that keeps
+    beginnings by slot.
     """
 
     key: str
-    place: int | None = None
+    slot: int | None = None
 
 
 @dataclass(frozen=True)
@@ -230,8 +231,8 @@ class Question(Generic[T]):
         """SHA-256 (hex) of the canonical bytes."""
         return hashlib.sha256(self.canonical).hexdigest()
 
-    def asked_for(self, asker: tuple[str, str], shares: tuple[str, ...] = ()) -> Question[T]:
-        """The same question, asked for a metric and a node; what is known of it stays known.
+    def for_asker(self, asker: tuple[str, str], shares: tuple[str, ...] = ()) -> Question[T]:
+        """The same question for a metric and a node, with its properties that were computed.
 
         `shares` are the fields that other questions of the plan begin with, too.
         """
@@ -252,7 +253,7 @@ class Question(Generic[T]):
         most = self.options.max_tokens
         return self.max_tokens if most is None else most
 
-    def limited(self, max_tokens: int) -> Question[T]:
+    def with_token_limit(self, max_tokens: int) -> Question[T]:
         """The same question, whose answer may have so many tokens unless its options say so."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, max_tokens=max_tokens)
@@ -295,11 +296,8 @@ class Question(Generic[T]):
 
     def _after(self, shown: str, reply: str) -> Question[T]:
         """The same question after an answer, and what is said to it."""
-        more: tuple[Message, ...] = (
-            {"role": "assistant", "content": shown},
-            {"role": "user", "content": reply},
-        )
-        return replace(self, messages=(*self.messages, *more))
+        answer: Message = {"role": "assistant", "content": shown}
+        return replace(self, messages=(*self.messages, answer, {"role": "user", "content": reply}))
 
 
 def _message_json(message: Message) -> str:
@@ -484,12 +482,12 @@ class ServerFacts:
     `server` is the kind of server (`llama.cpp`, `Ollama`, `vLLM`, `LM Studio`; `model file`: served
     by a process of the run; empty: unknown).
     `window` is the number of tokens that the prompt and the answer of one call may have together.
-    `places` is how many calls the server works on at the same time; others wait there.
+    `slots` is how many calls the server works on at the same time; others wait there.
     """
 
     server: str = ""
     window: int | None = None
-    places: int | None = None
+    slots: int | None = None
 
 
 NO_FACTS = ServerFacts()

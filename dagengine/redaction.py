@@ -10,6 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from traceback import format_exception
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -71,14 +72,13 @@ def public_address(url: str) -> str:
 
 def lasting_pairs(pairs: Mapping[str, Any], secrets: Sequence[str] = ()) -> dict[str, Any]:
     """The pairs of headers or of a query that may change answers, without those with secrets."""
-    apart = (_SECRET, _SECRET_HEADER, _OF_REQUEST)
-    return {
-        name: value
-        for name, value in pairs.items()
-        if isinstance(value, str | int | float | list | tuple)
-        and not any(pattern.search(name) for pattern in apart)
-        and hidden_in(public_value(value), secrets) == value
-    }
+    lasting: dict[str, Any] = {}
+    for name, value in pairs.items():
+        apart = any(pattern.search(name) for pattern in (_SECRET, _SECRET_HEADER, _OF_REQUEST))
+        plain = isinstance(value, str | int | float | list | tuple)
+        if plain and not apart and hidden_in(public_value(value), secrets) == value:
+            lasting[name] = value
+    return lasting
 
 
 def queries_in(value: Any) -> dict[str, Any]:
@@ -111,7 +111,9 @@ def secrets_in(value: Any, *, hidden: bool = False) -> list[str]:
         return [text for item in value for text in secrets_in(item, hidden=hidden)]
     if not isinstance(value, str):
         return []
-    return [value] if hidden else secrets_of_address(value) if "://" in value else []
+    if hidden:
+        return [value]
+    return secrets_of_address(value) if "://" in value else []
 
 
 def _items(fields: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:
@@ -119,10 +121,10 @@ def _items(fields: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:
     for key, value in fields.items():
         name = str(key)
         if _HEADERS.search(name) and isinstance(value, Mapping):
-            shown = {k: v for k, v in value.items() if not _SECRET_HEADER.search(str(k))}
-            yield key, shown, False
+            public = {k: v for k, v in value.items() if not _SECRET_HEADER.search(str(k))}
+            yield key, public, False
             for k, v in value.items():
-                if k not in shown:
+                if k not in public:
                     yield k, v, True
         else:
             yield key, value, is_secret(name)
@@ -167,9 +169,8 @@ def forms_of(secret: str) -> set[str]:
     """Forms of a secret in JSON, and in JSON within JSON."""
     forms = {secret}
     for _ in range(2):
-        forms |= {
-            json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (True, False)
-        }
+        for form, plain in product(tuple(forms), (True, False)):
+            forms.add(json.dumps(form, ensure_ascii=plain)[1:-1])
     return forms
 
 
@@ -197,7 +198,7 @@ def hidden_in(value: Any, secrets: Iterable[str]) -> Any:
     return value
 
 
-def shortened(text: str, most: int = 1_000) -> str:
+def clip_text(text: str, most: int = 1_000) -> str:
     """A text, or its beginning and how long it is."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
@@ -207,8 +208,8 @@ def _query(address: re.Match[str]) -> list[tuple[str, str]]:
 
 
 def _public_match(address: re.Match[str]) -> str:
-    shown = urlencode([(name, value) for name, value in _query(address) if name in _OPEN])
-    return f"{address['scheme']}{address['place']}{'?' if shown else ''}{shown}"
+    query = urlencode([(name, value) for name, value in _query(address) if name in _OPEN])
+    return f"{address['scheme']}{address['place']}{'?' if query else ''}{query}"
 
 
 def secrets_of_address(url: str) -> list[str]:

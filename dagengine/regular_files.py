@@ -70,7 +70,7 @@ def require_regular(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} cannot be opened: {error.strerror or error}") from error
     except ValueError as error:  # NUL in a name
-        raise InputError(f"{path!s:.80} is no name of a file: {error}") from None
+        raise InputError(f"{path!s:.80} is not a file name: {error}") from None
     _require(path, mode)
 
 
@@ -84,7 +84,7 @@ def _require(path: Path, mode: int) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything has this name, also a link that leads nowhere."""
+    """Return whether anything has this name, also a link that leads nowhere."""
     return os.path.lexists(path)
 
 
@@ -121,9 +121,9 @@ def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
 
 def write_all(file: BinaryIO, line: bytes) -> None:
     """Write a whole line to an unbuffered file; raises OSError if only a part of it got there."""
-    rest = memoryview(line)
-    while rest:  # the system may take less than it is given
-        rest = rest[file.write(rest) :]
+    unwritten = memoryview(line)
+    while unwritten:  # the system may take less than it is given
+        unwritten = unwritten[file.write(unwritten) :]
 
 
 def descriptor(path: Path, flags: int, mode: int = 0o666) -> int:
@@ -170,15 +170,15 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    made = False
+    created = False
     try:
         with os.fdopen(descriptor(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-            made = True
+            created = True
             yield file
         _note(path)
         new.replace(path)
     except BaseException:
-        if made:
+        if created:
             new.unlink(missing_ok=True)
         raise
 

@@ -93,7 +93,9 @@ class Scorer(Answering):
         the target would be left to compare.
         """
         _texts(prediction=prediction, target=target)
-        if tokenizer is None and _is_foreign(target):
+        characters = [character for character in target if character.isalnum()]
+        foreign = characters and not any(character.isascii() for character in characters)
+        if tokenizer is None and foreign:
             raise InputError(
                 "the target has no ASCII letters or digits, and ROUGE's tokenizer knows only "
                 "these; pass tokenizer=, for instance str.split"
@@ -106,8 +108,8 @@ class Scorer(Answering):
     def bleu_score(self, prediction: str, target: str | Sequence[str]) -> float:
         """Sentence BLEU against one target or several, as sacrebleu computes it, over 100."""
         targets = [target] if isinstance(target, str) else list(target)
-        for each in targets:
-            _texts(prediction=prediction, target=each)
+        for reference in targets:
+            _texts(prediction=prediction, target=reference)
         if not targets:
             raise InputError("there is no target to compare with; give at least one")
         score = needs("sacrebleu").sentence_bleu(prediction, targets).score / 100
@@ -138,12 +140,6 @@ def rouge_type(name: str) -> str:
     if not _ROUGE.fullmatch(name):
         raise InputError(f"no score {name!r}; use rouge1 to rouge9, rougeL or rougeLsum")
     return name
-
-
-def _is_foreign(text: str) -> bool:
-    """Whether a text has letters or digits, but none that is ASCII."""
-    characters = [character for character in text if character.isalnum()]
-    return bool(characters) and not any(character.isascii() for character in characters)
 
 
 def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) -> re.Pattern[str]:

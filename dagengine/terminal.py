@@ -64,7 +64,7 @@ def plain(text: str) -> str:
     """
     if not _ANY_HIDDEN.search(text):
         return text
-    return _SPELT_OR_HIDDEN.sub(_escaped, text)
+    return _SPELT_OR_HIDDEN.sub(_escape, text)
 
 
 def one_line(text: str, width: int) -> str:
@@ -75,14 +75,14 @@ def one_line(text: str, width: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """How many there are of something, in words: `1 case`, `2,000 cases`."""
+    """A number with its noun: `1 case`, `2,000 cases`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def few(names: Sequence[str], most: int = 5) -> str:
     """At most so many names of a list, and how many more it has: `a, b and 3 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    remainder = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + remainder
 
 
 def replaced_line(written: Mapping[Path, bool], continued: Collection[Path] = ()) -> str:
@@ -92,10 +92,12 @@ def replaced_line(written: Mapping[Path, bool], continued: Collection[Path] = ()
     """
     replaced = sorted(path for path, lost in written.items() if lost and path not in continued)
     folders = groupby(replaced, lambda path: path.parent)
-    parts = [f"{few([path.name for path in inside])} in {folder}" for folder, inside in folders]
+    parts: list[str] = []
+    for folder, paths in folders:
+        parts.append(f"{few([path.name for path in paths])} in {folder}")
     return f"replaced {'; '.join(parts)}" if parts else ""
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     hidden: str | None = match[1]
     return match[0] if hidden is None else hidden.encode("unicode_escape").decode("ascii")

@@ -139,11 +139,9 @@ class CheckedValue(BaseModel, metaclass=_CheckedType):
         def __init__(self, /, *values: Any, **fields: Any) -> None:
             __tracebackhide__ = True
             if values:
-                kind, held = type(self).__name__, type(self).__pydantic_fields__
-                needed = ", ".join(
-                    f"{name}=…" for name, field in held.items() if field.is_required()
-                )
-                raise TypeError(f"{kind} takes its fields by name: {kind}({needed})")
+                kind, own = type(self).__name__, type(self).__pydantic_fields__.items()
+                example = ", ".join(f"{name}=…" for name, field in own if field.is_required())
+                raise TypeError(f"{kind} takes its fields by name: {kind}({example})")
             try:
                 # What pydantic's own constructor does, without a second call of a function.
                 self.__pydantic_validator__.validate_python(fields, self_instance=self)
@@ -176,15 +174,15 @@ class ToolCall(CheckedValue):
         return hash(self.name)  # parameters may hold anything; calls of one tool are few
 
     def __repr__(self) -> str:
-        """What is known of the call."""
-        shown = list[str]()
+        """The fields of the call that are set."""
+        parts = list[str]()
         for name, value in self:
             # In JSON's quotes: those of `repr` depend on the quotes inside.
             if isinstance(value, str):
-                shown.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
+                parts.append(f"{name}={json.dumps(value, ensure_ascii=False)}")
             elif value is not None:
-                shown.append(f"{name}={value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+                parts.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
 
 
 class Span(CheckedValue):
@@ -236,7 +234,7 @@ class TextOnly(CheckedValue, WithMetadata):
 
     @property
     def multimodal(self) -> bool:
-        """Whether pictures are a part of it: never."""
+        """Return False: no picture is a part of it."""
         return False
 
     @model_validator(mode="before")
@@ -409,7 +407,7 @@ def known_fields() -> tuple[str, ...]:
 
 
 def has_field(kind: type[BaseModel], path: str) -> bool:
-    """Whether cases of a kind have the first segment of a dotted `path`."""
+    """Return whether cases of a kind have the first segment of a dotted `path`."""
     name = path.partition(".")[0]
     return name in kind.model_fields or (name in SPANS_OF_KIND and "spans" in kind.model_fields)
 
@@ -430,7 +428,7 @@ def field_name(param: str | LLMTestCaseParams) -> str:
 
 
 def is_known_field(path: str) -> bool:
-    """Whether some kind of test case has the first segment of a dotted `path`."""
+    """Return whether some kind of test case has the first segment of a dotted `path`."""
     return path.split(".", 1)[0] in known_fields()
 
 
@@ -447,27 +445,27 @@ def read_field(case: TestCase, path: str) -> Any:
     from every item that has it, each with its place: `turns.0:3.tools_called`.
     """
     value: Any = case
-    rest = path
-    while rest and value is not None:
-        value, rest = _step(value, rest)
+    remaining = path
+    while remaining and value is not None:
+        value, remaining = _step(value, remaining)
     return value
 
 
 def _step(value: Any, path: str) -> tuple[Any, str]:
     """Follow the first segment of `path`; returns what is there and the path that is left."""
-    segment, _, rest = path.partition(".")
+    segment, _, remaining = path.partition(".")
     if isinstance(value, BaseModel) and (
         segment in type(value).__pydantic_fields__
         or (segment in SPANS_OF_KIND and isinstance(value, LLMTestCase))
     ):
-        return getattr(value, segment), rest
+        return getattr(value, segment), remaining
     if isinstance(value, dict):
         # Names of contestants may contain dots ("GPT-4.1"): the longest key that fits wins.
         fitting = [key for key in value if f"{path}.".startswith(f"{key}.")]
         key = max(fitting, key=lambda key: len(str(key)), default=None)
         return (None, "") if key is None else (value[key], path[len(str(key)) + 1 :])
     if isinstance(value, list):
-        return _in_list(value, segment, rest, path)
+        return _in_list(value, segment, remaining, path)
     return None, ""
 
 
@@ -476,48 +474,48 @@ def _in_list(items: list[Any], segment: str, rest: str, path: str) -> tuple[Any,
     numbers = _NUMBERS.fullmatch(segment)
     if numbers is None:
         return _in_each(items, range(len(items)), path), ""
-    count, first = len(items), int(numbers[1])
-    begin = first + count if first < 0 else first
+    count, begin_number = len(items), int(numbers[1])
+    begin = begin_number + count if begin_number < 0 else begin_number
     if numbers[2] is None:
-        return (items[first], rest) if 0 <= first < count else (None, "")
-    last = int(numbers[2])
-    places = range(max(begin, 0), (last + count if last < 0 else last) + 1)
-    if not places or places[-1] >= count:
+        return (items[begin_number], rest) if 0 <= begin_number < count else (None, "")
+    end_number = int(numbers[2])
+    indices = range(max(begin, 0), (end_number + count if end_number < 0 else end_number) + 1)
+    if not indices or indices[-1] >= count:
         return None, ""
     if rest and not _NUMBERS.fullmatch(rest.partition(".")[0]):
-        return _in_each(items, places, rest), ""
-    return items[places.start : places.stop], rest
+        return _in_each(items, indices, rest), ""
+    return items[indices.start : indices.stop], rest
 
 
-def _in_each(items: list[Any], places: Iterable[int], path: str) -> list[dict[str, Any]] | None:
-    """What the items at these places have at a path."""
+def _in_each(items: list[Any], indices: Iterable[int], path: str) -> list[dict[str, Any]] | None:
+    """The values of the items with these indices at a path, each with its index."""
     having = list[dict[str, Any]]()
-    for place in places:
-        value, left = items[place], path
-        while left and value is not None:
-            value, left = _step(value, left)
+    for index in indices:
+        value, remaining = items[index], path
+        while remaining and value is not None:
+            value, remaining = _step(value, remaining)
         # With its place: items without it are left out, and the others still known by number.
         if value is not None:
-            having.append({"place": place, path: value})
+            having.append({"place": index, path: value})
     return having or None
 
 
 def too_short(case: TestCase, path: str) -> str:
-    """How many items a list has that lacks those which `path` names; "" if that is not why."""
+    """The length of a list that is too short for `path`, in words; "" if none is."""
     value: Any = case
-    rest = path
-    while rest and value is not None:
-        whole, name = value, path[: len(path) - len(rest)].rstrip(".")
-        numbers = _NUMBERS.fullmatch(rest.partition(".")[0])
-        value, rest = _step(value, rest)
+    remaining = path
+    while remaining and value is not None:
+        whole, name = value, path[: len(path) - len(remaining)].rstrip(".")
+        numbers = _NUMBERS.fullmatch(remaining.partition(".")[0])
+        value, remaining = _step(value, remaining)
         if value is None and numbers and isinstance(whole, list):
-            what, unit = ("the conversation", "turn") if name == "turns" else (f"`{name}`", "item")
-            return f"{what} has {len(whole)} {unit}{'s' * (len(whole) != 1)}"
+            owner, unit = ("the conversation", "turn") if name == "turns" else (f"`{name}`", "item")
+            return f"{owner} has {len(whole)} {unit}{'s' * (len(whole) != 1)}"
     return ""
 
 
 def case_label(case: TestCase, index: int) -> str:
-    """How messages call a case: its name, or its place in the data set."""
+    """The name of a case in messages, or its index in the data set."""
     return case.name or f"case {index}"
 
 

@@ -33,7 +33,7 @@ class EventLoop(NamedTuple):
 
     @property
     def is_here(self) -> bool:
-        """Whether this thread is that of the loop."""
+        """Return whether this thread is that of the loop."""
         return threading.get_ident() == self.thread
 
     def soon(self, function: Callable[[], object]) -> None:
@@ -97,7 +97,7 @@ class Kept:
         self.whole = False
         self._work, self._on_end, self._scope = work, on_end, anyio.CancelScope()
         loop = EventLoop.here()
-        self.task: Any = loop.spawn(self._run, contextvars.copy_context(), self._ended)
+        self.task: Any = loop.spawn(self._run, contextvars.copy_context(), self._finish)
 
     async def _run(self) -> None:
         try:
@@ -110,7 +110,7 @@ class Kept:
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits for the end
             self.error = error
 
-    def _ended(self) -> None:
+    def _finish(self) -> None:
         self.over.set()
         if self._on_end is not None:
             self._on_end()
@@ -227,7 +227,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
     The threads of anyio's pool are joined at exit, so one call that hangs would keep the
     whole program from ending.
     """
-    loop, done, outcome = EventLoop.here(), anyio.Event(), list[T | BaseException]()
+    loop, finished_event, outcome = EventLoop.here(), anyio.Event(), list[T | BaseException]()
     context = contextvars.copy_context()
     context.run(sniffio.current_async_library_cvar.set, None)  # no loop runs in that thread
 
@@ -237,12 +237,12 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised in the task that waits
             outcome.append(error)
         try:
-            loop.soon(done.set)
+            loop.soon(finished_event.set)
         except RuntimeError:  # the event loop has ended meanwhile: no task waits any more
             return
 
     threading.Thread(target=work, daemon=True, name="dagengine blocking call").start()
-    await done.wait()
+    await finished_event.wait()
     result = outcome[0]
     if isinstance(result, BaseException):
         raise result

@@ -14,13 +14,13 @@ import anyio.lowlevel
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.prompts.parsing import LONGEST
 from dagengine.redaction import (
+    clip_text,
     lasting_pairs,
     public_text,
     public_value,
     queries_in,
     quotable,
     secrets_of_environment,
-    shortened,
 )
 
 C = TypeVar("C")
@@ -138,7 +138,7 @@ class SharedJudge(Generic[C]):
         """
         secrets = self.secrets
         error.complaint = error.__cause__ = error.__context__ = error.__traceback__ = None
-        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
+        error.args = tuple(clip_text(public_text(str(part), secrets)) for part in error.args)
         if isinstance(error, UnparseableError):
             error.raw = public_text(error.raw[:LONGEST], secrets)
         return error

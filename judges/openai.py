@@ -218,8 +218,8 @@ class OpenAIJudge(EndpointJudge):
 
     def _route(self, demands: Demands, warmth: Warmth) -> Body:
         """What sends a question to where its beginning is warm; what the caller set stays."""
-        if warmth.place is not None:
-            return {} if "id_slot" in self._parameters else {"id_slot": warmth.place}
+        if warmth.slot is not None:
+            return {} if "id_slot" in self._parameters else {"id_slot": warmth.slot}
         keyed = demands.cache_key and self.hosted and CACHE_KEY not in self._parameters
         return {CACHE_KEY: warmth.key} if keyed else {}
 

@@ -25,11 +25,11 @@ from dagengine.judges.wire.replies import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.redaction import (
+    clip_text,
     public_text,
     public_value,
     secrets_in,
     secrets_of_environment,
-    shortened,
 )
 
 T = TypeVar("T", bound=BaseModel)
@@ -121,7 +121,7 @@ class ProviderJudge(SharedJudge[_Opened]):
         return _Opened(client, own)
 
     def _setup_error(self, error: BaseException) -> JudgeSetupError:
-        cause = shortened(f"{type(error).__name__}: {self._public(error)}")
+        cause = clip_text(f"{type(error).__name__}: {self._public(error)}")
         provider = self.model.partition("/")[0]
         lacks = ""
         if _lacks_credentials(error):  # what to set so that the provider's client finds them
@@ -185,7 +185,7 @@ class ProviderJudge(SharedJudge[_Opened]):
             raise self._failure(problem, prompt_of(question.messages))
         body = own.model_dump(warnings=False) if isinstance(own, BaseModel) else own
         if not isinstance(body, dict | list):
-            raise UnparseableError(str(problem), shortened(str(own), _RAW))
+            raise UnparseableError(str(problem), clip_text(str(own), _RAW))
         completion = read_completion(json.dumps(body, default=str).encode(), question.messages)
         usage = self._usage_of(own)
         return await read_reply(question, completion, "provider", question.token_limit, usage)

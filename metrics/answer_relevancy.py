@@ -48,10 +48,10 @@ class AnswerRelevancyMetric(PrebuiltMetric):
     title = "Answer Relevancy"
 
     def graph(self) -> Graph:
-        return Graph(self.scored())
+        return Graph(self.score_node())
 
-    def scored(self, wanted: BaseNode | None = None) -> CodeNode:
-        """The node that scores; `wanted` is a node that says whether anything is to be asked."""
+    def score_node(self, wanted: BaseNode | None = None) -> CodeNode:
+        """The node that scores; `wanted` is a node whose value says whether to ask anything."""
         template = AnswerRelevancyTemplate
         # Relevancy judges all statements, faithfulness those that claim a fact. One extraction
         # lists and marks them, so that both metrics together ask for it once.

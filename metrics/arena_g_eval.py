@@ -32,7 +32,7 @@ from dagengine.metrics.common.evaluation_steps import (
     one_message,
     without_backticks,
 )
-from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered
+from dagengine.metrics.common.g_eval_template import GEvalTemplate, step_list
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of, fenced
 from dagengine.prompts.instructions import in_one_text, messages_for
@@ -62,14 +62,14 @@ _DECIDE = (
 )
 
 
-def mask(place: int) -> str:
-    """What the judge calls the contestant who is in a place, counted from 0."""
-    return f"Contestant {place + 1}"
+def mask(index: int) -> str:
+    """The label of the contestant at an index of the order, for the judge."""
+    return f"Contestant {index + 1}"
 
 
 def arena_instructions(evaluation_steps: str, count: int) -> str:
     """The step of a comparison of `count` contestants."""
-    labels = ", ".join(mask(place) for place in range(count))
+    labels = ", ".join(mask(index) for index in range(count))
     return _COMPARE.format(count=count, labels=labels, evaluation_steps=evaluation_steps)
 
 
@@ -136,8 +136,8 @@ def line_up(contestants: Mapping[str, LLMTestCase], fields: Sequence[str], seed:
     def lot(name: str) -> tuple[str, str]:
         # By content: whoever renames the contestants, or lists them in another order, gets the same
         # line-up.
-        drawn = f"{seed} {contestants[name].content_hash()}"
-        return hashlib.sha256(drawn.encode()).hexdigest(), name
+        content = f"{seed} {contestants[name].content_hash()}"
+        return hashlib.sha256(content.encode()).hexdigest(), name
 
     return sorted(contestants, key=lot)
 
@@ -147,7 +147,7 @@ def rotations(order: Sequence[str]) -> list[list[str]]:
     return [[*order[start:], *order[:start]] for start in range(len(order))]
 
 
-def masked(cases: Sequence[LLMTestCase], fields: Sequence[str]) -> list[Evidence]:
+def masked_evidence(cases: Sequence[LLMTestCase], fields: Sequence[str]) -> list[Evidence]:
     """The contestants' material under neutral labels, in the order of `cases`."""
     pieces: list[Evidence] = []
     own: list[str] = []
@@ -157,9 +157,9 @@ def masked(cases: Sequence[LLMTestCase], fields: Sequence[str]) -> list[Evidence
             pieces += evidence_of(field, values[0])
         else:
             own.append(field)
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         for field in own:
-            pieces += evidence_of(f"{mask(place)} {field}", read_field(case, field))
+            pieces += evidence_of(f"{mask(index)} {field}", read_field(case, field))
     return pieces
 
 
@@ -167,8 +167,8 @@ def retold(reason: str, order: Sequence[str]) -> str:
     """A reason with the contestants' names in place of their labels."""
 
     def name(found: re.Match[str]) -> str:
-        place = int(found[1]) - 1
-        return order[place] if 0 <= place < len(order) else found[0]
+        index = int(found[1]) - 1
+        return order[index] if 0 <= index < len(order) else found[0]
 
     return _LABEL.sub(name, reason)
 
@@ -206,25 +206,23 @@ class BallotsNode(AskingNode):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         contestants, inputs = dict(given.fields)[_CONTESTANTS], dict(given.inputs)
-        steps = numbered(given_steps(given, self._steps))
+        steps = step_list(given_steps(given, self._steps))
         orders = rotations(inputs["line-up"])
         # Judges favour a place in the list. Every contestant stands in every place once: a
         # judge that goes by the place alone gives each of them one vote, which is a tie.
-        questions = [
-            self._comparison(steps, [contestants[name] for name in order]) for order in orders
-        ]
-        answers = await ask.each(questions)
+        line_ups = [[contestants[name] for name in order] for order in orders]
+        answers = await ask.each(self._comparison(steps, cases) for cases in line_ups)
         ballots = []
         for order, answer in zip(orders, answers, strict=True):
             choice = cast(Any, answer.value)
             # The verdict `tie` is no mask: such a ballot has no winner.
-            names = {mask(place): name for place, name in enumerate(order)}
+            names = {mask(index): name for index, name in enumerate(order)}
             winner, reason = names.get(choice.verdict), retold(choice.reason, order)
             ballots.append(OrderVote(order=order, winner=winner, reason=reason))
         return NodeValue(ballots)
 
     def _comparison(self, steps: str, cases: Sequence[LLMTestCase]) -> Question[BaseModel]:
-        evidence, count = masked(cases, self._fields), len(cases)
+        evidence, count = masked_evidence(cases, self._fields), len(cases)
         verdicts = (*map(mask, range(count)), TIE)
         if self._own is None:
             messages = messages_for(arena_instructions(steps, count), evidence)
@@ -247,12 +245,13 @@ class BallotsNode(AskingNode):
 def outcome_of(names: Sequence[str], ballots: Sequence[OrderVote]) -> ArenaOutcome:
     """Count ballots: a contestant with more than half of them wins, otherwise it is a tie."""
     count = len(ballots)
-    votes = {name: sum(ballot.winner == name for ballot in ballots) for name in names}
+    wins = Counter(ballot.winner for ballot in ballots)
+    votes = {name: wins[name] for name in names}
     winner = next((name for name in names if 2 * votes[name] > count), None)
-    margins = {
-        name: (votes[name] - max(votes[rival] for rival in names if rival != name)) / count
-        for name in names
-    }
+    margins: dict[str, float] = {}
+    for name in names:
+        best_rival = max(votes[rival] for rival in names if rival != name)
+        margins[name] = (votes[name] - best_rival) / count
     ties = count - sum(votes.values())
     return ArenaOutcome(
         winner=winner, votes=votes, ties=ties, margins=margins, ballots=list(ballots)
@@ -273,11 +272,11 @@ def told(outcome: ArenaOutcome) -> str:
             f"{outcome.winner} wins {won} of {count} orders ({votes}, tie {outcome.ties}), a "
             f"margin of {ahead:.4g}."
         )
-    lines = [
-        f"In the order {', '.join(ballot.order)}: {ballot.winner or TIE}. {ballot.reason}"
-        for ballot in outcome.ballots
-    ]
-    return "\n".join([head, *lines])
+    lines = [head]
+    for ballot in outcome.ballots:
+        order = ", ".join(ballot.order)
+        lines.append(f"In the order {order}: {ballot.winner or TIE}. {ballot.reason}")
+    return "\n".join(lines)
 
 
 class ArenaGEval(StepwiseMetric):
@@ -352,7 +351,7 @@ class ArenaGEval(StepwiseMetric):
 
     @property
     def outcome(self) -> ArenaOutcome | None:
-        """How the last `measure` ended."""
+        """The outcome of the last `measure`."""
         return None if self.result is None else outcome_in(self.result)
 
     @property

@@ -100,9 +100,9 @@ class PatternMatchMetric(_ClassicMetric):
         return self.scorer.pattern_match_score(output, self.pattern, anywhere=self.anywhere)
 
     def why(self, score: float) -> str:
-        what = "somewhere in" if self.anywhere else "all of"
+        extent = "somewhere in" if self.anywhere else "all of"
         verb = "matches" if score else "does not match"
-        return f"{self.pattern.pattern!r} {verb} {what} actual_output."
+        return f"{self.pattern.pattern!r} {verb} {extent} actual_output."
 
 
 class RougeMetric(_ClassicMetric):

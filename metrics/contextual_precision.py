@@ -48,7 +48,7 @@ class ContextualPrecisionMetric(PrebuiltMetric):
     judged = (("retrieval_context",),)
 
     def graph(self) -> Graph:
-        read = ("input", "expected_output", "retrieval_context")
+        fields = ("input", "expected_output", "retrieval_context")
         # One call for all pieces, each verdict with the number of its piece: a list that is too
         # short or misnumbered is asked again, where zipping it would have scored the wrong ranks.
         verdicts = VerdictListNode(
@@ -58,7 +58,7 @@ class ContextualPrecisionMetric(PrebuiltMetric):
             verdicts=VERDICTS,
             item_label=ITEM,
             evaluation_params=["input", "expected_output"],
-            wording=self.wording(ContextualPrecisionTemplate, "generate_verdicts", *read),
+            wording=self.wording(ContextualPrecisionTemplate, "generate_verdicts", *fields),
             per_call=self.verdicts_per_call,
         )
         return Graph(CodeNode(mean_precision, inputs=[verdicts], name="score"))
@@ -94,8 +94,8 @@ def _precision_of(relevant: Sequence[bool]) -> float:
 
 def _failing(verdicts: list[Judgement], last: int) -> list[str]:
     """The reasons of the irrelevant contexts that lower the score: those up to rank `last`."""
-    return [
-        f"Not: rank {rank}{in_brackets(judgement.reason)}"
-        for rank, judgement in enumerate(verdicts[:last], 1)
-        if judgement.verdict != "yes"
-    ]
+    reasons: list[str] = []
+    for rank, judgement in enumerate(verdicts[:last], 1):
+        if judgement.verdict != "yes":
+            reasons.append(f"Not: rank {rank}{in_brackets(judgement.reason)}")
+    return reasons

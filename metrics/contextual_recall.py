@@ -43,7 +43,7 @@ class ContextualRecallMetric(PrebuiltMetric):
     judged = (("expected_output",),)
 
     def graph(self) -> Graph:
-        read = ("sentences", "retrieval_context", "input")
+        fields = ("sentences", "retrieval_context", "input")
         # The denominator of the score must not depend on how a judge counts sentences.
         split = CodeNode(
             sentences_to_find,
@@ -58,7 +58,7 @@ class ContextualRecallMetric(PrebuiltMetric):
             item_label="sentence",
             evaluation_params=["input", "retrieval_context"],
             quote_from=["retrieval_context"],
-            wording=self.wording(ContextualRecallTemplate, "generate_verdicts", *read),
+            wording=self.wording(ContextualRecallTemplate, "generate_verdicts", *fields),
             per_call=self.verdicts_per_call,
         )
         return Graph(CodeNode(attributable_share, inputs=[split, verdicts], name="score"))

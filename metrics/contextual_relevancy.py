@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -128,26 +129,25 @@ class EachContextNode(AskingNode):
         return QuestionCount.exactly(len(known["retrieval_context"]))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        (_, contexts), *rest = given.fields
+        (_, contexts), *fields = given.fields
         if ask.decides and not self.prompted:
-            return await self._decide(contexts, Given(tuple(rest), (), given.case), ask)
-        each = [
-            _OneContext(text, numbered_name("retrieval_context", number, len(contexts)))
-            for number, text in enumerate(contexts, 1)
-            if not is_blank(text)
-        ]
-        lists = await self._lists(each, Given(tuple(rest), (), given.case), ask)
+            return await self._decide(contexts, Given(tuple(fields), (), given.case), ask)
+        pieces: list[_OneContext] = []
+        for number, text in enumerate(contexts, 1):
+            if not is_blank(text):
+                name = numbered_name("retrieval_context", number, len(contexts))
+                pieces.append(_OneContext(text, name))
+        lists = await self._lists(pieces, Given(tuple(fields), (), given.case), ask)
         empty = sum(not statements for statements in lists)
         reason = f"{counted(empty, 'context')} of {len(lists)} stated nothing."
-        statements = [statement for listed in lists for statement in listed]
-        return NodeValue(statements, reason=reason if empty else None)
+        return NodeValue([*chain.from_iterable(lists)], reason=reason if empty else None)
 
     async def _lists(
-        self, each: Sequence[_OneContext], rest: Given, ask: Ask
+        self, pieces: Sequence[_OneContext], rest: Given, ask: Ask
     ) -> list[list[ContextStatement]]:
         """The statements of each context; an empty list is asked for once more."""
         questions: list[Question[ContextStatements]] = []
-        for context in each:
+        for context in pieces:
             # Each is asked about alone, and keeps the name that it has in the case.
             reads = Given((("context", context.text), *rest.fields), (), rest.case)
             evidence = [Evidence(context.name, context.text), *rest.evidence()]
@@ -158,7 +158,7 @@ class EachContextNode(AskingNode):
         answers = await ask.each(questions)
         again = {}
         for index, (question, answer) in enumerate(zip(questions, answers, strict=True)):
-            once_more = asked_again(question, answer, each[index].text, "the context")
+            once_more = asked_again(question, answer, pieces[index].text, "the context")
             if once_more is not None:
                 again[index] = once_more
         for index, answer in zip(again, await ask.each(again.values()), strict=True):
@@ -178,24 +178,19 @@ class EachContextNode(AskingNode):
             decision = verdict_of(reads, RELEVANT_SENTENCE, VERDICTS)
             questions.append(self.question(reads, instructions, judgement_type(VERDICTS), decision))
         answers = await ask.each(questions)
-        return NodeValue(
-            [
-                DecidedSentence(
-                    verdict=answer.value.verdict,
-                    reason=answer.value.reason,
-                    odds=answer.chances,
-                    statement=text,
-                )
-                for text, answer in zip(pieces, answers, strict=True)
-            ]
-        )
+        decided: list[DecidedSentence] = []
+        for text, answer in zip(pieces, answers, strict=True):
+            verdict, reason = answer.value.verdict, answer.value.reason
+            decided.append(
+                DecidedSentence(verdict=verdict, reason=reason, odds=answer.chances, statement=text)
+            )
+        return NodeValue(decided)
 
 
 def _identity(statement: ContextStatement) -> str:
     """Identity of a statement: a statement with both verdicts counts as two."""
-    return (
-        f"{statement.verdict}: {statement.statement}" if says_something(statement.statement) else ""
-    )
+    blank = not says_something(statement.statement)
+    return "" if blank else f"{statement.verdict}: {statement.statement}"
 
 
 def relevant_share(statements: Sequence[ContextStatement | DecidedSentence]) -> NodeValue:

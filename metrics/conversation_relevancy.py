@@ -118,8 +118,8 @@ class WindowVerdictsNode(AskingNode):
             stretch = blocks[start : end + 1]
             messages = self.messages(window, step, flat(stretch))
             # What is asked about the stretch of the conversation that some turns make
-            first, last = stretch[0][0].label, stretch[-1][0].label
-            about = f"{RELEVANT}\n\nThe stretch begins with {first} and ends with {last}."
+            begin, finish = stretch[0][0].label, stretch[-1][0].label
+            about = f"{RELEVANT}\n\nThe stretch begins with {begin} and ends with {finish}."
             decision = verdict_of(given, about, VERDICTS)
             questions.append(self.put(messages, judgement_type(VERDICTS), decision))
         answers = await ask.each(questions)

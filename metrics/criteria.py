@@ -107,8 +107,8 @@ class CriterionNode(AskingNode):
         prompt: PromptTemplate | None,
         parser: Parser | None = None,
     ) -> None:
-        shown = prompt.placeholders() if prompt else ("input", "output", "reference")
-        fields = [field for place, field in _PLACES.items() if place in shown]
+        placeholders = prompt.placeholders() if prompt else ("input", "output", "reference")
+        fields = [field for placeholder, field in _PLACES.items() if placeholder in placeholders]
         # A metric without a reference must not depend on whether a case has one.
         if not labelled and "expected_output" in fields:
             fields.remove("expected_output")
@@ -140,7 +140,9 @@ class CriterionNode(AskingNode):
         if self._own is None:
             return super().messages(given, instructions, evidence)
         texts = given.texts()
-        values = {place: texts[field] for place, field in _PLACES.items() if field in texts}
+        values = {
+            placeholder: texts[field] for placeholder, field in _PLACES.items() if field in texts
+        }
         return self._own.fill({**values, "criteria": str(self.criterion)})
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
@@ -212,10 +214,9 @@ class CriteriaMetric(PrebuiltMetric):
         return self.name
 
     def graph(self) -> Graph:
-        nodes = [
-            CriterionNode(criterion, self.reference, self.prompt, self.parser)
-            for criterion in self.criteria
-        ]
+        nodes: list[CriterionNode] = []
+        for criterion in self.criteria:
+            nodes.append(CriterionNode(criterion, self.reference, self.prompt, self.parser))
         return Graph(root_nodes=nodes)
 
     def spec(self) -> MetricSpec:
@@ -233,8 +234,8 @@ def _usable(prompt: Any, labelled: bool) -> PromptTemplate:
         raise InputError(f"the prompt cannot be filled in: {error}") from None
     for name in names:
         if name not in ("criteria", *_PLACES):
-            places = "{criteria}, {input}, {output} and {reference}"
-            raise InputError(f"the prompt refers to {{{name}}}; use {places}")
+            allowed = "{criteria}, {input}, {output} and {reference}"
+            raise InputError(f"the prompt refers to {{{name}}}; use {allowed}")
     for name in ("criteria", "output", *(("reference",) if labelled else ())):
         if name not in names:
             raise InputError(f"the prompt must contain {{{name}}}")
@@ -323,20 +324,13 @@ class CriteriaEvalChain:
 
     @property
     def requires_reference(self) -> bool:
-        """Whether a reference answer is read."""
+        """Return whether a reference answer is read."""
         return self.metric.reference
 
     @property
     def evaluation_name(self) -> str:
         """The names of the criteria."""
         return " ".join(criterion.name for criterion in self.metric.criteria)
-
-    @property
-    def _skip_reference_warning(self) -> str:
-        return (
-            f"{self.metric.name} reads no reference, so the given one is ignored; to use it, "
-            "take the labeled_criteria evaluator"
-        )
 
     def evaluate_strings(
         self, *, prediction: str, input: str | None = None, reference: str | None = None
@@ -348,15 +342,15 @@ class CriteriaEvalChain:
         and MetricFailedError if the judge gives no valid answer.
         """
         case = self._case(prediction, input, reference)
-        return sync(lambda: self._evaluated(case))
+        return sync(lambda: self._evaluate(case))
 
     async def aevaluate_strings(
         self, *, prediction: str, input: str | None = None, reference: str | None = None
     ) -> Evaluated:
         """`evaluate_strings` for callers with an event loop."""
-        return await self._evaluated(self._case(prediction, input, reference))
+        return await self._evaluate(self._case(prediction, input, reference))
 
-    async def _evaluated(self, case: LLMTestCase) -> Evaluated:
+    async def _evaluate(self, case: LLMTestCase) -> Evaluated:
         metric = copy.copy(self.metric)  # calls made at once must not share a result
         await metric.a_measure(case)
         assert metric.result is not None
@@ -368,7 +362,7 @@ class CriteriaEvalChain:
         return Evaluated(reasoning="\n\n".join(parts), value="Y" if met else "N", score=int(met))
 
     def _case(self, prediction: str, input: str | None, reference: str | None) -> LLMTestCase:
-        needed = {"prediction": prediction, "input": input}
+        texts = {"prediction": prediction, "input": input}
         if self.metric.reference and reference is None:
             raise InputError(
                 f"{type(self).__name__} requires a reference string: "
@@ -376,12 +370,16 @@ class CriteriaEvalChain:
             )
         if reference is not None and not self.metric.reference:
             # Of the caller's line: past `_case` and `evaluate_strings`
-            warnings.warn(self._skip_reference_warning, UserWarning, stacklevel=3)
-        for name, text in needed.items():
+            message = (
+                f"{self.metric.name} reads no reference, so the given one is ignored; to use it, "
+                "take the labeled_criteria evaluator"
+            )
+            warnings.warn(message, UserWarning, stacklevel=3)
+        for name, text in texts.items():
             if not isinstance(text, str):
                 raise InputError(f"{self.metric.name} needs {name}=, but it is {text!r:.80}")
-        shown = reference if self.metric.reference else None
-        return LLMTestCase(input=input or "", actual_output=prediction, expected_output=shown)
+        expected = reference if self.metric.reference else None
+        return LLMTestCase(input=input or "", actual_output=prediction, expected_output=expected)
 
 
 class LabeledCriteriaEvalChain(CriteriaEvalChain):
@@ -432,11 +430,11 @@ def load_evaluators(
     **settings: Any,
 ) -> list[Any]:
     """`load_evaluator` for each kind; `config` has settings of single kinds. Raises InputError."""
-    own = config or {}
-    return [
-        load_evaluator(evaluator, **{"llm": llm, **settings, **own.get(evaluator, {})})
-        for evaluator in evaluators
-    ]
+    loaded: list[Any] = []
+    for evaluator in evaluators:
+        own = (config or {}).get(evaluator, {})
+        loaded.append(load_evaluator(evaluator, **{"llm": llm, **settings, **own}))
+    return loaded
 
 
 answer_absent(__name__)

@@ -92,11 +92,11 @@ class PairwiseEvaluator:
 
     def metric(self) -> ArenaGEval:
         """The metric that compares; raises InputError for criteria that are none."""
-        shown = ["input", "actual_output"]
+        fields = ["input", "actual_output"]
         return ArenaGEval(
             "Preference",
             evaluation_steps=[str(criterion) for criterion in criteria_of(self.criteria)],
-            evaluation_params=[*shown, *(["expected_output"] if self.requires_reference else [])],
+            evaluation_params=[*fields, *(["expected_output"] if self.requires_reference else [])],
             model=self.llm,
         )
 
@@ -137,15 +137,15 @@ class PairwiseEvaluator:
     ) -> ArenaTestCase:
         if self.requires_reference:
             _a_text(self.evaluation_name, "reference", reference)
-        shown = reference if self.requires_reference else None
+        expected = reference if self.requires_reference else None
         texts = {"prediction": prediction, "prediction_b": prediction_b}
-        answers = (_a_text(self.evaluation_name, name, text) for name, text in texts.items())
-        return ArenaTestCase(
-            contestants={
-                name: LLMTestCase(input=input or "", actual_output=text, expected_output=shown)
-                for name, text in zip("AB", answers, strict=True)
-            }
-        )
+        contestants: dict[str, LLMTestCase] = {}
+        for name, (argument, text) in zip("AB", texts.items(), strict=True):
+            answer = _a_text(self.evaluation_name, argument, text)
+            contestants[name] = LLMTestCase(
+                input=input or "", actual_output=answer, expected_output=expected
+            )
+        return ArenaTestCase(contestants=contestants)
 
 
 def _a_text(evaluator: str, name: str, value: object) -> str:
@@ -207,11 +207,13 @@ def json_validity() -> Rule:
 
 
 def json_equality(*, operator: Callable[[Any, Any], bool] | None = None) -> Rule:
-    """Whether two texts are the same JSON value, or what `operator` says of the two values."""
+    """1 if two texts are the same JSON value, else 0; or the answer of `operator` on the values."""
 
     def rule(prediction: str, reference: str) -> Found:
-        left, right = as_json("prediction", prediction), as_json("reference", reference)
-        return {"score": agreement(left, right) == 1 if operator is None else operator(left, right)}
+        value, expected = as_json("prediction", prediction), as_json("reference", reference)
+        if operator is None:
+            return {"score": agreement(value, expected) == 1}
+        return {"score": operator(value, expected)}
 
     return rule
 

@@ -16,8 +16,8 @@ from dagengine.metrics.common.extraction import (
     STATEMENTS,
     Statements,
     Truths,
-    bounded,
     claims_of,
+    limited_type,
     truths_of,
     truths_prompt,
 )
@@ -45,7 +45,7 @@ class FaithfulnessTemplate:
         """Asks for `{"truths": [...]}`."""
         return task_prompt(
             truths_prompt(extraction_limit),
-            bounded(Truths, extraction_limit),
+            limited_type(Truths, extraction_limit),
             retrieval_context=retrieval_context,
         )
 
@@ -84,10 +84,10 @@ class FaithfulnessMetric(PrebuiltMetric):
         self.penalize_ambiguous_claims = penalize_ambiguous_claims
 
     def graph(self) -> Graph:
-        return Graph(self.scored(compared()))
+        return Graph(self.score_node(comparison_gate()))
 
-    def scored(self, wanted: BaseNode) -> CodeNode:
-        """The node that scores; `wanted` is a node that says whether anything is to be asked."""
+    def score_node(self, wanted: BaseNode) -> CodeNode:
+        """The node that scores; `wanted` is a node whose value says whether to ask anything."""
         template, limit = FaithfulnessTemplate, self.truths_extraction_limit
         wording = self.wording(
             template, "generate_truths", "retrieval_context", extraction_limit=limit
@@ -128,7 +128,7 @@ class FaithfulnessMetric(PrebuiltMetric):
         return share(claims, verdicts, good, what="claims", passed=passed, empty=1.0)
 
 
-def compared() -> CodeNode:
+def comparison_gate() -> CodeNode:
     """The node that says whether there is anything to compare, before the first call."""
     return CodeNode(
         comparable,

@@ -29,8 +29,8 @@ from dagengine.metrics.common.g_eval_template import (
     NOT_MET,
     RATED,
     GEvalTemplate,
-    numbered,
     rating_instructions,
+    step_list,
     strict_instructions,
 )
 from dagengine.metrics.common.rubric import STRICT_SCALE, Rubric, scale_of
@@ -73,18 +73,18 @@ class RatingForm:
 
     def instructions(self, steps: Sequence[str]) -> str:
         """The same for a judge that gives no reason; the levels say what the scores stand for."""
-        return RATED.format(work=self.work, evaluation_steps=numbered(steps))
+        return RATED.format(work=self.work, evaluation_steps=step_list(steps))
 
     def meaning(self, number: int) -> str | None:
-        """What one point of the scale stands for."""
+        """The meaning of one point of the scale; None if it has none."""
         if self.strict and number == 0:
             return NOT_MET
         if self.strict:
             return self.rubric[-1].expected_outcome if self.rubric else ALL_MET
-        spans = [
-            span for span in self.rubric if span.score_range[0] <= number <= span.score_range[1]
-        ]
-        return spans[0].expected_outcome if spans else None
+        for span in self.rubric:
+            if span.score_range[0] <= number <= span.score_range[1]:
+                return span.expected_outcome
+        return None
 
     def messages(
         self,
@@ -98,19 +98,19 @@ class RatingForm:
         """
         rubric = "\n".join(map(str, self.rubric)) or None
         if self.own is not None:
-            more = {} if self.strict else {"rubric": rubric, "score_range": self.scale}
+            scoring = {} if self.strict else {"rubric": rubric, "score_range": self.scale}
             prompt = self.own(
-                evaluation_steps=numbered(steps),
+                evaluation_steps=step_list(steps),
                 test_case_content=fenced(evidence),
                 parameters=self.parameters,
-                **more,
+                **scoring,
             )
             return one_message(prompt)
         if self.strict:
             best = self.rubric[-1].expected_outcome if self.rubric else None
-            text = strict_instructions(self.work, numbered(steps), best)
+            text = strict_instructions(self.work, step_list(steps), best)
         else:
-            text = rating_instructions(self.work, numbered(steps), rubric, self.scale)
+            text = rating_instructions(self.work, step_list(steps), rubric, self.scale)
         return messages_for(*solve(text, evidence))
 
 
@@ -148,7 +148,7 @@ class StepRatingNode(RatingNode):
         return [Option(point, self.form.meaning(int(point))) for point in self.points.steps]
 
     def material(self, given: Given) -> list[Evidence]:
-        """What is rated."""
+        """The evidence to rate."""
         return Given(given.fields, ()).evidence()
 
     def quotable(self, given: Given) -> list[Evidence]:
@@ -232,7 +232,7 @@ class RatedMetric(StepwiseMetric):
         return named
 
     def form(self) -> RatingForm:
-        """What the rating is based on."""
+        """The basis of the rating: steps, rubric, scale and prompts."""
         steps = self.steps
         kind = "strict_evaluation" if self.strict_mode else "evaluation"
         return RatingForm(
@@ -270,8 +270,8 @@ class GEval(RatedMetric):
 
     def spec(self) -> MetricSpec:
         """The actual output is judged where it is shown, else all that is shown."""
-        shown = self.evaluation_params
-        judged = ("actual_output",) if "actual_output" in shown else shown
+        fields = self.evaluation_params
+        judged = ("actual_output",) if "actual_output" in fields else fields
         return replace(super().spec(), judged=(judged,))
 
     def graph(self) -> Graph:

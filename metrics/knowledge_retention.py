@@ -112,21 +112,18 @@ class Reply(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A reply that is to be judged by the facts known before it."""
+    """A reply to be judged by the facts known before it; `turn` is its index."""
 
-    place: int
+    turn: int
     facts: list[str]
 
 
 def _replies(waiting: Sequence[_Waiting], answers: Sequence[Answer[Any]]) -> list[Reply]:
-    return [
-        Reply(
-            place=reply.place,
-            known=reply.facts,
-            judgement=judgement_of(answer.value, answer.chances),
-        )
-        for reply, answer in zip(waiting, answers, strict=True)
-    ]
+    judged: list[Reply] = []
+    for reply, answer in zip(waiting, answers, strict=True):
+        judgement = judgement_of(answer.value, answer.chances)
+        judged.append(Reply(place=reply.turn, known=reply.facts, judgement=judgement))
+    return judged
 
 
 class RetentionNode(AskingNode):
@@ -151,10 +148,10 @@ class RetentionNode(AskingNode):
         """One per user turn up to the last reply, then one per reply if any fact is known."""
         turns: list[Turn] = known["turns"]
         judged = replies(turns)
-        read = [index for index in range(max(judged, default=-1) + 1) if index not in judged]
-        after = sum(index > min(read) for index in judged) if read else 0
-        in_a_row = len(read) + (after > 0)
-        return QuestionCount(len(read), len(read) + after, len(read) + after, in_a_row)
+        user_turns = [index for index in range(max(judged, default=-1) + 1) if index not in judged]
+        least = len(user_turns)
+        later = sum(index > user_turns[0] for index in judged) if user_turns else 0
+        return QuestionCount(least, least + later, least + later, least + (later > 0))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = given.fields[0][1]
@@ -176,8 +173,8 @@ class RetentionNode(AskingNode):
                 # What the user has revised no longer holds; verdicts before it go by the old facts.
                 revised = cast(Any, answer.value)
                 outdated = set(getattr(revised, "outdated", ()))
-                kept = [fact for number, fact in enumerate(facts, 1) if number not in outdated]
-                facts, waiting = distinct([*kept, *revised.facts]), []
+                valid = [fact for number, fact in enumerate(facts, 1) if number not in outdated]
+                facts, waiting = distinct([*valid, *revised.facts]), []
         verdicts = await ask.each(self._questions(given, waiting))
         return NodeValue([*judged, *_replies(waiting, verdicts)])
 
@@ -186,7 +183,7 @@ class RetentionNode(AskingNode):
         system = judgement_instructions(RETAINED, VERDICTS)
         questions: list[Question[Any]] = []
         for reply in waiting:
-            turn, facts = reply.place, reply.facts
+            turn, facts = reply.turn, reply.facts
             reads, evidence = _turn_evidence(turns, turn, facts)
             messages = self._verdict.messages(reads, system, evidence)
             about = Given((("turns", turns),), (("known facts", facts),), case)

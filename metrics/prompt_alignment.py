@@ -10,7 +10,7 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import verdicts_prompt
-from dagengine.metrics.common.extraction import listed
+from dagengine.metrics.common.extraction import fixed_list
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
 VERDICTS = ("yes", "no")
@@ -58,8 +58,8 @@ class PromptAlignmentMetric(PrebuiltMetric):
         self.prompt_instructions = list(prompt_instructions)
 
     def graph(self) -> Graph:
-        read = ("prompt_instructions", "input", "actual_output")
-        instructions = listed(self.prompt_instructions, "prompt_instructions")
+        fields = ("prompt_instructions", "input", "actual_output")
+        instructions = fixed_list(self.prompt_instructions, "prompt_instructions")
         verdicts = VerdictListNode(
             FOLLOWED,
             instructions,
@@ -67,7 +67,7 @@ class PromptAlignmentMetric(PrebuiltMetric):
             verdicts=VERDICTS,
             item_label="instruction",
             evaluation_params=["input", "actual_output"],
-            wording=self.wording(PromptAlignmentTemplate, "generate_verdicts", *read),
+            wording=self.wording(PromptAlignmentTemplate, "generate_verdicts", *fields),
             per_call=self.verdicts_per_call,
         )
         return Graph(CodeNode(followed_share, inputs=[instructions, verdicts], name="score"))

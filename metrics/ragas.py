@@ -13,7 +13,7 @@ from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
-from dagengine.metrics.faithfulness import FaithfulnessMetric, compared
+from dagengine.metrics.faithfulness import FaithfulnessMetric, comparison_gate
 from dagengine.unknown import answer_absent
 
 
@@ -42,22 +42,22 @@ class RagasMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         """The parts' graphs, merged; without context no call is made for any of them."""
         # The parts' own graphs, not their scores: equal questions and nodes of theirs run once.
-        size, wanted = self.verdicts_per_call, compared()
+        size, gate = self.verdicts_per_call, comparison_gate()
         relevancy = AnswerRelevancyMetric(verdicts_per_call=size)
         faithfulness = FaithfulnessMetric(verdicts_per_call=size)
         precision = ContextualPrecisionMetric(verdicts_per_call=size)
         recall = ContextualRecallMetric(verdicts_per_call=size)
         parts = [
-            named(relevancy, relevancy.scored(wanted)),
-            named(faithfulness, faithfulness.scored(wanted)),
-            named(precision, precision.graph().root_nodes[0]),
-            named(recall, recall.graph().root_nodes[0]),
+            name_after(relevancy, relevancy.score_node(gate)),
+            name_after(faithfulness, faithfulness.score_node(gate)),
+            name_after(precision, precision.graph().root_nodes[0]),
+            name_after(recall, recall.graph().root_nodes[0]),
         ]
         return Graph(CodeNode(mean_of_parts, inputs=parts, name="score"))
 
 
-def named(part: PrebuiltMetric, score: BaseNode) -> BaseNode:
-    """The node that scores a part, under the part's name."""
+def name_after(part: PrebuiltMetric, score: BaseNode) -> BaseNode:
+    """Give the node that scores a part the part's name."""
     score.name = part.title
     return score
 

@@ -58,8 +58,16 @@ def recommend(needs: Needs) -> list[Suggestion]:
         ]
     if needs.retrieves:
         suggestions += _for_retrieval(needs)
-    if needs.tools:
-        suggestions += _for_agents(needs)
+    if needs.tools and needs.conversation:
+        suggestions.append(
+            Suggestion("GoalAccuracyMetric", "goals are reached, in steps that make sense")
+        )
+    elif needs.tools:
+        suggestions += [
+            Suggestion("ToolCorrectnessMetric", "the tools called against those expected"),
+            Suggestion("TaskCompletionMetric", "whether the task was done in the end"),
+            Suggestion("StepEfficiencyMetric", "no call that the task did not need"),
+        ]
     if needs.summarizes:
         suggestions.append(
             Suggestion("SummarizationMetric", "nothing added, nothing important missing")
@@ -89,16 +97,6 @@ def recommend(needs: Needs) -> list[Suggestion]:
         )
     )
     return suggestions
-
-
-def _for_agents(needs: Needs) -> list[Suggestion]:
-    if needs.conversation:
-        return [Suggestion("GoalAccuracyMetric", "goals are reached, in steps that make sense")]
-    return [
-        Suggestion("ToolCorrectnessMetric", "the tools called against those expected"),
-        Suggestion("TaskCompletionMetric", "whether the task was done in the end"),
-        Suggestion("StepEfficiencyMetric", "no call that the task did not need"),
-    ]
 
 
 def _for_retrieval(needs: Needs) -> list[Suggestion]:

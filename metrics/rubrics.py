@@ -56,13 +56,13 @@ class Marked(Judgement):
 
     def __str__(self) -> str:
         """The points and the criterion, in one line: "-8 Invents a policy"."""
-        points, shown = self.item.points, ""
+        points, prefix = self.item.points, ""
         if self.won is not None:
-            shown = f"{with_sign(self.won)} of {with_sign(points)} "
+            prefix = f"{with_sign(self.won)} of {with_sign(points)} "
         if self.won == points:
-            shown = f"{'+' * (points > 0)}{with_sign(points)} "
+            prefix = f"{'+' * (points > 0)}{with_sign(points)} "
         verdict = f" → {self.verdict}" * (self.verdict not in (MET, UNMET))
-        return f"{shown}{shorten(self.item.key, _WIDTH)}{verdict}"
+        return f"{prefix}{shorten(self.item.key, _WIDTH)}{verdict}"
 
     @model_serializer
     def _with_its_criterion(self) -> dict[str, Any]:
@@ -107,8 +107,8 @@ class RubricNode(VerdictListNode):
         self.gates, self.unsure, self.show_points = gates, unsure, show_points
 
     def _split(self, reads: Given) -> tuple[list[Any], Given]:
-        items, rest = super()._split(reads)
-        return self._own(items), rest
+        items, context = super()._split(reads)
+        return self._own(items), context
 
     def _own(self, items: Iterable[RubricItem]) -> list[RubricItem]:
         return [item for item in items if item.gate == self.gates]
@@ -130,7 +130,7 @@ class RubricNode(VerdictListNode):
         ]
 
     def in_order(self, items: Sequence[Any], judged: Mapping[int, Judgement]) -> list[Judgement]:
-        return list(map(self.mark, items, (judged[first] for first in _firsts(items))))
+        return list(map(self.mark, items, (judged[index] for index in _firsts(items))))
 
     def mark(self, item: RubricItem, judgement: Judgement) -> Marked:
         """Give a criterion its verdict and points; raises RefusedError where that is wanted."""
@@ -155,15 +155,15 @@ class RubricNode(VerdictListNode):
 
     def step(self, verdicts: tuple[str, ...], count: int, field: str | None) -> str:
         order = "First give your reason, then your verdict."
-        which = "The criterion is in the material."
+        subject = "The criterion is in the material."
         if count > 1:
-            which = f"The material has {count} criteria, called criterion 1 to criterion {count}."
+            subject = f"The material has {count} criteria, called criterion 1 to criterion {count}."
             order = (
                 f"Under the number of each criterion, from 1 to {count}, give your reason, then "
                 "your verdict; leave none out and add none."
             )
         listed = '"\n- "'.join(verdicts)
-        return f'{which} {self.criteria}\n\n{order}\n\nEach verdict is one of:\n- "{listed}"'
+        return f'{subject} {self.criteria}\n\n{order}\n\nEach verdict is one of:\n- "{listed}"'
 
     def shape(
         self, verdicts: tuple[str, ...], count: int, quotes: QuoteCheck | None = None
@@ -176,8 +176,8 @@ class RubricNode(VerdictListNode):
 
 def _firsts(items: Sequence[RubricItem]) -> list[int]:
     """For each item the index of the first one that is asked in the same words."""
-    first: dict[tuple[str, tuple[str, ...]], int] = {}
-    return [first.setdefault((i.criterion, i.verdicts), index) for index, i in enumerate(items)]
+    indices: dict[tuple[str, tuple[str, ...]], int] = {}
+    return [indices.setdefault((i.criterion, i.verdicts), index) for index, i in enumerate(items)]
 
 
 class RubricMetric(PrebuiltMetric):
@@ -266,8 +266,8 @@ class RubricMetric(PrebuiltMetric):
         if not self.path and not any(item.gate for item in self.items):
             return Graph(score)
         closed = CodeNode(self.close_case, inputs=[criteria, gates], name="closed")
-        then = {"open": score, "closed": closed}
-        return Graph(CodeNode(self.decide_gates, inputs=[gates], name="gate", then=then))
+        branches = {"open": score, "closed": closed}
+        return Graph(CodeNode(self.decide_gates, inputs=[gates], name="gate", then=branches))
 
     @property
     def size(self) -> int | None:
@@ -344,10 +344,10 @@ class RubricMetric(PrebuiltMetric):
         """The greatest losses and gains in one line, the sum, and why points were lost."""
         ordered = sorted(marks, key=lambda mark: (-mark.lost, -abs(mark.won or 0)))
         line = " · ".join(map(str, ordered[:_QUOTED]))
-        more = f" · {len(ordered) - _QUOTED} more" * (len(ordered) > _QUOTED)
+        remainder = f" · {len(ordered) - _QUOTED} more" * (len(ordered) > _QUOTED)
         clipped = ", which counts as 0" * (points.share < 0)
         sums = f"{with_sign(points.won)} of {points.possible:g} points = {with_sign(points.share)}"
-        lines = [line + more, sums + clipped]
+        lines = [line + remainder, sums + clipped]
         lines += [f"{mark}{in_brackets(mark.reason)}" for mark in ordered[:_REASONS] if mark.lost]
         faults = sum(mark.verdict == UNSURE and mark.item.points < 0 for mark in marks)
         if faults and self.unsure == "unmet":

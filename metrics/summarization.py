@@ -17,9 +17,9 @@ from dagengine.metrics.common.extraction import (
     Questions,
     Statements,
     Truths,
-    bounded,
     claims_of,
-    listed,
+    fixed_list,
+    limited_type,
     questions_of,
     truths_of,
     truths_prompt,
@@ -51,7 +51,7 @@ class SummarizationTemplate:
     def generate_truths(text: str, extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
         return task_prompt(
-            truths_prompt(extraction_limit), bounded(Truths, extraction_limit), input=text
+            truths_prompt(extraction_limit), limited_type(Truths, extraction_limit), input=text
         )
 
     @staticmethod
@@ -67,7 +67,7 @@ class SummarizationTemplate:
     @staticmethod
     def generate_questions(text: str, n: int) -> str:
         """Asks for `{"questions": [...]}`."""
-        return task_prompt(QUESTIONS.format(n=n), bounded(Questions, n), input=text)
+        return task_prompt(QUESTIONS.format(n=n), limited_type(Questions, n), input=text)
 
     @staticmethod
     def generate_answers(questions: list[str], text: str) -> str:
@@ -139,29 +139,26 @@ class SummarizationMetric(PrebuiltMetric):
     def _coverage(self) -> BaseNode:
         template = SummarizationTemplate
         if self.assessment_questions is not None:
-            questions: BaseNode = listed(self.assessment_questions, "questions")
+            questions: BaseNode = fixed_list(self.assessment_questions, "questions")
         else:
             wording = self.wording(template, "generate_questions", "input", n=self.n)
             questions = questions_of("input", QUESTIONS.format(n=self.n), self.n, wording)
         # Two questions and not one: a judge that sees both texts takes an answer of one for the
         # other.
-        source, summary = (
-            VerdictListNode(
+        answers: list[BaseNode] = []
+        for field, text in (("input", "source"), ("actual_output", "summary")):
+            node = VerdictListNode(
                 ANSWERED.format(field=field),
                 questions,
-                label,
+                f"answers from the {text}",
                 verdicts=ANSWERS,
                 item_label="question",
                 evaluation_params=[field],
                 wording=self.wording(template, "generate_answers", "questions", field),
                 per_call=self.verdicts_per_call,
             )
-            for field, label in (
-                ("input", "answers from the source"),
-                ("actual_output", "answers from the summary"),
-            )
-        )
-        return CodeNode(covered_share, inputs=[questions, source, summary], name="coverage")
+            answers.append(node)
+        return CodeNode(covered_share, inputs=[questions, *answers], name="coverage")
 
 
 def borne_out_share(claims: list[str], verdicts: list[Judgement]) -> NodeValue:

@@ -145,14 +145,14 @@ class TaskCompletionMetric(PrebuiltMetric):
 
     def _task_node(self, instructions: str, label: str, answer: Any) -> TaskNode:
         method = "extract_outcome" if answer is _Outcome else "extract_task_and_outcome"
-        read = ("input", "actual_output", "tools_called")
+        fields = ("input", "actual_output", "tools_called")
         return TaskNode(
             instructions,
             label,
             evaluation_params=["input", "actual_output"],
             inputs=[ToolsCalledNode()],
             output_type=answer,
-            wording=self.wording(TaskCompletionTemplate, method, *read),
+            wording=self.wording(TaskCompletionTemplate, method, *fields),
         )
 
 

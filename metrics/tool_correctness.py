@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -59,14 +60,17 @@ class ToolCorrectnessMetric(PrebuiltMetric):
         super().__init__(threshold, model, *common, **settings)
         self.should_exact_match = should_exact_match
         self.should_consider_ordering = should_consider_ordering
-        self.evaluation_params = tuple(dict.fromkeys(map(_param, evaluation_params)))
+        params = list(evaluation_params)
+        for name in params:
+            if name not in tuple(ToolCallParams):
+                names = ", ".join(ToolCallParams)
+                raise InputError(
+                    f"evaluation_params of tool correctness may contain {names}, not {name!r}"
+                )
+        self.evaluation_params = tuple(dict.fromkeys(map(ToolCallParams, params)))
         self.precision = precision
 
     def graph(self) -> Graph:
-        read = ["tools_called", "expected_tools"]
-        return Graph(CodeNode(self._scoring(), evaluation_params=read, name="score"))
-
-    def _scoring(self) -> Callable[[list[ToolCall], list[ToolCall]], NodeValue]:
         params, precision = self.evaluation_params, self.precision
         in_order, exact = self.should_consider_ordering, self.should_exact_match
 
@@ -81,14 +85,8 @@ class ToolCorrectnessMetric(PrebuiltMetric):
             pairs = best_in_order(credits) if in_order else best_assignment(credits)
             return _score(Matching(called, expected, pairs, in_order), precision)
 
-        return score
-
-
-def _param(name: str) -> ToolCallParams:
-    if name not in tuple(ToolCallParams):
-        names = ", ".join(ToolCallParams)
-        raise InputError(f"evaluation_params of tool correctness may contain {names}, not {name!r}")
-    return ToolCallParams(name)
+        fields = ["tools_called", "expected_tools"]
+        return Graph(CodeNode(score, evaluation_params=fields, name="score"))
 
 
 def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:
@@ -96,15 +94,15 @@ def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> 
     # Fractions: the best order is read off a table of sums by comparing them for equality.
     worth = Fraction(one.name == other.name and not differ_in_type(one, other))
     for param in params if worth else ():
-        left, right = getattr(one, param), getattr(other, param)
+        value, counterpart = getattr(one, param), getattr(other, param)
         if param is ToolCallParams.INPUT_PARAMETERS:  # none and an empty mapping are the same
-            left, right = left or {}, right or {}
-        worth *= agreement(left, right)
+            value, counterpart = value or {}, counterpart or {}
+        worth *= agreement(value, counterpart)
     return worth
 
 
 def differ_in_type(one: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls say that their tools are of different types; what says none may be any."""
+    """Return whether two calls have different types of tool; a call without a type fits any."""
     types = {call.type.casefold() for call in (one, other) if call.type}
     return len(types) > 1
 
@@ -113,8 +111,8 @@ def agreement(left: Any, right: Any) -> Fraction:
     """Share of two values that agrees: of mappings the share of keys, of others all or nothing."""
     if isinstance(left, dict) and isinstance(right, dict):
         keys = left.keys() | right.keys()
-        same = sum(agreement(left[key], right[key]) for key in left.keys() & right.keys())
-        return Fraction(same, len(keys)) if keys else Fraction(1)
+        equal = sum(agreement(left[key], right[key]) for key in left.keys() & right.keys())
+        return Fraction(equal, len(keys)) if keys else Fraction(1)
     if isinstance(left, list) and isinstance(right, list):
         pairs = zip(left, right, strict=False)
         return Fraction(len(left) == len(right) and all(agreement(*pair) == 1 for pair in pairs))
@@ -124,10 +122,10 @@ def agreement(left: Any, right: Any) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An expected call and the call that was matched with it, by their places."""
+    """The indices of an expected call and of the call that was matched with it."""
 
     expected: int
-    called: int
+    call: int
     credit: Fraction
 
 
@@ -137,18 +135,15 @@ def best_assignment(credits: Credits) -> list[Pair]:
     """Every call at most once, for the largest sum of credits, whatever the order."""
     scale = math.lcm(*(worth.denominator for row in credits for worth in row))
     graph: nx.Graph[int] = nx.Graph()
-    for index, row in enumerate(credits):
-        for place_called, worth in enumerate(row, len(credits)):
+    for expected, row in enumerate(credits):
+        for number, worth in enumerate(row, len(credits)):
             if worth:  # whole numbers as weights keep the matching exact
-                graph.add_edge(index, place_called, weight=int(worth * scale))
-    matched = sorted(sorted(edge) for edge in nx.max_weight_matching(graph))
-    places = [
-        (place_expected, place_called - len(credits)) for place_expected, place_called in matched
-    ]
-    return [
-        Pair(place_expected, place_called, credits[place_expected][place_called])
-        for place_expected, place_called in places
-    ]
+                graph.add_edge(expected, number, weight=int(worth * scale))
+    pairs: list[Pair] = []
+    for expected, number in sorted(sorted(edge) for edge in nx.max_weight_matching(graph)):
+        call = number - len(credits)
+        pairs.append(Pair(expected, call, credits[expected][call]))
+    return pairs
 
 
 def best_in_order(credits: Credits) -> list[Pair]:
@@ -158,8 +153,8 @@ def best_in_order(credits: Credits) -> list[Pair]:
     best = [[Fraction(0)] * (width + 1) for _ in range(height + 1)]
     for i in reversed(range(height)):
         for j in reversed(range(width)):
-            both = credits[i][j] + best[i + 1][j + 1]
-            best[i][j] = max(both, best[i + 1][j], best[i][j + 1])
+            pair = credits[i][j] + best[i + 1][j + 1]
+            best[i][j] = max(pair, best[i + 1][j], best[i][j + 1])
     pairs: list[Pair] = []
     i = j = 0
     while i < height and j < width:
@@ -177,7 +172,7 @@ def best_in_order(credits: Credits) -> list[Pair]:
 class Matching:
     """Expected calls, calls made, and the pairs that were matched."""
 
-    called: Sequence[ToolCall]
+    calls: Sequence[ToolCall]
     expected: Sequence[ToolCall]
     pairs: Sequence[Pair]
     in_order: bool
@@ -185,43 +180,38 @@ class Matching:
     def findings(self) -> list[str]:
         """Findings: missing, right in part only, or not expected (or wrong in all that counts)."""
         paired = {pair.expected for pair in self.pairs}
-        taken = {pair.called for pair in self.pairs}
+        matched = {pair.call for pair in self.pairs}
         missing = [call for n, call in enumerate(self.expected) if n not in paired]
-        extra = [call for n, call in enumerate(self.called) if n not in taken]
-        mistyped = [
-            f"{expectation.name} (expected {expectation.type}, called {unexpected.type})"
-            for expectation in missing
-            for unexpected in extra
-            if expectation.name == unexpected.name and differ_in_type(expectation, unexpected)
-        ]
-        partly = [
-            f"{self.expected[pair.expected].name} ({float(pair.credit):.4g})"
-            for pair in self.pairs
-            if pair.credit < 1
-        ]
+        extra = [call for n, call in enumerate(self.calls) if n not in matched]
+        mistyped: list[str] = []
+        for expectation, call in itertools.product(missing, extra):
+            if expectation.name == call.name and differ_in_type(expectation, call):
+                types = f"expected {expectation.type}, called {call.type}"
+                mistyped.append(f"{call.name} ({types})")
+        partly: list[str] = []
+        for pair in self.pairs:
+            if pair.credit < 1:
+                partly.append(f"{self.expected[pair.expected].name} ({float(pair.credit):.4g})")
         suffix = " in this place" if self.in_order else ""
+        unmatched = f"Called, but matches nothing expected{suffix}"
         return [
-            *_named_calls(
-                f"Expected, but no call matches{suffix}", [call.name for call in missing]
-            ),
+            *_named_calls(f"Expected, but no call matches{suffix}", [c.name for c in missing]),
             *_named_calls("Of another type", mistyped),
             *_named_calls("Right in part", partly),
-            *_named_calls(
-                f"Called, but matches nothing expected{suffix}", [call.name for call in extra]
-            ),
+            *_named_calls(unmatched, [call.name for call in extra]),
         ]
 
 
 def _score(matching: Matching, precision: bool) -> NodeValue:
-    whole = len(matching.called if precision else matching.expected)
+    whole = len(matching.calls if precision else matching.expected)
     total = sum((pair.credit for pair in matching.pairs), Fraction(0))
     score = float(total / whole) if whole else 0.0
-    what = "calls made were expected" if precision else "expected calls were made"
+    subject = "calls made were expected" if precision else "expected calls were made"
     order = "in order" if matching.in_order else "in any order"
     sum_of = f"{float(total):.4g}"
-    lead = f"{sum_of} of {whole} {what}, {order}: {sum_of}/{whole} = {score:.4g}."
+    lead = f"{sum_of} of {whole} {subject}, {order}: {sum_of}/{whole} = {score:.4g}."
     if not whole:
-        lead = f"None of {len(matching.called or matching.expected)} calls has a counterpart: 0."
+        lead = f"None of {len(matching.calls or matching.expected)} calls has a counterpart: 0."
     return NodeValue(score, score=score, reason="\n".join([lead, *matching.findings()]))
 
 
@@ -238,9 +228,9 @@ def _exact_score(
         text = f"{n + 1}: {_name(called, n)} for {_name(expected, n)}"
         # A call of the expected name may be of another type: then both types are said.
         if n < common:
-            wanted, call = expected[n], called[n]
-            if wanted.name == call.name and differ_in_type(wanted, call):
-                text += f" (expected {wanted.type}, called {call.type})"
+            expectation, call = expected[n], called[n]
+            if expectation.name == call.name and differ_in_type(expectation, call):
+                text += f" (expected {expectation.type}, called {call.type})"
         at.append(text)
     return NodeValue(score, score=score, reason="\n".join([lead, *_named_calls("Wrong", at)]))
 

@@ -9,7 +9,7 @@ import pytest
 from servers.openai_server import OpenAIServer
 
 from dagengine import AsyncConfig, CacheConfig, DisplayConfig, ErrorConfig, Limits, evaluate
-from dagengine.configs import NAMES, STORE, translated
+from dagengine.configs import NAMES, STORE, translate_settings
 from dagengine.errors import InputError, MetricFailedError
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -49,7 +49,7 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("theirs", "ours"), SAME)
 def test_their_settings_are_settings_of_ours(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    assert translated(theirs).settings == ours
+    assert translate_settings(theirs).settings == ours
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_their_settings_are_settings_of_ours(theirs: dict[str, Any], ours: dict[
     ],
 )
 def test_bar_and_table_are_shown_as_told(given: dict[str, Any], show: Any) -> None:
-    assert translated(given).show == show
+    assert translate_settings(given).show == show
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

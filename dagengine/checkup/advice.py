@@ -93,8 +93,8 @@ def problems_of(checkup: Checkup) -> Iterator[str]:
 def _in_flight(checkup: Checkup) -> int | None:
     """Number of parallel calls that pays off; None if unknown."""
     speed = checkup.speed
-    if checkup.facts.places is not None:
-        return checkup.facts.places
+    if checkup.facts.slots is not None:
+        return checkup.facts.slots
     if not isinstance(speed, Speed) or speed.alone is None or not speed.loads:
         return None
     best, throughput = 1, speed.alone

@@ -131,14 +131,14 @@ async def _run_sections(
     off_schema = None if isinstance(forced, NotMeasured) else forced
     structure = await part("schema", structure_of(examiner, off_schema))
     probabilities = await part("probability", probabilities_of(examiner, off_schema))
-    easy = await part("easy questions", easy_questions_of(examiner, facts.places or USUAL))
+    easy = await part("easy questions", easy_questions_of(examiner, facts.slots or USUAL))
     if isinstance(easy, EasyQuestions) and easy.mass is not None:
         # Of twenty verdicts it says more than of one word.
         measured = (
             probabilities if isinstance(probabilities, Probabilities) else Probabilities(None)
         )
         probabilities = replace(measured, mass=easy.mass)
-    speed = await part("speed", speed_of(examiner, facts.places))
+    speed = await part("speed", speed_of(examiner, facts.slots))
     latency = speed.latency if isinstance(speed, Speed) else 0.0
     reading = await part("reading", reading_of(examiner, text, latency, facts.window))
     return replace(

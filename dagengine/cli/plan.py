@@ -162,7 +162,7 @@ def _learn_escalations(compiled: Plan, results: Path | None) -> list[str]:
     lines: list[str] = []
     for unit in compiled.units:
         if isinstance(panel := unit.node.panel, Escalation):
-            unit.node.panel = panel.seen(steps.get(unit.name, ()))
+            unit.node.panel = panel.with_share_of(steps.get(unit.name, ()))
             how = "assumed: --results RUN tells" if unit.node.panel is panel else "as in the run"
             lines.append(
                 f"{unit.name}: {unit.node.panel.share:.0%} of judgements escalate ({how})."

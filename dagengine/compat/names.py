@@ -372,7 +372,7 @@ _WORDS = {
         "a judge without a model is ScriptedJudge(function) of dagengine.judges",
     ),
     **dict.fromkeys(
-        (f"{verb}_{what}" for verb in ("load", "read") for what in _DATA.split()),
+        (f"{verb}_{noun}" for verb in ("load", "read") for noun in _DATA.split()),
         "cases of a file are read by read_cases(path) of dagengine.data",
     ),
     **dict.fromkeys(
@@ -477,13 +477,13 @@ def home_of(module: str) -> str | None:
     """The module of ours with the names of a module of others; None if nothing of it is here."""
     if why_no_module(module):
         return None
-    fitting = [place for place in HOMES if f"{module}.".startswith(f"{place}.")]
+    fitting = [module_name for module_name in HOMES if f"{module}.".startswith(f"{module_name}.")]
     return HOMES[max(fitting, key=len)] if fitting else None
 
 
 def why_no_module(module: str) -> str | None:
     """Explain what is here in the place of a module of others; None for the others."""
-    fitting = [place for place in MODULES if f"{module}.".startswith(f"{place}.")]
+    fitting = [module_name for module_name in MODULES if f"{module}.".startswith(f"{module_name}.")]
     return MODULES[max(fitting, key=len)] if fitting else None
 
 

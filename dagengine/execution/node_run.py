@@ -70,7 +70,7 @@ def questions_of(
     first = first_step(unit.node, reads, decides=judge.capabilities.decides, most=most + 1)
     if not isinstance(first, list):
         return []
-    asked = [addressed(judge, question.asked_for(asker_of(unit))) for question in first]
+    asked = [addressed(judge, question.for_asker(asker_of(unit))) for question in first]
     return [question for answerer, question in asked if answerer is judge]
 
 
@@ -253,7 +253,7 @@ class GatewayAsk:
         """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
             question = self._ballot.question(question, place)
-        return question.asked_for(self._asker, self._shares)
+        return question.for_asker(self._asker, self._shares)
 
     def _noted(self, answer: Answer[Any]) -> Answer[Any]:
         self.usage += answer.usage

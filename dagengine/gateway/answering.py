@@ -23,11 +23,11 @@ from dagengine.errors import (
 from dagengine.prompts.lengths.window import overflow_in
 from dagengine.question import Answer, Judge
 from dagengine.redaction import (
+    clip_text,
     hidden_in,
     public_text,
     quotable,
     secrets_of_environment,
-    shortened,
 )
 from dagengine.results import Failure
 
@@ -107,7 +107,7 @@ def _foreign(error: Exception) -> JudgeError:
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """
     secrets = secrets_of_environment()
-    text = shortened(public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": "))
+    text = clip_text(public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": "))
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
     code = getattr(error, "status_code", None)
@@ -116,7 +116,7 @@ def _foreign(error: Exception) -> JudgeError:
     # the machine (a RuntimeError, when a graphics card has no memory left) tell of the provider.
     outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
     if status is None and type(error).__module__ == "builtins" and not outside:
-        return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
+        return JudgeCodeError(clip_text(public_text(Failure.of_code(error, "").message, secrets)))
     overflow = overflow_in(text, getattr(error, "body", None)) if status else None
     if overflow is not None:
         return TooLongError(text, **overflow._asdict())

@@ -221,7 +221,7 @@ class Gateway:
         async def hear(judge: Judge) -> None:
             facts = await facts_of(judge)
             state = self._state(judge)
-            state.limiter.expect(facts.places)
+            state.limiter.expect(facts.slots)
             state.facts, state.places = facts, sticky_places(facts, self.resting)
 
         async with anyio.create_task_group() as group:
@@ -250,7 +250,7 @@ class Gateway:
     async def answer(self, request: Request) -> Answer[Any]:
         """The same for a question with its context."""
         if self.limits.max_tokens is not None:
-            request.question = request.question.limited(self.limits.max_tokens)
+            request.question = request.question.with_token_limit(self.limits.max_tokens)
         question = request.question
         request.state = state = self._state(request.judge)
         self._ledger.asked += 1

@@ -211,7 +211,7 @@ class BaseNode(Answering):
     def asked(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         """As `questions`, with those that the panel adds."""
         asked = self.questions(known, items)
-        return asked if self.panel is None else self.panel.asked(asked)
+        return asked if self.panel is None else self.panel.total_questions(asked)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         """Do the node's work for one case; raises JudgeError, and what a caller's code raises."""

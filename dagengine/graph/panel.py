@@ -75,7 +75,7 @@ class Panel(Protocol):
         """The share of the likely questions that each judge gets, from 0 to 1."""
         ...
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
         """Number of questions of all votes, given those of one run of the node."""
         ...
 

@@ -252,8 +252,8 @@ class _Source:
         if paths != list(pair.parent.evaluation_params):
             yield self._set(parent, "evaluation_params", f"[{', '.join(map(_quoted, paths))}]")
         leads = {
-            True: self._target(child, pair.second),
-            False: self._target(parent, not pair.first),
+            True: self._target(child, pair.child_verdict),
+            False: self._target(parent, not pair.parent_verdict),
         }
         for verdict, target in leads.items():
             yield self._lead(parent, verdict, self._applied((), *self._span(target)))

@@ -29,7 +29,7 @@ from dagengine.results import Verdict
 from dagengine.results.passing import passes
 from dagengine.test_case import TestCase
 from dagengine.voting.panels import Escalation
-from dagengine.voting.reshaping import halved, merged, targets
+from dagengine.voting.reshaping import merge_nodes, split_node, targets
 from dagengine.voting.stopping import Curtailed
 from dagengine.voting.wrappers import RewrittenMetric, escalated, exemplified, reworded, voted
 
@@ -58,9 +58,9 @@ def changed(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMet
     if rung == "escalation":
         return with_escalation(metric, **detail)
     if rung == "merge":
-        return merged(metric, where)
+        return merge_nodes(metric, where)
     if rung == "split":
-        return halved(metric, where, detail["criterion"])
+        return split_node(metric, where, detail["criterion"])
     if rung == "rival":
         whole = holistic(metric)
         assert whole is not None

@@ -25,7 +25,7 @@ from dagengine.record.hiding import Hiding
 from dagengine.record.run_conditions import Figures
 from dagengine.record.times import times_line
 from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
-from dagengine.redaction import public_text, shortened
+from dagengine.redaction import clip_text, public_text
 from dagengine.regular_files import is_there, remove, write_whole
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.summary import Summing
@@ -184,7 +184,7 @@ class RunWriter:
         ended = {
             "ended": self.manifest.ended or datetime.now(UTC),
             "exit": _exit(error, counts),
-            "error": shortened(public_text(str(error))) if isinstance(error, Exception) else None,
+            "error": clip_text(public_text(str(error))) if isinstance(error, Exception) else None,
             "judges": judges,
             "totals": totals_of(totals),
             "counts": counts,

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 import anyio
 from pydantic import BaseModel
 
-from dagengine.file_locks import lock, locked, unlock
+from dagengine.file_locks import hold_byte, lock, unlock
 from dagengine.question import Answer, DurableNames, Judge, Question
 from dagengine.store.claims import LOOKS
 from dagengine.store.rows import entry_of, key_of, revive
@@ -124,7 +124,7 @@ class SharedAnswers:
             data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
             begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
             record = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
-            with locked(self._table_file, place.at // _BUCKET * _BUCKET):
+            with hold_byte(self._table_file, place.at // _BUCKET * _BUCKET):
                 now = _PLACE.unpack_from(self._table, place.at)
                 if now[:2] == (place.key, self._process):  # no other question took the place
                     self._table[place.at : place.at + _PLACE.size] = record
@@ -139,7 +139,7 @@ class SharedAnswers:
         #     length n  the answer stands in that process's file, `n` bytes from `begin` on
         short = key[:16]
         bucket = int.from_bytes(key[16:20], "big") % _BUCKETS * _BUCKET
-        with locked(self._table_file, bucket):
+        with hold_byte(self._table_file, bucket):
             places = self._table[bucket : bucket + _BUCKET]
             at = places.find(short)
             while at % _PLACE.size and at > 0:  # by chance, in the middle of other places

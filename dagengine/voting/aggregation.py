@@ -54,7 +54,7 @@ def columns_of(outcomes: Outcomes) -> list[Column]:
     return [[None if row is None else row[item] for row in rows] for item in range(width)]
 
 
-def aggregated(
+def aggregate(
     outcomes: Outcomes,
     columns: Sequence[Column],
     voters: Iterable[int],
@@ -71,48 +71,62 @@ def aggregated(
     if values[0].verdict is not None:
         winner, votes = _value(outcomes[leading(columns[0], weights)]), columns[0]
     elif isinstance(values[0].value, list):
-        # Odds of one ballot are not those of the vote.
-        items: list[Judgement] = [
-            _value(outcomes[leading(column, weights)]).value[item].model_copy(update={"odds": None})
-            for item, column in enumerate(columns)
-        ]
-        winner = NodeValue(items, spans=values[0].spans)
-        # A column ends where its item was settled: later votes on the item do not count.
-        votes = [
-            None
-            if isinstance(outcome, Failure)
-            else [column[cast] if cast < len(column) else None for column in columns]
-            for cast, outcome in enumerate(outcomes)
-        ]
+        winner, votes = _item_majorities(outcomes, columns, weights)
+        winner = replace(winner, spans=values[0].spans)
     else:
-        shares = list(compress(weights, [isinstance(outcome, NodeValue) for outcome in outcomes]))
-        total = math.fsum(shares)
-        score = math.fsum(map(mul, shares, [value.score or 0.0 for value in values])) / total
-        rating = math.fsum(map(mul, shares, [value.value for value in values])) / total
-        # A mean has no reason of its own. That of the vote next to it contradicts it least.
-        nearest = min(values, key=lambda value: abs(value.value - rating))
-        winner = replace(
-            nearest,
-            value=rating,
-            score=min(max(score, 0.0), 1.0),
-            mode=f"mean of {len(values)} ({nearest.mode})",
-        )
+        winner = _mean_rating(outcomes, weights)
         votes = [outcome.value if isinstance(outcome, NodeValue) else None for outcome in outcomes]
     usage = sum((value.usage for value in values), NO_USAGE)
-    asked = tuple(chain.from_iterable(outcome.asked for outcome in outcomes))
-    return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage, asked=asked)
+    questions = tuple(chain.from_iterable(outcome.asked for outcome in outcomes))
+    return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage, asked=questions)
+
+
+def _item_majorities(
+    outcomes: Outcomes, columns: Sequence[Column], weights: Sequence[float]
+) -> tuple[NodeValue, list[Any]]:
+    """The majority judgement of each item, and the votes of each outcome on all items."""
+    items: list[Judgement] = []
+    for item, column in enumerate(columns):
+        judgement = _value(outcomes[leading(column, weights)]).value[item]
+        # Odds of one ballot are not those of the vote.
+        items.append(judgement.model_copy(update={"odds": None}))
+    votes: list[Any] = []
+    for cast, outcome in enumerate(outcomes):
+        if isinstance(outcome, Failure):
+            votes.append(None)
+        else:
+            # A column ends where its item was settled: later votes on the item do not count.
+            votes.append([column[cast] if cast < len(column) else None for column in columns])
+    return NodeValue(items), votes
+
+
+def _mean_rating(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
+    """The weighted mean of the ratings, with the reason of the rating nearest to it."""
+    values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
+    shares = list(compress(weights, [isinstance(outcome, NodeValue) for outcome in outcomes]))
+    total = math.fsum(shares)
+    score = math.fsum(map(mul, shares, [value.score or 0.0 for value in values])) / total
+    rating = math.fsum(map(mul, shares, [value.value for value in values])) / total
+    # A mean has no reason of its own. That of the vote next to it contradicts it least.
+    nearest = min(values, key=lambda value: abs(value.value - rating))
+    return replace(
+        nearest,
+        value=rating,
+        score=min(max(score, 0.0), 1.0),
+        mode=f"mean of {len(values)} ({nearest.mode})",
+    )
 
 
 def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:
-    """The place of the first vote for the verdict with most votes."""
+    """The index of the first vote for the verdict with most votes."""
     sums: dict[tuple[type, Vote], float] = {}
-    places: dict[tuple[type, Vote], int] = {}
+    first_votes: dict[tuple[type, Vote], int] = {}
     for index, (vote, weight) in enumerate(zip(votes, weights, strict=False)):
         if vote is not None:
             key = type(vote), vote
             sums[key] = sums.get(key, 0.0) + weight
-            places.setdefault(key, index)
-    return places[max(sums, key=lambda key: sums[key])]
+            first_votes.setdefault(key, index)
+    return first_votes[max(sums, key=lambda key: sums[key])]
 
 
 def _value(outcome: NodeValue | Failure) -> NodeValue:

@@ -43,10 +43,10 @@ class Assigning(Rewriting):
         return copied
 
     def can(self, node: BaseNode) -> bool:
-        """Whether a node can be changed."""
+        """Return whether a node can be changed."""
         raise NotImplementedError
 
-    def chosen(self, nodes: Iterable[BaseNode]) -> Iterator[BaseNode]:
+    def select(self, nodes: Iterable[BaseNode]) -> Iterator[BaseNode]:
         """The nodes to change."""
         for node in nodes:
             concerned = self._names is None or any(_is(node, name) for name in self._names)
@@ -56,12 +56,12 @@ class Assigning(Rewriting):
 
     def _check(self, name: str) -> None:
         """Raise InputError when some name, or everything, was found nowhere."""
-        for wanted in self._names or ():
-            if not any(_is(node, wanted) for node in self._changed):
+        for target in self._names or ():
+            if not any(_is(node, target) for node in self._changed):
                 able = [repr(node.title) for node in self.copies if self.can(node)]
                 names = ", ".join(able) or "none at all"
                 raise InputError(
-                    f"{name!r} has no node {wanted!r} that {self.able}; it has {names}"
+                    f"{name!r} has no node {target!r} that {self.able}; it has {names}"
                 )
         if not self._changed:
             raise InputError(f"{name!r} has no node that {self.able}")
@@ -81,7 +81,7 @@ class AssignQuotes(Assigning):
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Let them quote."""
-        for node in self.chosen(graph.nodes()):
+        for node in self.select(graph.nodes()):
             copied = self.copies[node]
             if isinstance(copied, AskingNode) and copied.quoting is None:
                 copied.quote_with(self._quoting)
@@ -101,7 +101,7 @@ class AssignExamples(Assigning):
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Let their prompts show the examples."""
-        for node in self.chosen(graph.nodes()):
+        for node in self.select(graph.nodes()):
             copied = self.copies[node]
             assert isinstance(copied, AskingNode)
             copied.show_examples(self._examples[node.title])
@@ -122,7 +122,7 @@ class AssignCriteria(Assigning):
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Let them ask by these words."""
-        for node in self.chosen(graph.nodes()):
+        for node in self.select(graph.nodes()):
             copied: Any = self.copies[node]
             copied.criteria = self._criteria[node.title]
 
@@ -144,7 +144,7 @@ class AssignPanels(Assigning):
         """Seat panels; raises InputError for a node that has one."""
         nodes = graph.nodes()
         needless = _needless(nodes, strict)
-        for node in self.chosen(nodes):
+        for node in self.select(nodes):
             if node.panel is not None:
                 raise InputError(
                     f"node {node.title!r} already has votes or several judges: {node.panel.label}"
@@ -164,11 +164,11 @@ def _is(node: BaseNode, name: str | BaseNode) -> bool:
 
 
 def _needless(nodes: Iterable[BaseNode], strict: bool) -> set[BaseNode]:
-    """Decisions that cannot change the score: whatever they say, the same follows."""
+    """Decisions that cannot change the score: all their verdicts lead to the same."""
     graph = as_digraph(nodes)
     if not nx.is_directed_acyclic_graph(graph):
         return set()
-    read = {source for node in graph for source in node.inputs}
+    sources = {source for node in graph for source in node.inputs}
     leads: dict[BaseNode, object] = {}
     needless: set[BaseNode] = set()
     # From the leaves up, so that what a target comes to is known. A node that is read counts even
@@ -176,14 +176,14 @@ def _needless(nodes: Iterable[BaseNode], strict: bool) -> set[BaseNode]:
     for node in reversed(list(nx.topological_sort(graph))):
         follows = {_follows(branch.target, leads, strict) for branch in node.branches()}
         leads[node] = node
-        if len(follows) == 1 and node not in read:
+        if len(follows) == 1 and node not in sources:
             (leads[node],) = follows
             needless.add(node)
     return needless
 
 
 def _follows(target: Any, leads: Mapping[BaseNode, object], strict: bool) -> object:
-    """What a verdict's target comes to: a score, or the node that decides."""
+    """The consequence of a verdict's target: a score, or the node that decides."""
     if isinstance(target, BaseNode) and not isinstance(target, VerdictNode):
         return leads.get(target, target)
     if isinstance(target, int) and not isinstance(target, bool):

@@ -16,7 +16,7 @@ from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import NodeValue, QuestionCount
 from dagengine.results import Failure, Step
 from dagengine.results.outcomes import ESCALATED, KEPT
-from dagengine.voting.aggregation import Column, Outcomes, aggregated, columns_of, final, hard
+from dagengine.voting.aggregation import Column, Outcomes, aggregate, columns_of, final, hard
 from dagengine.voting.stopping import Rule, StandardError, likely_votes
 
 # For forecasts: the assumed share of judgements of which a cheap judge is unsure.
@@ -45,41 +45,36 @@ class RepeatVotes:
     def label(self) -> str:
         return "1 vote" if self.most == 1 else f"up to {self.most} votes"
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
-        first, rest = self.rule.more((), self.most), asked.most
-        return QuestionCount(
-            asked.least * first,
-            asked.likely * likely_votes(self.rule, self.most),
-            None if rest is None else rest * self.most,
-            asked.in_a_row * (self.most - first + 1),
-        )
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
+        batch = self.rule.more((), self.most)
+        count = _times(single, batch, likely_votes(self.rule, self.most), self.most)
+        return replace(count, in_a_row=single.in_a_row * (self.most - batch + 1))
 
     def poll(self) -> Poll:
         outcomes: list[NodeValue | Failure] = []
         columns: list[Column] = []
-        wanted = [self.rule.more((), self.most)]
-        while more := min(filter(None, wanted), default=0):
-            start, still = len(outcomes), None
+        open_votes = [self.rule.more((), self.most)]
+        while batch := min(filter(None, open_votes), default=0):
+            start, open_items = len(outcomes), None
             if self.by_item and start:
-                still = frozenset(place for place, votes in enumerate(wanted) if votes)
+                open_items = frozenset(item for item, votes in enumerate(open_votes) if votes)
             outcomes += yield [
-                Ballot(0, sample, self.most, still, self.temperature)
-                for sample in range(start, start + more)
+                Ballot(0, sample, self.most, open_items, self.temperature)
+                for sample in range(start, start + batch)
             ]
             if (failure := final(outcomes)) is not None:
                 return failure
             # Ballots are asked in batches: what one settles, a later one of its batch cannot undo.
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
-            # A column that is shorter than the votes cast was settled and wants no more.
-            cast = len(outcomes)
-            wanted = [
-                self.rule.more(column, self.most - cast) if len(column) == cast else 0
-                for column in columns
-            ]
-        winner = aggregated(outcomes, columns, [0] * len(outcomes))
+            cast, open_votes = len(outcomes), []
+            for column in columns:
+                # A column that is shorter than the votes cast was settled and needs no more.
+                votes = self.rule.more(column, self.most - cast) if len(column) == cast else 0
+                open_votes.append(votes)
+        winner = aggregate(outcomes, columns, [0] * len(outcomes))
         if winner.verdict is not None or not isinstance(self.rule, StandardError):
             return winner
-        # How exactly the rule knows the mean rating, beside it
+        # The standard error of the mean rating beside it
         error = self.rule.error(columns[0])
         if error is None or winner.mode is None:
             return winner
@@ -117,20 +112,20 @@ class Jury:
     def shares(self) -> tuple[float, ...]:
         return (1 / len(self.models),) * len(self.models)
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
-        return _times(asked, len(self.models), len(self.models), len(self.models))
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
+        return _times(single, len(self.models), len(self.models), len(self.models))
 
     def poll(self) -> Poll:
         seats = range(len(self.models))
         # A judge that sits twice has two votes and not one that counts twice.
-        repeated = [
-            sum(model is self.models[seat] for model in self.models[:seat]) for seat in seats
-        ]
+        repeated: list[int] = []
+        for seat in seats:
+            repeated.append(sum(model is self.models[seat] for model in self.models[:seat]))
         samples = max(repeated) + 1
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
             return failure
-        return aggregated(outcomes, columns_of(outcomes), seats, self.weights)
+        return aggregate(outcomes, columns_of(outcomes), seats, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,44 +170,43 @@ class Escalation:
         own = self.votes / (self.votes + self.share)
         return own, 1 - own
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
-        count = _times(asked, self.votes, self.votes + self.share, self.votes + 1)
-        return replace(count, in_a_row=2 * asked.in_a_row)
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
+        count = _times(single, self.votes, self.votes + self.share, self.votes + 1)
+        return replace(count, in_a_row=2 * single.in_a_row)
 
-    def seen(self, steps: Iterable[Step]) -> Escalation:
+    def with_share_of(self, steps: Iterable[Step]) -> Escalation:
         """The panel with the share that escalated in an earlier run of it, or of its first judge.
 
         As it is if nothing is known of that.
         """
-        below, each = self.below, list[bool]()
+        below, escalations = self.below, list[bool]()
         for step in steps:
             if step.mode in (KEPT, ESCALATED):
-                each.append(step.mode == ESCALATED)
+                escalations.append(step.mode == ESCALATED)
             elif below is not None and step.confidence is not None:
-                each.append(step.confidence < below)
-        return replace(self, share=sum(each) / len(each)) if each else self
+                escalations.append(step.confidence < below)
+        return replace(self, share=sum(escalations) / len(escalations)) if escalations else self
 
     def poll(self) -> Poll:
         alternatives = 0 if self.below is None else _ALTERNATIVES
-        first = yield [
+        answers = yield [
             Ballot(0, sample, self.votes, None, self.temperature, alternatives)
             for sample in range(self.votes)
         ]
         # An answer that cannot be read is a sign of doubt, too, and goes to the second judge. Only
         # a failure of another kind (no key, no server) would be the same there or say nothing of
         # the case.
-        if (failure := hard(first)) is not None:
+        if (failure := hard(answers)) is not None:
             return failure
-        if not self._is_unsure(first):
-            kept = aggregated(first, columns_of(first), [0] * self.votes)
-            return replace(kept, mode=KEPT)
+        if not self._is_unsure(answers):
+            return replace(aggregate(answers, columns_of(answers), [0] * self.votes), mode=KEPT)
         (second,) = yield [Ballot(1)]
         if isinstance(second, Failure):
             return second
         voters = [0] * self.votes + [1]
-        outcomes = [*first, second]
+        outcomes = [*answers, second]
         # What was asked and used is of all; the value is the second judge's alone.
-        every = aggregated(outcomes, columns_of(outcomes), voters)
+        every = aggregate(outcomes, columns_of(outcomes), voters)
         return replace(
             second, mode=ESCALATED, votes=every.votes, voters=every.voters, usage=every.usage,
             asked=every.asked,
@@ -244,8 +238,8 @@ class Delegate:
     def label(self) -> str:
         return _name_of(self.to)
 
-    def asked(self, asked: QuestionCount) -> QuestionCount:
-        return asked
+    def total_questions(self, single: QuestionCount) -> QuestionCount:
+        return single
 
     def poll(self) -> Poll:
         (outcome,) = yield [Ballot()]
@@ -261,6 +255,6 @@ def _name_of(model: Any) -> str:
     return model if isinstance(model, str) else getattr(model, "identity", type(model).__name__)
 
 
-def _times(asked: QuestionCount, least: int, likely: float, most: int) -> QuestionCount:
-    top = None if asked.most is None else asked.most * most
-    return replace(asked, least=asked.least * least, likely=asked.likely * likely, most=top)
+def _times(single: QuestionCount, least: int, likely: float, most: int) -> QuestionCount:
+    top = None if single.most is None else single.most * most
+    return replace(single, least=single.least * least, likely=single.likely * likely, most=top)

@@ -33,15 +33,15 @@ _OWN = {"criteria", "name", "children", "then", "inputs", "evaluation_params"}
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two nodes that may be merged: the verdict `first` of the parent leads to the child.
+    """Two nodes that may be merged: `parent_verdict` leads from the parent to the child.
 
-    The verdict `second` of the child goes on; the other one leads where that of the parent does.
+    `child_verdict` goes on; the child's other verdict leads where that of the parent does.
     """
 
     parent: BinaryJudgementNode
     child: BinaryJudgementNode
-    first: bool
-    second: bool
+    parent_verdict: bool
+    child_verdict: bool
 
     @property
     def criterion(self) -> str:
@@ -49,7 +49,8 @@ class Pair:
         words = {True: "yes", False: "no"}
         return (
             f"First: {self.parent.text} Second: {self.child.text} Answer true only if the first "
-            f"answer is {words[self.first]} and the second one is {words[self.second]}."
+            f"answer is {words[self.parent_verdict]} and the second one is "
+            f"{words[self.child_verdict]}."
         )
 
 
@@ -59,12 +60,9 @@ def pair_at(metric: BaseMetric, title: str) -> Pair | None:
     A child is asked after one node only, and nothing reads what the two answer.
     """
     graph = metric.spec().graph
-    edges = [
-        (node, target)
-        for node in graph.nodes()
-        for target in targets(node).values()
-        if isinstance(target, BaseNode)
-    ]
+    edges: list[tuple[BaseNode, BaseNode]] = []
+    for node in graph.nodes():
+        edges += ((node, t) for t in targets(node).values() if isinstance(t, BaseNode))
     for end in (0, 1):
         for edge in edges:
             if edge[end].title == title and (pair := _pair(graph, *edge)):
@@ -75,16 +73,16 @@ def pair_at(metric: BaseMetric, title: str) -> Pair | None:
 def _pair(graph: Graph, parent: BaseNode, child: BaseNode) -> Pair | None:
     if not (_is_free(parent, graph) and _is_free(child, graph)):
         return None
-    before = set(as_digraph(graph.nodes()).predecessors(child))
-    decided = {node for node in before if child in targets(node).values()}
+    predecessors = set(as_digraph(graph.nodes()).predecessors(child))
+    decided = {node for node in predecessors if child in targets(node).values()}
     asked_alone = decided == {parent} and child not in graph.root_nodes
     if not asked_alone or _settings(parent) != _settings(child):
         return None
     above, below = targets(parent), targets(child)
-    for first, second in product((True, False), repeat=2):
-        end = above[not first]
-        if above[first] is child and end is not child and below[not second] == end:
-            return Pair(parent, child, first, second)
+    for upper, lower in product((True, False), repeat=2):
+        end = above[not upper]
+        if above[upper] is child and end is not child and below[not lower] == end:
+            return Pair(parent, child, upper, lower)
     return None
 
 
@@ -98,9 +96,8 @@ def _is_free(node: BaseNode, graph: Graph) -> TypeGuard[BinaryJudgementNode]:
     """Return whether it is a yes/no question whose words may change, and that nothing reads."""
     if not isinstance(node, BinaryJudgementNode) or node.prompted or node.examples:
         return False
-    return set(targets(node)) == {True, False} and not any(
-        node in reader.inputs for reader in graph.nodes()
-    )
+    unread = not any(node in reader.inputs for reader in graph.nodes())
+    return unread and set(targets(node)) == {True, False}
 
 
 def _settings(node: AskingNode) -> dict[str, Any]:
@@ -109,12 +106,11 @@ def _settings(node: AskingNode) -> dict[str, Any]:
 
 def targets(node: BaseNode) -> dict[Any, Any]:
     """Targets of the verdicts of a node; a score is a score however it is written."""
-    return {
-        branch.verdict: branch.target.score
-        if isinstance(branch.target, VerdictNode) and branch.target.child is None
-        else branch.target
-        for branch in node.branches()
-    }
+    ends: dict[Any, Any] = {}
+    for branch in node.branches():
+        leaf = isinstance(branch.target, VerdictNode) and branch.target.child is None
+        ends[branch.verdict] = branch.target.score if leaf else branch.target
+    return ends
 
 
 def halves(words: str) -> tuple[str, str, str] | None:
@@ -136,47 +132,50 @@ class _Reshaping(Rewriting):
             self._reshape(self)
 
 
-def merged(metric: BaseMetric, title: str) -> BaseMetric:
+def merge_nodes(metric: BaseMetric, title: str) -> BaseMetric:
     """A copy of the metric in which a node and its neighbour (`pair_at`) are one question."""
     pair = pair_at(metric, title)
     assert pair is not None, title
 
-    def reshape(made: Rewriting) -> None:
-        parent, child = made.copies[pair.parent], made.copies[pair.child]
+    def reshape(rewriting: Rewriting) -> None:
+        parent, child = rewriting.copies[pair.parent], rewriting.copies[pair.child]
         assert isinstance(parent, BinaryJudgementNode)
         parent.criteria = pair.criterion
         parent.name = f"{pair.parent.title} and {pair.child.title}"
         for name in ("evaluation_params", "inputs"):
-            both = (*getattr(parent, name), *getattr(child, name))
-            setattr(parent, name, tuple(dict.fromkeys(both)))
-        leads = {True: targets(child)[pair.second], False: targets(parent)[not pair.first]}
+            combined = (*getattr(parent, name), *getattr(child, name))
+            setattr(parent, name, tuple(dict.fromkeys(combined)))
+        leads = {
+            True: targets(child)[pair.child_verdict],
+            False: targets(parent)[not pair.parent_verdict],
+        }
         # In the order that the parent has: definitions are made of it.
         parent.then = {verdict: leads[verdict] for verdict in targets(parent)}
         parent.children = []
-        for node in made.copies.values():
+        for node in rewriting.copies.values():
             if child in node.successors():
-                kept = [parent if each is child else each for each in node.children]
-                node.children = list(dict.fromkeys(kept))
+                kids = dict.fromkeys(node.children)
+                node.children = list(dict.fromkeys(parent if kid is child else kid for kid in kids))
 
     return RewrittenMetric(metric, partial(_Reshaping, pair.parent, reshape))
 
 
-def halved(metric: BaseMetric, title: str, words: str) -> BaseMetric:
+def split_node(metric: BaseMetric, title: str, words: str) -> BaseMetric:
     """A copy of the metric in which a node is two: `words` are both criteria, AND or OR between."""
     node = next(node for node in metric.spec().graph.nodes() if node.title == title)
     parts = halves(words)
     assert parts is not None, words
 
-    def reshape(made: Rewriting) -> None:
-        first = made.copies[node]
-        assert isinstance(first, BinaryJudgementNode)
-        second, goes_on = copy.copy(first), parts[1] == "AND"
-        first.criteria, _, second.criteria = parts
+    def reshape(rewriting: Rewriting) -> None:
+        copied = rewriting.copies[node]
+        assert isinstance(copied, BinaryJudgementNode)
+        second, goes_on = copy.copy(copied), parts[1] == "AND"
+        copied.criteria, _, second.criteria = parts
         second.name, second.output_label = f"{title}, 2", None
-        second.children, second.then = [], targets(first)
-        first.children, first.then = [], {**targets(first), goes_on: second}
-        for reader in list(made.copies.values()):
-            if first in reader.successors():
+        second.children, second.then = [], targets(copied)
+        copied.children, copied.then = [], {**targets(copied), goes_on: second}
+        for reader in list(rewriting.copies.values()):
+            if copied in reader.successors():
                 reader.children.append(second)
 
     return RewrittenMetric(metric, partial(_Reshaping, node, reshape))

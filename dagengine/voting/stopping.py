@@ -75,14 +75,14 @@ def _log_odds(wrong: float) -> float:
     return math.log((1 - wrong) / wrong)
 
 
-def _until(wanted: float, votes: Sequence[Vote | None], left: int) -> int:
-    """Votes for the leading verdict until its lead is `wanted`, or cannot be overtaken."""
+def _until(target: float, votes: Sequence[Vote | None], left: int) -> int:
+    """Votes for the leading verdict until its lead is `target`, or cannot be overtaken."""
     # True and 1 are equal in Python, but not votes for the same verdict.
     cast = Counter((type(vote), vote) for vote in votes if vote is not None)
-    first, second = [*(count for _, count in cast.most_common(2)), 0, 0][:2]
-    lead = first - second
+    leader, runner_up = [*(count for _, count in cast.most_common(2)), 0, 0][:2]
+    lead = leader - runner_up
     to_safety = (left - lead) // 2 + 1
-    return int(max(0, min(wanted - lead, to_safety, left)))
+    return int(max(0, min(target - lead, to_safety, left)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ class StandardError:
 
     def more(self, votes: Sequence[Vote | None], left: int) -> int:
         squares, count = _deviations(votes)
-        for more in range(left):  # at best all of them are equal to the mean
-            enough = count + more >= self.least
-            if enough and self._error(squares, count + more) <= self.target:
-                return more
+        for extra in range(left):  # at best all of them are equal to the mean
+            enough = count + extra >= self.least
+            if enough and self._error(squares, count + extra) <= self.target:
+                return extra
         return left
 
     def _error(self, squares: float, count: int) -> float:

@@ -230,9 +230,9 @@ def _rewritten(
     return _apply(target, partial(rewriting, None if nodes is None else tuple(nodes)))
 
 
-def _apply(target: T, made: Callable[[], Assigning]) -> T:
+def _apply(target: T, rewriting: Callable[[], Assigning]) -> T:
     if isinstance(target, Graph):
-        return made().graph(target)
+        return rewriting().graph(target)
     if isinstance(target, BaseMetric):
-        return RewrittenMetric(target, made)
+        return RewrittenMetric(target, rewriting)
     raise InputError(f"{target!r} is neither a metric nor a graph")

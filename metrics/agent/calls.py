@@ -31,15 +31,15 @@ class CallsMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         calls = CodeNode(places_of_calls, evaluation_params=["tools_called"], output_label="calls")
-        read = ("input", "tools_called")
+        fields = ("input", "tools_called")
         verdicts = VerdictListNode(
             self.question,
             calls,
             self.label,
             verdicts=VERDICTS,
             item_label=ITEM,
-            evaluation_params=read,
-            wording=self.wording(self.template, "generate_verdicts", *read, "calls"),
+            evaluation_params=fields,
+            wording=self.wording(self.template, "generate_verdicts", *fields, "calls"),
             per_call=self.verdicts_per_call,
             items_of="tools_called",
         )

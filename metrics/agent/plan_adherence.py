@@ -68,15 +68,15 @@ class PlanAdherenceMetric(PrebuiltMetric):
     judged = (("actual_output", "tools_called"),)
 
     def graph(self) -> Graph:
-        read, template = ["actual_output", "tools_called"], PlanAdherenceTemplate
+        fields, template = ["actual_output", "tools_called"], PlanAdherenceTemplate
         extracted = PlanNode(
             PLAN,
             "plan of the agent",
-            read[0],
+            fields[0],
             Plan,
-            self.wording(template, "extract_plan", *read),
+            self.wording(template, "extract_plan", *fields),
             empty=True,
-            beside=read[1:],
+            beside=fields[1:],
         )
         plan = the_list(extracted, "plan")
         steps = CodeNode(as_they_are, inputs=[plan], output_label="steps")
@@ -87,8 +87,8 @@ class PlanAdherenceMetric(PrebuiltMetric):
             verdicts=VERDICTS,
             item_label=ITEM,
             inputs=[plan],
-            evaluation_params=read,
-            wording=self.wording(template, "generate_verdicts", "steps", "plan", *read),
+            evaluation_params=fields,
+            wording=self.wording(template, "generate_verdicts", "steps", "plan", *fields),
             per_call=self.verdicts_per_call,
         )
         return Graph(CodeNode(plan_share, inputs=[plan, verdicts], name="score"))

@@ -51,7 +51,7 @@ class SpansMetric(PrebuiltMetric):
     label: ClassVar[str]
     passed: ClassVar[str]
     nothing: ClassVar[str]
-    read: ClassVar[tuple[str, ...]]
+    reads: ClassVar[tuple[str, ...]]
 
     def graph(self) -> Graph:
         spans = CodeNode(self.gate, evaluation_params=["tools"], output_label="calls", name="calls")
@@ -61,8 +61,8 @@ class SpansMetric(PrebuiltMetric):
             self.label,
             verdicts=VERDICTS,
             item_label=ITEM,
-            evaluation_params=self.read,
-            wording=self.wording(self.template, "generate_verdicts", *self.read, "calls"),
+            evaluation_params=self.reads,
+            wording=self.wording(self.template, "generate_verdicts", *self.reads, "calls"),
             per_call=self.verdicts_per_call,
         )
         inputs = [spans, verdicts]
@@ -114,7 +114,7 @@ class ToolChoiceMetric(SpansMetric):
     template = ToolChoiceTemplate
     question, label, passed = CHOSEN, "choice", "of the right tool"
     nothing = "no tool was called"
-    read = ("input", "tools")
+    reads = ("input", "tools")
 
 
 class ResultUseTemplate:
@@ -123,8 +123,8 @@ class ResultUseTemplate:
     @staticmethod
     def generate_verdicts(input: str, actual_output: str, calls: list[Span]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
-        shown = {"input": input, "actual_output": actual_output}
-        return verdicts_prompt(USED, VERDICTS, ITEM, calls, **shown)
+        evidence = {"input": input, "actual_output": actual_output}
+        return verdicts_prompt(USED, VERDICTS, ITEM, calls, **evidence)
 
 
 class ResultUseMetric(SpansMetric):
@@ -138,7 +138,7 @@ class ResultUseMetric(SpansMetric):
     template = ResultUseTemplate
     question, label, passed = USED, "use", "used in the answer"
     nothing = "no tool returned anything"
-    read = ("input", "actual_output")
+    reads = ("input", "actual_output")
 
     @staticmethod
     def gate(tools: list[Span]) -> list[Span]:
@@ -154,8 +154,8 @@ class RecoveryTemplate:
         input: str, actual_output: str, tools: list[Span], calls: list[Span]
     ) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per failed call."""
-        shown: dict[str, Any] = {"input": input, "actual_output": actual_output, "tools": tools}
-        return verdicts_prompt(RECOVERED, VERDICTS, ITEM, calls, **shown)
+        evidence: dict[str, Any] = {"input": input, "actual_output": actual_output, "tools": tools}
+        return verdicts_prompt(RECOVERED, VERDICTS, ITEM, calls, **evidence)
 
 
 class RecoveryMetric(SpansMetric):
@@ -170,7 +170,7 @@ class RecoveryMetric(SpansMetric):
     template = RecoveryTemplate
     question, label, passed = RECOVERED, "recovery", "dealt with"
     nothing = "no tool call failed"
-    read = ("input", "actual_output", "tools")
+    reads = ("input", "actual_output", "tools")
 
     @staticmethod
     def gate(tools: list[Span]) -> list[Span]:
@@ -183,16 +183,11 @@ class RecoveryMetric(SpansMetric):
 
     @staticmethod
     def settled(tools: list[Span]) -> list[Span]:
-        return [
-            span
-            for index, span in enumerate(tools)
-            if span.error and _is_repeated(span, tools[index:])
-        ]
+        failed = [(index, span) for index, span in enumerate(tools) if span.error]
+        return [span for index, span in failed if _is_repeated(span, tools[index:])]
 
 
 def _is_repeated(failed: Span, later: list[Span]) -> bool:
     """Return whether a later call does the same and does not fail."""
-    return any(
-        span.error is None and (span.name, span.input) == (failed.name, failed.input)
-        for span in later
-    )
+    call = failed.name, failed.input
+    return any(span.error is None and (span.name, span.input) == call for span in later)

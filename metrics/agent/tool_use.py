@@ -98,11 +98,11 @@ class ToolUseMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         tools = CodeNode(lambda: list(self.available_tools), output_label="available_tools")
         method = "generate_selection_verdicts"
-        chosen = self._verdicts(SELECTED, "tool selection", REPLY, "replies", tools, method)
+        choices = self._verdicts(SELECTED, "tool selection", REPLY, "replies", tools, method)
         method = "generate_argument_verdicts"
         right = self._verdicts(RIGHT, "arguments", CALL, "calls", tools, method)
         parts = [
-            CodeNode(chosen_share, evaluation_params=["turns"], inputs=[chosen], name="selection"),
+            CodeNode(chosen_share, evaluation_params=["turns"], inputs=[choices], name="selection"),
             CodeNode(right_share, evaluation_params=["turns"], inputs=[right], name="argument"),
         ]
         return Graph(CodeNode(lesser_part, inputs=parts, name="score"))
@@ -125,12 +125,12 @@ class ToolUseMetric(PrebuiltMetric):
 
 
 def active(turns: Sequence[Turn]) -> list[int]:
-    """The places of the assistant's turns that say something or call a tool."""
-    return [
-        index
-        for index, turn in enumerate(turns)
-        if turn.role == "assistant" and (turn.tools_called or not is_blank(turn))
-    ]
+    """The indices of the assistant's turns that say something or call a tool."""
+    indices: list[int] = []
+    for index, turn in enumerate(turns):
+        if turn.role == "assistant" and (turn.tools_called or not is_blank(turn)):
+            indices.append(index)
+    return indices
 
 
 def names_of_active(turns: list[Turn]) -> list[str]:

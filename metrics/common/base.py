@@ -105,7 +105,7 @@ class BaseMetric(Answering):
         _require_private(args, private)
         alone = type(self).measure is BaseMetric.measure  # not called by an override of it
         return sync(
-            lambda: self.a_measure(test_case) if alone else self._judged(test_case), lasting=True
+            lambda: self.a_measure(test_case) if alone else self._judge(test_case), lasting=True
         )
 
     async def a_measure(self, test_case: Any, *args: Any, **private: Any) -> float:
@@ -116,9 +116,9 @@ class BaseMetric(Answering):
         # loop.
         if kind.a_measure is BaseMetric.a_measure and kind.measure is not BaseMetric.measure:
             return await in_daemon_thread(lambda: self.measure(test_case))
-        return await self._judged(test_case)
+        return await self._judge(test_case)
 
-    async def _judged(self, test_case: Any) -> float:
+    async def _judge(self, test_case: Any) -> float:
         """The score of one case by the metric's graph, whatever overrides of `measure` do."""
         graph = _Graph(self)
         try:
@@ -145,10 +145,10 @@ class BaseMetric(Answering):
         self.verbose_logs = result.verbose_logs if result else None
 
     def is_successful(self) -> bool | None:
-        """Whether the last `measure` met the threshold, 1 in strict mode; None if there is none.
+        """Return whether the last `measure` met the threshold (1 in strict mode).
 
-        A `success` that the metric's own code set decides instead. If that code changed only the
-        score of the graph, the threshold decides again.
+        None if there is no threshold. A `success` that the metric's own code set decides instead.
+        If that code changed only the score of the graph, the threshold decides again.
         """
         if self.error is not None or self.score is None:
             return None if self.threshold is None and not self.strict_mode else False
@@ -218,7 +218,7 @@ class DrawnMetric(Written, BaseMetric):
         return f"<{type(self).__name__} {one_line(self.__name__, _NAME)!r}: {passes}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the name, what passes, and the graph with its questions."""
+        """HTML for notebooks: the name, what passes, and the graph with its questions."""
         head = f"<p>{cell(repr(self)[1:-1])}</p>"
         try:
             picture = self.picture()
@@ -251,7 +251,7 @@ def arguments_of(kind: type[Any]) -> list[inspect.Parameter]:
 
 
 def settings_of(kind: type[Any]) -> list[str]:
-    """What a constructor takes, with what it hands on to those of its bases."""
+    """Names of the arguments of a constructor, and of those that it hands on to its bases."""
     return list(parameters_of(kind))
 
 
@@ -273,7 +273,7 @@ class MeasureNode(BaseNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         metric, kind = self._fresh(), type(self.metric)
         if kind.a_measure is not BaseMetric.a_measure:
-            metric, returned = await self._awaited(given.case)
+            metric, returned = await self._run_a_measure(given.case)
         elif kind.measure is not BaseMetric.measure:
             returned = await in_daemon_thread(lambda: metric.measure(given.case))
         else:
@@ -295,7 +295,7 @@ class MeasureNode(BaseNode):
         metric.score = metric.reason = metric.success = metric.error = None
         return metric
 
-    async def _awaited(self, case: Any) -> tuple[BaseMetric, float | None]:
+    async def _run_a_measure(self, case: Any) -> tuple[BaseMetric, float | None]:
         """The metric after its own `a_measure`, and what that returned.
 
         If it waits for another metric without `await`, it would keep the run's event loop from

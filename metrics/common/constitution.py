@@ -111,13 +111,11 @@ _REVISIONS = {
 }
 
 
+def _principle(name: str, critique: str) -> ConstitutionalPrinciple:
+    revision = next(text for start, text in _REVISIONS.items() if name.startswith(start))
+    return ConstitutionalPrinciple(name, f"About the assistant's answer: {critique}", revision)
+
+
 PRINCIPLES: Mapping[str, ConstitutionalPrinciple] = MappingProxyType(
-    {
-        name: ConstitutionalPrinciple(
-            name,
-            f"About the assistant's answer: {critique}",
-            next(text for start, text in _REVISIONS.items() if name.startswith(start)),
-        )
-        for name, critique in _CRITIQUES.items()
-    }
+    {name: _principle(name, critique) for name, critique in _CRITIQUES.items()}
 )

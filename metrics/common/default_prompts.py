@@ -45,8 +45,8 @@ def verdicts_prompt(
     step = list_instructions(criteria, verdicts, label, len(items), field)
     answer_type = list_type(tuple(verdicts), len(items))
     own = [] if field else numbered(label, items)
-    shown = {**evidence, field: items} if field else evidence
-    return whole_prompt(step, [*pieces(shown), *own], answer_type)
+    material = {**evidence, field: items} if field else evidence
+    return whole_prompt(step, [*pieces(material), *own], answer_type)
 
 
 def rating_prompt(criteria: str, scale: tuple[int, int], **evidence: Any) -> str:

@@ -14,7 +14,7 @@ from dagengine.gateway.gateway import Gateway
 from dagengine.graph.nodes import TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.judges import as_judge, open_judges
-from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered, steps_instructions
+from dagengine.metrics.common.g_eval_template import GEvalTemplate, step_list, steps_instructions
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.decisions import writer_of
@@ -124,9 +124,9 @@ class StepwiseMetric(PrebuiltMetric):
             raise InputError(f"{self.name}: evaluation_steps must be a list with one text per step")
         texts = [self.criteria or ""] if steps is None else list(steps)
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-            which = "criteria" if steps is None else "evaluation_steps"
+            setting = "criteria" if steps is None else "evaluation_steps"
             raise InputError(
-                f"{self.name}: {which} must not be empty, and each step must be a text"
+                f"{self.name}: {setting} must not be empty, and each step must be a text"
             )
         if steps is not None and self.criteria is not None:
             message = "criteria and evaluation_steps are both given; only the steps are used"
@@ -140,8 +140,8 @@ class StepwiseMetric(PrebuiltMetric):
     @property
     def evaluation_steps(self) -> Sequence[str] | None:
         """The steps given, else those that the judge wrote for the last `measure`."""
-        written = self.result.steps if self.steps is None and self.result else ()
-        return next((step.output for step in written if step.node == STEPS_LABEL), self.steps)
+        steps = self.result.steps if self.steps is None and self.result else ()
+        return next((step.output for step in steps if step.node == STEPS_LABEL), self.steps)
 
     @evaluation_steps.setter
     def evaluation_steps(self, steps: Sequence[str] | None) -> None:
@@ -156,15 +156,15 @@ class StepwiseMetric(PrebuiltMetric):
     def text(self) -> str:
         """The metric's words: its steps, or the criterion that they are made from."""
         steps = self.steps
-        return (self.criteria or "") if steps is None else numbered(steps)
+        return (self.criteria or "") if steps is None else step_list(steps)
 
     def own_prompt(self, method: str) -> Callable[..., str] | None:
         """The method of `evaluation_template` where it replaces the built-in one."""
         own = getattr(self.evaluation_template, method, None)
         built_in = getattr(self.template, method)
         # A class method is bound anew by each class that inherits it: the functions are compared.
-        same = getattr(own, "__func__", own) is getattr(built_in, "__func__", built_in)
-        return None if same else own
+        inherited = getattr(own, "__func__", own) is getattr(built_in, "__func__", built_in)
+        return None if inherited else own
 
     def steps_nodes(self) -> list[StepsNode]:
         """The node that brings the steps, or nothing if they are given."""
@@ -199,10 +199,10 @@ class StepwiseMetric(PrebuiltMetric):
         """
         if self.steps is not None:
             return list(self.steps)
-        named = as_judge(model if self.model is None else self.model)
-        judge = writer_of(named)
-        if judge is None:
-            raise UnsupportedError(f"{named.identity} writes no steps: give it a writer=")
-        async with open_judges([judge]):
-            answer = await Gateway().ask(judge, self._steps_node().steps_question())
+        judge = as_judge(model if self.model is None else self.model)
+        writer = writer_of(judge)
+        if writer is None:
+            raise UnsupportedError(f"{judge.identity} writes no steps: give it a writer=")
+        async with open_judges([writer]):
+            answer = await Gateway().ask(writer, self._steps_node().steps_question())
         return list(answer.value.steps)

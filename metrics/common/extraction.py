@@ -154,20 +154,20 @@ def nothing_found(what: str, name: str) -> NotApplicableError:
 
 def distinct(items: Iterable[X], text: Callable[[X], str] = str) -> list[X]:
     """The items that say something, each once; case, blanks and the last stop do not tell apart."""
-    first: dict[str, X] = {}
+    unique: dict[str, X] = {}
     for item in items:
         if says_something(text(item)):
-            first.setdefault(" ".join(text(item).split()).rstrip(_STOPS).casefold(), item)
-    return list(first.values())
+            unique.setdefault(" ".join(text(item).split()).rstrip(_STOPS).casefold(), item)
+    return list(unique.values())
 
 
 def each_once(items: Sequence[X], text: Callable[[X], str] = str) -> NodeValue:
     """Distinct items as the value of a node, whose reason says how many were repeated."""
-    kept = distinct(items, text)
-    if len(kept) == len(items):
-        return NodeValue(kept)
-    reason = f"{len(items) - len(kept)} of {len(items)} items are repeated or blank: left out."
-    return NodeValue(kept, reason=reason)
+    unique = distinct(items, text)
+    if len(unique) == len(items):
+        return NodeValue(unique)
+    reason = f"{len(items) - len(unique)} of {len(items)} items are repeated or blank: left out."
+    return NodeValue(unique, reason=reason)
 
 
 class ExtractionNode(TaskNode):
@@ -273,8 +273,8 @@ def claims_of(
     With `wording` a separate question asks for them, as `Claims`.
     """
     if wording is not None:
-        asked = ExtractionNode(STATEMENTS, f"claims of {field}", field, Claims, wording, when)
-        return the_list(asked, "claims")
+        extraction = ExtractionNode(STATEMENTS, f"claims of {field}", field, Claims, wording, when)
+        return the_list(extraction, "claims")
 
     def factual_ones(found: Statements) -> NodeValue:
         return each_once([statement.text for statement in found.statements if statement.factual])
@@ -290,7 +290,7 @@ def truths_prompt(limit: int | None) -> str:
 
 
 @cache
-def bounded(kind: type[BaseModel], limit: int | None) -> type[BaseModel]:
+def limited_type(kind: type[BaseModel], limit: int | None) -> type[BaseModel]:
     """An answer type with one list of texts, of at most `limit` of them."""
     if limit is None:
         return kind
@@ -308,9 +308,11 @@ def truths_of(
     when: BaseNode | None = None,
 ) -> CodeNode:
     """The facts that a case field states, by one question about all of it."""
-    answer = bounded(Truths, limit)
-    asked = ExtractionNode(truths_prompt(limit), f"truths of {field}", field, answer, wording, when)
-    return the_list(asked, "truths")
+    answer = limited_type(Truths, limit)
+    extraction = ExtractionNode(
+        truths_prompt(limit), f"truths of {field}", field, answer, wording, when
+    )
+    return the_list(extraction, "truths")
 
 
 def findings_of(
@@ -323,16 +325,18 @@ def findings_of(
     """Findings of one kind in a case field, as the one list of `answer`; it may have nothing."""
     (name,) = answer.model_fields
     label = f"{name.replace('_', ' ')} of {field}"
-    asked = ExtractionNode(instructions, label, field, answer, wording, empty=True, beside=beside)
-    return the_list(asked, name)
+    extraction = ExtractionNode(
+        instructions, label, field, answer, wording, empty=True, beside=beside
+    )
+    return the_list(extraction, name)
 
 
 def questions_of(field: str, instructions: str, limit: int, wording: Wording = None) -> CodeNode:
     """Questions about a case field, at most `limit` of them."""
-    answer = bounded(Questions, limit)
+    answer = limited_type(Questions, limit)
     label = "questions about the source"
-    asked = ExtractionNode(instructions, label, field, answer, wording, empty=True)
-    return the_list(asked, "questions")
+    extraction = ExtractionNode(instructions, label, field, answer, wording, empty=True)
+    return the_list(extraction, "questions")
 
 
 def the_list(source: BaseNode, name: str) -> CodeNode:
@@ -344,7 +348,7 @@ def the_list(source: BaseNode, name: str) -> CodeNode:
     return CodeNode(each_text, inputs=[source], output_label=name)
 
 
-def listed(items: Sequence[str], label: str) -> CodeNode:
+def fixed_list(items: Sequence[str], label: str) -> CodeNode:
     """A list that is the same for every case, as a node."""
     fixed = tuple(items)
 

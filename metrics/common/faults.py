@@ -48,11 +48,13 @@ class FaultsMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         (name,) = self.answer.model_fields
         lists, judges = self.methods
-        read, settings = ("actual_output", *self.beside), self.settings
-        wording = self.wording(self.template, lists, *read, **settings)
-        items = findings_of(worded(self.listing, **settings), self.answer, self.beside, wording)
+        fields, settings = ("actual_output", *self.beside), self.settings
+        wording = self.wording(self.template, lists, *fields, **settings)
+        items = findings_of(
+            fill_settings(self.listing, **settings), self.answer, self.beside, wording
+        )
         verdicts = VerdictListNode(
-            worded(self.question, **settings),
+            fill_settings(self.question, **settings),
             items,
             self.label,
             verdicts=VERDICTS,
@@ -71,13 +73,12 @@ class FaultsMetric(PrebuiltMetric):
         return share(items, verdicts, ("no",), what=cls.items, passed=cls.passed, empty=1.0)
 
 
-def worded(prompt: str, **settings: Any) -> str:
+def fill_settings(prompt: str, **settings: Any) -> str:
     """A prompt with the settings that it names, lists as "one, two"."""
-    shown = {
-        name: value if isinstance(value, str) else ", ".join(value)
-        for name, value in settings.items()
-    }
-    return prompt.format(**shown) if shown else prompt
+    texts: dict[str, str] = {}
+    for name, value in settings.items():
+        texts[name] = value if isinstance(value, str) else ", ".join(value)
+    return prompt.format(**texts) if texts else prompt
 
 
 class OpinionTemplate:

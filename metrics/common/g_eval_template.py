@@ -29,7 +29,7 @@ _ALL_OR_NOTHING = (
 )
 
 
-def numbered(steps: Iterable[str]) -> str:
+def step_list(steps: Iterable[str]) -> str:
     """Evaluation steps as a prompt shows them."""
     return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
 

@@ -33,7 +33,7 @@ def share_odds(judgements: Sequence[Judgement], good: Collection[Verdict]) -> Od
     for chance, miss in (_chances(judgement, good) for judgement in judgements):
         # So many good items come from as many before a miss, or from one fewer before a hit.
         pairs = zip([*counts, 0.0], [0.0, *counts], strict=True)
-        counts = [same * miss + fewer * chance for same, fewer in pairs]
+        counts = [count * miss + fewer * chance for count, fewer in pairs]
     return tuple(
         (count / len(judgements), mass) for count, mass in enumerate(counts) if mass > _LEAST
     )

@@ -26,17 +26,17 @@ class LastLine:
     """
 
     def __call__(self, text: str, /) -> Mapping[str, Any]:
-        first, _, rest = text.strip().partition("\n")
         try:
             return self._last(text)
         except UnparseableError:
-            verdict = _WORDS.get(first.strip(_AROUND).upper())
-            if verdict is None or not rest.strip():
+            top_line, _, body = text.strip().partition("\n")
+            verdict = _WORDS.get(top_line.strip(_AROUND).upper())
+            if verdict is None or not body.strip():
                 raise
-            return {"reason": rest.strip(), "verdict": verdict}
+            return {"reason": body.strip(), "verdict": verdict}
 
     def _last(self, text: str) -> Mapping[str, Any]:
-        before, _, line = text.rstrip().rpartition("\n")
+        above, _, line = text.rstrip().rpartition("\n")
         plain = line.strip(_AROUND)
         word = re.split(r"\W+", plain)[-1]
         head = plain.removesuffix(word).rstrip()
@@ -45,4 +45,4 @@ class LastLine:
         verdict = _WORDS.get(word if head and len(word) == 1 else word.upper())
         if verdict is None or not alone:
             raise UnparseableError(f"the last line is {line!r:.80}, not Y or N", raw=text)
-        return {"reason": f"{before}\n{head}".strip(), "verdict": verdict}
+        return {"reason": f"{above}\n{head}".strip(), "verdict": verdict}

@@ -188,17 +188,14 @@ def share(
     count = len(judgements)
     if not count:
         return NodeValue(empty, score=empty, reason=f"There are no {what} to judge.")
-    failing = [
-        (item, judgement)
-        for item, judgement in zip(items, judgements, strict=True)
-        if judgement.verdict not in good
-    ]
-    kept = count - len(failing)
-    score = kept / count
-    parts = [f"{kept} of {count} {what} are {passed}: {kept}/{count} = {score:.4g}."]
-    parts += [
-        f"Not: {item!r}{in_brackets(judgement.reason)}" for item, judgement in failing[:_QUOTED]
-    ]
+    failing: list[str] = []
+    for item, judgement in zip(items, judgements, strict=True):
+        if judgement.verdict not in good:
+            failing.append(f"Not: {item!r}{in_brackets(judgement.reason)}")
+    passing = count - len(failing)
+    score = passing / count
+    parts = [f"{passing} of {count} {what} are {passed}: {passing}/{count} = {score:.4g}."]
+    parts += failing[:_QUOTED]
     if len(failing) > _QUOTED:
         parts.append(f"… and {len(failing) - _QUOTED} more.")
     odds = share_odds(judgements, good)
@@ -214,8 +211,7 @@ def least_of(parts: Mapping[str, float | None], empty: str) -> NodeValue:
     if not scores:
         raise NotApplicableError(f"nothing to judge: {empty}")
     score = min(scores)
-    terms = ", ".join(
-        f"{name} nothing to judge" if part is None else f"{name} {part:.4g}"
-        for name, part in parts.items()
-    )
-    return NodeValue(score, score=score, reason=f"min({terms}) = {score:.4g}.")
+    terms: list[str] = []
+    for name, part in parts.items():
+        terms.append(f"{name} nothing to judge" if part is None else f"{name} {part:.4g}")
+    return NodeValue(score, score=score, reason=f"min({', '.join(terms)}) = {score:.4g}.")

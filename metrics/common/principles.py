@@ -104,23 +104,13 @@ def supported_default_criteria() -> dict[Criteria, str]:
     return dict(_DESCRIPTIONS)
 
 
-def criteria_of(meant: GivenCriteria | None) -> tuple[Criterion, ...]:
-    """Every criterion that `meant` means; helpfulness if nothing is named.
+def criteria_of(given: GivenCriteria | None) -> tuple[Criterion, ...]:
+    """Every criterion that is given; helpfulness if nothing is named.
 
     Principles of other libraries are known by what they have, a name and a critique. Raises
     InputError when there is no criterion.
     """
-    if meant is None:
-        meant = Criteria.HELPFULNESS
-    if isinstance(meant, Mapping):
-        criteria = [Criterion(str(name), text) for name, text in meant.items()]
-    # Before what can be iterated: a text is one criterion, and no list of letters.
-    elif isinstance(meant, OneCriterion) or _is_principle(meant):
-        criteria = [_criterion(meant)]
-    elif isinstance(meant, Iterable):
-        criteria = [_criterion(each) for each in meant]
-    else:
-        raise _no_criterion(meant)
+    criteria = _read_criteria(Criteria.HELPFULNESS if given is None else given)
     if not criteria:
         raise InputError("there is no criterion; name at least one")
     names = [criterion.name for criterion in criteria]
@@ -128,17 +118,28 @@ def criteria_of(meant: GivenCriteria | None) -> tuple[Criterion, ...]:
         if names.count(name) > 1:
             raise InputError(f"the criterion {name!r} is given twice")
     for criterion in criteria:
-        for what in ("name", "description"):
-            text = getattr(criterion, what)
+        for part in ("name", "description"):
+            text = getattr(criterion, part)
             if not isinstance(text, str) or not text.strip():
                 raise InputError(
-                    f"the {what} of criterion {criterion.name!r} must be a text, got {text!r}"
+                    f"the {part} of criterion {criterion.name!r} must be a text, got {text!r}"
                 )
         if criterion.wanted not in LETTERS:
             raise InputError(
                 f"criterion {criterion.name!r} must want Y or N, got {criterion.wanted!r}"
             )
     return tuple(criteria)
+
+
+def _read_criteria(given: GivenCriteria) -> list[Criterion]:
+    if isinstance(given, Mapping):
+        return [Criterion(str(name), text) for name, text in given.items()]
+    # Before what can be iterated: a text is one criterion, and no list of letters.
+    if isinstance(given, OneCriterion) or _is_principle(given):
+        return [_criterion(given)]
+    if isinstance(given, Iterable):
+        return [_criterion(criterion) for criterion in given]
+    raise _no_criterion(given)
 
 
 def _is_principle(given: object) -> bool:
@@ -164,8 +165,8 @@ def _criterion(given: Any) -> Criterion:
             f"there is no criterion {given!r}; {hint} For another criterion, use a sentence or "
             "{'name': 'description'}"
         )
-    named = Criteria(given)
-    return Criterion(str(named), _DESCRIPTIONS[named], "N" if named in _FAULTS else "Y")
+    member = Criteria(given)
+    return Criterion(str(member), _DESCRIPTIONS[member], "N" if member in _FAULTS else "Y")
 
 
 def _no_criterion(given: object) -> InputError:

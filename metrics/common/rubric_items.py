@@ -94,8 +94,8 @@ class RubricItem(BaseModel):
                 near = did_you_mean(str(spelling), _OWN) or f"there are {', '.join(_OWN)}"
                 raise InputError(f"a criterion has no {spelling!r}; {near}")
             if name in spelt:
-                both = f"{spelt[name]!r} and {spelling!r}"
-                raise InputError(f"a criterion has {both}, which are the same: keep one of them")
+                pair = f"{spelt[name]!r} and {spelling!r}"
+                raise InputError(f"a criterion has {pair}, which are the same: keep one of them")
             spelt[name] = spelling
             if value is not None:  # a column that a row leaves empty is none
                 values[name] = _LADDERS[spelling](value) if name == "levels" else value
@@ -109,8 +109,8 @@ class RubricItem(BaseModel):
     @model_serializer
     def _without_defaults(self) -> dict[str, Any]:
         worth = {} if self.gate and self.points > 0 else {"points": self.points}
-        more = {"name": self.name, "tags": self.tags, "levels": self.levels, "gate": self.gate}
-        return {"criterion": self.criterion, **worth, **dict(filter(itemgetter(1), more.items()))}
+        fields = {"name": self.name, "tags": self.tags, "levels": self.levels, "gate": self.gate}
+        return {"criterion": self.criterion, **worth, **dict(filter(itemgetter(1), fields.items()))}
 
     @property
     def key(self) -> str:

@@ -53,14 +53,12 @@ def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:
 
     The role is in the label, which no content can forge.
     """
-    blocks = [
-        [Evidence(name, turn.content)]
-        for name, turn in zip(turn_names(turns), turns, strict=True)
-    ]  # fmt: skip
-    for block, turn in zip(blocks, turns, strict=True):
+    blocks: list[list[Evidence]] = []
+    for name, turn in zip(turn_names(turns), turns, strict=True):
+        block = [Evidence(name, turn.content)]
         if turn.tools_called:
-            tools = as_text(turn.tools_called)
-            block.append(Evidence(f"{block[0].label}, tools called", tools))
+            block.append(Evidence(f"{name}, tools called", as_text(turn.tools_called)))
+        blocks.append(block)
     return blocks
 
 
@@ -89,9 +87,9 @@ class _ByRole(AskingNode):
     ) -> tuple[Message, ...]:
         blocks = flat(turn_blocks(dict(given.fields)["turns"]))
         # The evidence of the field `turns` has the same names: it is not shown twice.
-        shown = {piece.label for piece in blocks}
-        rest = [piece for piece in evidence if piece.label not in shown]
-        return super().messages(given, instructions, [*blocks, *rest])
+        labels = {piece.label for piece in blocks}
+        further = [piece for piece in evidence if piece.label not in labels]
+        return super().messages(given, instructions, [*blocks, *further])
 
 
 class ConversationTask(_ByRole, TaskNode):
@@ -103,28 +101,29 @@ class ConversationVerdicts(_ByRole, VerdictListNode):
 
 
 def replies(turns: Sequence[Turn]) -> list[int]:
-    """The places of the assistant's turns; none when all of them are blank."""
-    places = [index for index, turn in enumerate(turns) if turn.role == "assistant"]
-    return [] if is_blank([turns[index] for index in places]) else places
+    """The indices of the assistant's turns; none when all of them are blank."""
+    indices = [index for index, turn in enumerate(turns) if turn.role == "assistant"]
+    blank = is_blank([turns[index] for index in indices])
+    return [] if blank else indices
 
 
 def given_replies(turns: Sequence[Turn]) -> list[int]:
-    """The places of the assistant's turns.
+    """The indices of the assistant's turns.
 
     Raises NotApplicableError when the assistant never spoke: neither 0 nor 1 would be true then.
     """
-    places = replies(turns)
-    if not places:
+    indices = replies(turns)
+    if not indices:
         raise NotApplicableError(
             "nothing to judge: the conversation has no assistant turn with text"
         )
-    return places
+    return indices
 
 
-def quoted(turns: Sequence[Turn], places: Iterable[int]) -> list[str]:
-    """The turns at these places as reasons quote them."""
+def quoted(turns: Sequence[Turn], indices: Iterable[int]) -> list[str]:
+    """The turns at these indices as reasons quote them."""
     names = turn_names(turns)
-    return [f"{names[index]}: {shorten(turns[index].content, 80)}" for index in places]
+    return [f"{names[index]}: {shorten(turns[index].content, 80)}" for index in indices]
 
 
 def reply_share(turns: Sequence[Turn], verdicts: Sequence[Judgement], passed: str) -> NodeValue:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.common.extraction import Extracted
-from dagengine.metrics.common.faults import VERDICTS, FaultsMetric, worded
+from dagengine.metrics.common.faults import VERDICTS, FaultsMetric, fill_settings
 from dagengine.metrics.common.prebuilt import texts
 
 ITEM = "piece of advice"
@@ -43,7 +43,7 @@ class NonAdviceTemplate:
     def generate_verdicts(advices: list[str], advice_types: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(
-            worded(PROFESSIONAL, advice_types=advice_types), VERDICTS, ITEM, advices
+            fill_settings(PROFESSIONAL, advice_types=advice_types), VERDICTS, ITEM, advices
         )
 
 

@@ -98,6 +98,5 @@ def _all_or_none(odds: Odds | None) -> Odds | None:
     """The odds of a share as those of 1 and of everything below it."""
     if not odds:
         return odds
-    whole = math.fsum(mass for share, mass in odds if share == 1)
-    less = math.fsum(mass for share, mass in odds if share != 1)
-    return ((0.0, less), (1.0, whole))
+    violation = math.fsum(mass for share, mass in odds if share != 1)
+    return ((0.0, violation), (1.0, math.fsum(mass for share, mass in odds if share == 1)))

@@ -65,14 +65,14 @@ def replies_with_context(size: int, *, of_window: bool, outcome: bool) -> CodeNo
         reason = f"{counted(left_out, 'assistant turn')} without text or context: not judged."
         return NodeValue(cases, reason=reason if left_out else None)
 
-    read = ["turns", "expected_outcome"] if outcome else ["turns"]
-    return CodeNode(cases_of, evaluation_params=read, output_label=REPLIES)
+    fields = ["turns", "expected_outcome"] if outcome else ["turns"]
+    return CodeNode(cases_of, evaluation_params=fields, output_label=REPLIES)
 
 
 def mean_of_each(score: CodeNode, cases: CodeNode) -> CodeNode:
     """The mean score of all `cases`, where `score` is the last node of the graph for one case."""
-    made: dict[BaseNode, BaseNode] = {}
-    inputs = [_for_each(node, cases, made) for node in score.inputs]
+    copies: dict[BaseNode, BaseNode] = {}
+    inputs = [_for_each(node, cases, copies) for node in score.inputs]
 
     def mean(shown: list[LLMTestCase], *lists: list[Any]) -> NodeValue:
         rows = zip(shown, *lists, strict=True)
@@ -89,15 +89,15 @@ def mean_of_each(score: CodeNode, cases: CodeNode) -> CodeNode:
     return CodeNode(mean, inputs=[cases, *inputs], name="score")
 
 
-def _for_each(node: BaseNode, cases: BaseNode, made: dict[BaseNode, BaseNode]) -> BaseNode:
+def _for_each(node: BaseNode, cases: BaseNode, copies: dict[BaseNode, BaseNode]) -> BaseNode:
     """A node that does for every case what `node` does for one."""
-    if node not in made:
-        inputs = [_for_each(source, cases, made) for source in node.inputs]
+    if node not in copies:
+        inputs = [_for_each(source, cases, copies) for source in node.inputs]
         if isinstance(node, CodeNode):
-            made[node] = _code_for_each(node, cases, inputs)
+            copies[node] = _code_for_each(node, cases, inputs)
         else:
-            made[node] = EachTurnNode(cast(AskingNode, node), cases, inputs)
-    return made[node]
+            copies[node] = EachTurnNode(cast(AskingNode, node), cases, inputs)
+    return copies[node]
 
 
 def _code_for_each(node: CodeNode, cases: BaseNode, inputs: Sequence[BaseNode]) -> CodeNode:
@@ -109,8 +109,8 @@ def _code_for_each(node: CodeNode, cases: BaseNode, inputs: Sequence[BaseNode]) 
         return [value.value if isinstance(value, NodeValue) else value for value in values]
 
     of_each.__name__ = node.text  # as pictures show it
-    read = [cases, *inputs] if node.evaluation_params else inputs
-    return CodeNode(of_each, inputs=read, name=node.name, output_label=node.output_label)
+    sources = [cases, *inputs] if node.evaluation_params else inputs
+    return CodeNode(of_each, inputs=sources, name=node.name, output_label=node.output_label)
 
 
 def _fields(node: BaseNode, case: LLMTestCase) -> list[Any]:
@@ -163,9 +163,9 @@ class EachTurnNode(AskingNode):
         (_, cases), *inputs = given.inputs
         works: list[Coroutine[Any, Any, NodeValue]] = []
         for index, case in enumerate(cases):
-            read = tuple((label, values[index]) for label, values in inputs)
+            case_inputs = tuple((label, values[index]) for label, values in inputs)
             # The state of a decision stays the conversation; what is read stands beside it.
-            of_turn = Given(self._read(case), read, given.case)
+            of_turn = Given(self._read(case), case_inputs, given.case)
             works.append(self.node.work(of_turn, _Relay(ask.decides)))
         values = await _in_step(works, ask)
         masses = [value.mass for value in values if value.mass is not None]
@@ -202,17 +202,16 @@ async def _in_step(works: Sequence[Coroutine[Any, Any, NodeValue]], ask: Ask) ->
         # Every work runs until it asks. What all of them ask then is one batch, so the judge gets
         # it in parallel. A work that has ended is in `answers` no more.
         while answers:
-            asked: dict[int, Questions] = {}
+            batches: dict[int, Questions] = {}
             for index, replies in answers.items():
                 try:
-                    asked[index] = works[index].send(replies)
+                    batches[index] = works[index].send(replies)
                 except StopIteration as done:
                     values[index] = done.value
-            coming = iter(await ask.each(itertools.chain.from_iterable(asked.values())))
-            answers = {
-                index: list(itertools.islice(coming, len(questions)))
-                for index, questions in asked.items()
-            }
+            coming = iter(await ask.each(itertools.chain.from_iterable(batches.values())))
+            answers = {}
+            for index, questions in batches.items():
+                answers[index] = list(itertools.islice(coming, len(questions)))
     finally:
         # If one failed, the others end here: one that never began would warn that nobody awaited
         # it.

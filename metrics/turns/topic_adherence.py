@@ -10,7 +10,7 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import verdicts_prompt
-from dagengine.metrics.common.extraction import listed
+from dagengine.metrics.common.extraction import fixed_list
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share, texts
 from dagengine.metrics.conversation_completeness import (
     ITEM,
@@ -78,7 +78,7 @@ class TopicAdherenceMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         template, size = TopicAdherenceTemplate, self.verdicts_per_call
         intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
-        topics = listed(self.relevant_topics, "relevant_topics")
+        topics = fixed_list(self.relevant_topics, "relevant_topics")
         on_topic = VerdictListNode(
             ON_TOPIC,
             intentions,
@@ -108,11 +108,11 @@ def adherent_share(
 
 def _as_wanted(topic: Judgement, answer: Judgement) -> Judgement:
     expected = "on topic" if topic.verdict == "yes" else "off topic"
-    done = "taken up" if answer.verdict == "yes" else "not taken up"
-    same = "yes" if topic.verdict == answer.verdict else "no"
-    reason = f"{expected}: {topic.reason} {done}: {answer.reason}"
+    actual = "taken up" if answer.verdict == "yes" else "not taken up"
+    agreement = "yes" if topic.verdict == answer.verdict else "no"
+    reason = f"{expected}: {topic.reason} {actual}: {answer.reason}"
     if topic.odds is None and answer.odds is None:
-        return Judgement(verdict=same, reason=reason)
+        return Judgement(verdict=agreement, reason=reason)
     # Two questions to one judge: their odds are taken to be independent. A verdict without odds is
     # certain.
     topic_odds, answer_odds = (
@@ -122,4 +122,4 @@ def _as_wanted(topic: Judgement, answer: Judgement) -> Judgement:
     for verdict, mass in topic_odds:
         for second, chance in answer_odds:
             masses["yes" if verdict == second else "no"] += mass * chance
-    return Judgement(verdict=same, reason=reason, odds=tuple(masses.items()))
+    return Judgement(verdict=agreement, reason=reason, odds=tuple(masses.items()))

@@ -165,7 +165,7 @@ async def test_thoughts_that_cannot_be_switched_off_get_their_room() -> None:
 async def test_a_server_that_says_what_it_is_gives_its_window_and_places() -> None:
     with TellingServer(LLAMA, CheckedModel()) as server:
         checkup = await check_judge(OpenAIJudge("m", base_url=server.base_url))
-    assert (checkup.facts.server, checkup.facts.window, checkup.facts.places) == (
+    assert (checkup.facts.server, checkup.facts.window, checkup.facts.slots) == (
         "llama.cpp", 4096, 4
     )  # fmt: skip
     assert checkup.advice.max_in_flight == 4

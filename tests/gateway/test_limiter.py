@@ -391,13 +391,13 @@ async def test_a_judge_begins_with_the_places_that_its_server_says_it_has() -> N
 
         async def facts(self) -> ServerFacts:
             self.asked += 1
-            return ServerFacts("llama.cpp", window=4096, places=3)
+            return ServerFacts("llama.cpp", window=4096, slots=3)
 
     judge, gateway = Told(), Gateway(Limits(max_in_flight=64))
     assert gateway.facts(judge) == NO_FACTS
     await gateway.meet([judge])
     await gateway.meet([judge])
-    assert gateway.facts(judge) == ServerFacts("llama.cpp", window=4096, places=3)
+    assert gateway.facts(judge) == ServerFacts("llama.cpp", window=4096, slots=3)
     assert not await ask_all(gateway, judge, 60, 60)
     assert (judge.asked, judge.most) == (1, 4)  # one more is busy while others come and go
 

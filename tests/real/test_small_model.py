@@ -262,7 +262,7 @@ async def test_a_checkup_sees_what_the_server_is_and_that_the_model_guesses(
     checkup = await check_judge(judge, seconds=6)
     assert checkup.connection.problem is None
     assert checkup.connection.is_listed
-    assert (checkup.facts.window, checkup.facts.places) == (WINDOW, 2)
+    assert (checkup.facts.window, checkup.facts.slots) == (WINDOW, 2)
     if not isinstance(checkup.structure, NotMeasured):
         assert checkup.structure.enforced
     if not isinstance(checkup.easy, NotMeasured):

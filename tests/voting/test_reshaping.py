@@ -19,7 +19,7 @@ from dagengine.metrics.dag import (
     VerdictNode,
 )
 from dagengine.test_case import LLMTestCase
-from dagengine.voting.reshaping import can_split, halved, halves, merged, pair_at
+from dagengine.voting.reshaping import can_split, halves, merge_nodes, pair_at, split_node
 
 READS = ["actual_output"]
 
@@ -46,7 +46,7 @@ def scores(metric: DAGMetric | Any, truths: dict[str, bool]) -> list[float | Non
 @pytest.mark.parametrize(("first", "second"), list(product((True, False), repeat=2)))
 def test_two_merged_questions_give_the_score_of_both(first: bool, second: bool) -> None:
     metric = chain(first, second)
-    whole = merged(metric, "P")
+    whole = merge_nodes(metric, "P")
     assert [node.title for node in whole.spec().graph.nodes()] == ["P and C", "last"]
     for p, c, last in product((True, False), repeat=3):
         truths = {"P": p, "C": c, "P and C": p is first and c is second, "last": last}
@@ -65,7 +65,7 @@ def test_a_question_that_was_split_gives_the_same_score(word: str, verdicts: boo
         ends = [VerdictNode(True, child=last), VerdictNode(False, score=2)]
         child = BinaryJudgementNode("Is it C?", ends, evaluation_params=READS, name="C")
         metric = DAGMetric("Chain", DAG(question("P", {True: child, False: 2})))
-    parts = halved(metric, "C", f"Is it sweet? {word} Is it sour?")
+    parts = split_node(metric, "C", f"Is it sweet? {word} Is it sour?")
     texts = [node.text for node in parts.spec().graph.nodes()]
     assert {"Is it sweet?", "Is it sour?"} < set(texts)
     for one, two, last_one in product((True, False), repeat=3):
@@ -82,7 +82,7 @@ def test_what_a_task_hands_on_is_read_by_both_halves_and_by_the_merged_question(
     task = TaskNode("Extract it.", output_label="It", evaluation_params=READS)
     task.children = [parent, child]
     metric = DAGMetric("Task", DAG(task))
-    for made in (merged(metric, "C"), halved(metric, "C", "Is it sweet? AND Is it sour?")):
+    for made in (merge_nodes(metric, "C"), split_node(metric, "C", "Is it sweet? AND Is it sour?")):
         asked: dict[str, str] = {}
 
         def answer(question: Any, asked: dict[str, str] = asked) -> Any:

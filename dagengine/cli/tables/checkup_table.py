@@ -96,8 +96,8 @@ def lines(checkup: Checkup) -> Iterator[Line]:
         yield "window", "-", "the server does not say how many tokens it reads"
     else:
         yield "window", "ok", f"{facts.window:,} tokens for a prompt and its answer"
-    if facts.places is not None:
-        yield "places", "ok", f"{counted(facts.places, 'call')} at a time"
+    if facts.slots is not None:
+        yield "places", "ok", f"{counted(facts.slots, 'call')} at a time"
     yield from _part("schema", checkup.structure, _structure)
     yield from _part("thinking", checkup.thinking, _thinking)
     yield from _part("probability", checkup.probabilities, _probabilities)

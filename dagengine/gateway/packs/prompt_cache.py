@@ -114,9 +114,9 @@ class PromptCacheOrder:
 
 def sticky_places(facts: ServerFacts, resting: Resting) -> StickyPlaces | None:
     """The places of a server that keeps beginnings by place; None for any other."""
-    if facts.server not in _BY_PLACE or not facts.places:
+    if facts.server not in _BY_PLACE or not facts.slots:
         return None
-    return StickyPlaces(facts.places, resting)
+    return StickyPlaces(facts.slots, resting)
 
 
 class StickyPlaces:

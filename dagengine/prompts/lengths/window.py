@@ -132,7 +132,7 @@ def remedy(needed: int | None, facts: ServerFacts) -> str:
 
 def window_option(facts: ServerFacts, tokens: int) -> str | None:
     """How a kind of server is told the window of a call; None where it is not known."""
-    places = facts.places or 1
+    places = facts.slots or 1
     side_by_side = f" --parallel {places}" if places > 1 else ""
     return {
         "llama.cpp": f"llama-server --ctx-size {tokens * places}{side_by_side}",

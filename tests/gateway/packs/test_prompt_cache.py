@@ -55,7 +55,7 @@ def asked(step: str, answer: str = LONG, shares: tuple[str, ...] = BOTH) -> Ques
         Evidence("fact 1", "f"),
     ]
     question = Question(messages_for(step, evidence), judgement_type(None))
-    return question.asked_for(("metric", "node"), shares)
+    return question.for_asker(("metric", "node"), shares)
 
 
 def key(question: Question[Any], least: int = 4_096) -> bytes:
@@ -89,7 +89,7 @@ def test_a_list_and_the_turns_of_a_conversation_are_one_field() -> None:
         (("context",), "context (2 of 2)"),
         (("context", "turns"), "assistant turn 1"),
     ):
-        end = shared_end(question.asked_for(("m", "n"), shares))
+        end = shared_end(question.for_asker(("m", "n"), shares))
         assert content[:end].endswith(f"<<<END {last}>>>")
 
 
@@ -114,7 +114,7 @@ def test_nothing_waits_where_no_cache_is_known() -> None:
         OpenAIJudge("m", base_url="http://localhost:9"),
     )
     assert least_shared(own, NO_FACTS, caches=False) is None
-    assert least_shared(own, ServerFacts("Ollama", places=1), caches=False) is None
+    assert least_shared(own, ServerFacts("Ollama", slots=1), caches=False) is None
     assert least_shared(own, NO_FACTS, caches=True) == KEPT_CHARACTERS
     assert least_shared(hosted, NO_FACTS, caches=False) == KEPT_CHARACTERS
     assert least_shared(own, ServerFacts("vLLM"), caches=False) == SERVER_CHARACTERS
@@ -312,7 +312,7 @@ async def test_who_is_cancelled_where_a_place_is_kept_for_it_stops_nobody() -> N
 
 def test_only_llama_cpp_keeps_beginnings_by_place() -> None:
     resting = Resting()
-    assert sticky_places(ServerFacts("llama.cpp", places=4), resting) is not None
+    assert sticky_places(ServerFacts("llama.cpp", slots=4), resting) is not None
     assert sticky_places(ServerFacts("vLLM"), resting) is None
     assert sticky_places(ServerFacts("llama.cpp"), resting) is None
 
@@ -339,7 +339,7 @@ class Keeping:
         text = question.messages[1]["content"].partition("<<<END")[0]
         warmth = question.warmth
         self.keys.add(None if warmth is None else warmth.key)
-        place = text if warmth is None or warmth.place is None else warmth.place
+        place = text if warmth is None or warmth.slot is None else warmth.slot
         self.anew += self.read.get(place) != text
         for _ in range(5):
             await anyio.lowlevel.checkpoint()
@@ -353,7 +353,7 @@ class Keeping:
     [
         Keeping(hosted=True),
         Keeping(ServerFacts("vLLM")),
-        Keeping(ServerFacts("llama.cpp", places=2)),
+        Keeping(ServerFacts("llama.cpp", slots=2)),
     ],
 )
 def test_the_first_question_of_a_case_reads_for_the_others_where_a_cache_is(

@@ -48,7 +48,7 @@ async def test_a_server_says_its_kind_its_window_and_its_places(
 async def test_every_judge_behind_an_address_has_facts_and_others_have_none() -> None:
     with TellingServer(LLAMA) as server:
         labels = LabelJudge("m", base_url=server.base_url)
-        assert (await facts_of(labels)).places == 4
+        assert (await facts_of(labels)).slots == 4
     with TellingServer(OLLAMA) as server:  # a judge that cannot ask for a window has the loaded one
         assert (await facts_of(LabelJudge("m", base_url=server.base_url))).window == 4096
     assert await facts_of(LexicalJudge()) is NO_FACTS

@@ -335,8 +335,8 @@ def test_matchings_are_as_good_as_trying_everything(credits: list[list[Fraction]
         pairs = match(credits)
         assert sum(pair.credit for pair in pairs) == brute(credits, in_order=in_order)
         assert len({pair.expected for pair in pairs}) == len(pairs)
-        assert len({pair.called for pair in pairs}) == len(pairs)
-        assert all(pair.credit == credits[pair.expected][pair.called] for pair in pairs)
+        assert len({pair.call for pair in pairs}) == len(pairs)
+        assert all(pair.credit == credits[pair.expected][pair.call] for pair in pairs)
 
 
 def test_tool_correctness_runs_under_a_verdict_of_a_tree() -> None:

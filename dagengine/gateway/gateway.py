@@ -187,8 +187,8 @@ class Gateway:
 
     def change_limits(self, limits: Limits) -> None:
         """Have others from now on; raises InputError for those that hold for a whole run."""
-        kept = {name: getattr(self.limits, name) for name in CHANGEABLE}
-        if replace(limits, **kept) != self.limits:
+        changeable = {name: getattr(self.limits, name) for name in CHANGEABLE}
+        if replace(limits, **changeable) != self.limits:
             raise InputError(f"only {', '.join(CHANGEABLE)} can be changed while an engine is open")
         self._budget.keep_to(limits)
         for state in self._states.values():

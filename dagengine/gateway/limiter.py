@@ -370,9 +370,9 @@ class Limiter:
         """
         tries = False
         if judge.breaker.given_up is not None:
-            now = judge.clock()
-            tries = judge.breaker.may_try(now)
-            if not tries and not judge.breaker.is_tried(now):
+            moment = judge.clock()
+            tries = judge.breaker.may_try(moment)
+            if not tries and not judge.breaker.is_tried(moment):
                 judge.require_hope()
         call = Call(tokens, places, places, question)
         if urgency.turn is None:

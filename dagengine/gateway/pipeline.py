@@ -211,24 +211,17 @@ class Retried:
 
     async def __call__(self, request: Request) -> Answer[Any]:
         limits, limiter = self._limits, request.state.limiter
-        question = attempt = request.question
-        failures = 0
+        attempt, failures = request.question, 0
         if request.state.prompts is not None:
-            await request.state.prompts.require_fit(question)
+            await request.state.prompts.require_fit(attempt)
         while True:
             try:
                 return await self._next(request, attempt)
             except UnparseableError as error:
-                answer = _usable_answer(question, error)
-                enough = False
-                if answer is not None and answer.mode == PART:
-                    enough = is_enough(answer.value, again=request.reasks > 0)
-                again = None if enough else self._asked_again(request, error)
-                if again is None:
-                    if answer is None:
-                        raise
-                    return answer
-                attempt, failures = again, 0  # the judge works: it has answered
+                outcome = self._reconsider(request, error)
+                if isinstance(outcome, Answer):
+                    return outcome
+                attempt, failures = outcome, 0  # the judge works: it has answered
                 continue
             except (ProviderError, JudgeTimeoutError) as error:
                 late = isinstance(error, JudgeTimeoutError)
@@ -249,6 +242,25 @@ class Retried:
                 why = error
             with self._waits.during(why, wait), self._resting:
                 await (self._next.outlast(request, wait) if long else anyio.sleep(wait))
+
+    def _reconsider(self, request: Request, error: UnparseableError) -> Answer[Any] | Question[Any]:
+        """The usable part of an answer that does not fit, or the question to ask next.
+
+        Raises `error` where there is neither.
+        """
+        value = None
+        if not isinstance(error, DoubtfulAnswerError):
+            value = read_part(request.question, error.raw)
+        if value is None or not is_enough(value, again=request.reasks > 0):
+            again = self._asked_again(request, error)
+            if again is not None:
+                return again
+        if isinstance(error, DoubtfulAnswerError):
+            answer: Answer[Any] = error.answer  # the node decides about its verdict
+            return answer
+        if value is None:
+            raise error
+        return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
 
     def _asked_again(self, request: Request, error: UnparseableError) -> Question[Any] | None:
         """The question after an answer that does not fit; None where it is not asked again.
@@ -573,17 +585,6 @@ def _weight(answer: Answer[Any]) -> int:
     """About how many kB an answer takes in memory, and at least 1."""
     alternatives = sum(map(len, [token.alternatives for token in answer.tokens or ()]))
     return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
-
-
-def _usable_answer(question: Question[Any], error: UnparseableError) -> Answer[Any] | None:
-    """The usable part of an answer that does not fit; None if there is none."""
-    if isinstance(error, DoubtfulAnswerError):
-        answer: Answer[Any] = error.answer  # the node decides about its verdict
-        return answer
-    value = read_part(question, error.raw)
-    if value is None:
-        return None
-    return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
 
 
 def _cost(price: Price | None, answer: Answer[Any] | None, usage: Usage) -> float | None:

@@ -231,6 +231,6 @@ class CircuitBreaker:
         self.is_open, self._next_probe = True, math.inf
         self._tries_at = max(self._tries_at, until)
         if self.given_up is None:
-            then = "it is tried again from time to time" if self.returns else "and run again"
+            hint = "it is tried again from time to time" if self.returns else "and run again"
             # The name is long: what happened goes first.
-            self.given_up = f"{why}, {then} (judge: {self._name!r})"
+            self.given_up = f"{why}, {hint} (judge: {self._name!r})"

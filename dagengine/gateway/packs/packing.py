@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import anyio
@@ -183,18 +182,19 @@ class Packing:
                 packs.append(Pack(self, entry, most))
             packs[-1].add(entry)
             entry.pack = packs[-1]
-        self._fill(lots)
+        self._fill(lots, {entry.question.key for entry in entries})
         for entry in entries:
             entry.pause.resume()
             entry.moved.set()
 
-    def _fill(self, lots: Mapping[_Lot, list[Pack]]) -> None:
-        """Let what nodes may ask later ride along where all of it has room."""
+    def _fill(self, lots: Mapping[_Lot, list[Pack]], keys: set[str]) -> None:
+        """Let what nodes may ask later ride along where all of it has room.
+
+        `keys` are those of the questions that leave.
+        """
         most = max(packs[0].sender.packs.ahead for packs in lots.values())
         if most <= self._ahead_so_far:
             return
-        leaving = [pack.entries for packs in lots.values() for pack in packs]
-        keys = {entry.question.key for entry in chain.from_iterable(leaving)}
         for judge, questions in self._riders(most - self._ahead_so_far):
             packs = lots.get(_lot(judge, questions[0]))
             if packs is None:

@@ -20,7 +20,7 @@ from dagengine.errors import InputError, RefusedError, UnparseableError
 from dagengine.judges.wire.dialects.messages import refusal_in
 from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.echo import without_echo
-from dagengine.prompts.parsing import read_aside, require_readable, validated
+from dagengine.prompts.parsing import read_aside, require_readable, valid_answer
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.threads import in_daemon_thread
 from dagengine.unknown import Answering
@@ -41,7 +41,7 @@ class BaseLLM(ABC, Answering):
         self.model = self.load_model(*args, **kwargs)
 
     def load_model(self, *args: Any, **kwargs: Any) -> Any:
-        """Whatever `generate` works with."""
+        """Return the object that `generate` works with."""
         return None
 
     @abstractmethod
@@ -62,7 +62,7 @@ class BaseLLM(ABC, Answering):
 
 
 def looks_like_llm(model: object) -> bool:
-    """Whether an object has the shape of a custom model."""
+    """Return whether an object has the shape of a custom model."""
     return any(callable(getattr(model, name, None)) for name in ("generate", "a_generate"))
 
 
@@ -82,8 +82,8 @@ class ChatModel:
             answer = await ask(prompt)
         else:
             answer = await in_daemon_thread(lambda: self._model.invoke(prompt))
-        used = getattr(answer, "usage_metadata", None) or {}
-        counts = (used.get(name) or 0 for name in ("input_tokens", "output_tokens"))
+        usage = getattr(answer, "usage_metadata", None) or {}
+        counts = (usage.get(name) or 0 for name in ("input_tokens", "output_tokens"))
         content = getattr(answer, "content", answer)
         if isinstance(content, list):  # parts that are no text (pictures, calls of tools) left out
             texts = (part.get("text") if isinstance(part, dict) else part for part in content)
@@ -101,7 +101,7 @@ class ChatModel:
 
 
 def looks_like_chat_model(model: object) -> bool:
-    """Whether an object has the shape of a chat model of LangChain."""
+    """Return whether an object has the shape of a chat model of LangChain."""
     return any(callable(getattr(model, name, None)) for name in ("ainvoke", "invoke"))
 
 
@@ -194,7 +194,7 @@ class CustomJudge:
                 message = f"the output of the model has no JSON form: {error}"
                 raise UnparseableError(message) from None
             require_readable(raw)
-            return Answer(validated(question, output, raw), raw, mode="schema")
+            return Answer(valid_answer(question, output, raw), raw, mode="schema")
         raise UnparseableError(
             f"the model returned {type(output).__name__}, not text", repr(output)
         )

@@ -124,12 +124,10 @@ def default_judge() -> DefaultJudge:
     for source, settings in chain([("the environment", environment)], settings_of_files):
         if settings.get(MODEL) or settings.get(BASE_URL):
             # What was measured is saved beside its judge: the environment may name another one.
-            tuned = {} if settings is environment else _TUNED
-            values: dict[str, Any] = {
-                field: _READERS[field][0](settings[name])
-                for name, field in tuned.items()
-                if name in settings
-            }
+            values: dict[str, Any] = {}
+            for name, field in _TUNED.items():
+                if settings is not environment and name in settings:
+                    values[field] = _READERS[field][0](settings[name])
             model = settings.get(MODEL) or BUILT_IN
             url, key_from = settings.get(BASE_URL), settings.get(KEY_FROM)
             return DefaultJudge(model, url, key_from, source, Tuning(**values))
@@ -145,13 +143,13 @@ def _require_known(environment: Mapping[str, str]) -> None:
                 f"{name} is a setting of .dagengine.env, not of the environment: "
                 "`dagengine judge check --save` writes it beside its judge"
             )
-        rest = name.removeprefix(_OURS)
-        if name.startswith(_OURS) and rest not in names:
+        suffix = name.removeprefix(_OURS)
+        if name.startswith(_OURS) and suffix not in names:
             # Only what is nearly one of ours: tests have variables with our prefix, too.
-            near = did_you_mean(rest, names, cutoff=0.75)
+            near = did_you_mean(suffix, names, cutoff=0.75)
             if near:
-                meant = next(full for part, full in names.items() if repr(part) in near)
-                raise InputError(f"unknown environment variable {name}; did you mean {meant}?")
+                suggestion = next(full for part, full in names.items() if repr(part) in near)
+                raise InputError(f"unknown environment variable {name}; did you mean {suggestion}?")
 
 
 def tuning_of(model: str | None, base_url: str | None) -> Tuning:
@@ -178,9 +176,9 @@ def read_settings(path: Path) -> dict[str, str]:
             hint = did_you_mean(name, _SETTINGS) or usage
             raise InputError(f"{path}, line {number}: {name!r:.60} is not a setting; {hint}")
         if name in _TUNED:
-            read, meaning = _READERS[_TUNED[name]]
+            parse, meaning = _READERS[_TUNED[name]]
             try:
-                read(value)
+                parse(value)
             except ValueError:
                 raise InputError(f"{path}, line {number}: {name} must be {meaning}") from None
         settings[name] = value

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from dagengine.errors import JudgeError, UnsupportedError
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.dialects.failures import unreadable
-from dagengine.prompts.evidence import fenced
+from dagengine.prompts.evidence import fence
 from dagengine.prompts.instructions import parts_of
-from dagengine.prompts.parsing import validated
+from dagengine.prompts.parsing import valid_answer
 from dagengine.question import Answer, Capabilities, Question, Usage
 
 T = TypeVar("T", bound=BaseModel)
@@ -47,7 +47,7 @@ def _text_of(question: Question[Any]) -> str:
         return next(own)
     if len(evidence) == 1:
         return evidence[0].text
-    return fenced(evidence) or step
+    return fence(evidence) or step
 
 
 class EmbeddingJudge(EndpointJudge):
@@ -80,7 +80,7 @@ class EmbeddingJudge(EndpointJudge):
             vector = [round(number, _DIGITS) for number in reply.data[0].embedding]
             raw = json.dumps({"output": vector}, separators=(",", ":"))
             usage = Usage(reply.usage.prompt_tokens)
-            return Answer(validated(question, {"output": vector}, raw), raw, usage=usage)
+            return Answer(valid_answer(question, {"output": vector}, raw), raw, usage=usage)
         except (JudgeError, openai.OpenAIError) as error:
             failure = self._hidden(self.failure(error, question))
         # Outside of the handler: what is raised inside keeps the other error with it.

@@ -145,9 +145,9 @@ class SharedJudge(Generic[C]):
 
     @property
     def secrets(self) -> list[str]:
-        """What nothing that outlives a run may hold: keys, passwords, and parts of addresses."""
+        """Texts that nothing may hold after a run: keys, passwords, and parts of addresses."""
         raise NotImplementedError
 
     def _public_state(self) -> dict[str, Any]:
-        """What is in the place of keys, passwords and connections, by attribute."""
+        """Values that replace keys, passwords and connections, by attribute."""
         raise NotImplementedError

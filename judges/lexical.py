@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.judges.overlap import Overlap, relevant, supported, useful, words_of
+from dagengine.judges.overlap import Overlap, relevance_of, support_of, usefulness_of, words_of
 from dagengine.prompts.evidence import Evidence, numbered_name
 from dagengine.prompts.instructions import parts_of, without_examples
-from dagengine.prompts.parsing import validated
+from dagengine.prompts.parsing import valid_answer
 from dagengine.prompts.sentences import sentences
 from dagengine.question import Answer, Capabilities, Question, schema_of
 
@@ -132,7 +132,7 @@ class LexicalJudge:
         """The answer that words give; raises UnsupportedError where they give none."""
         fields = self._fields(question)
         raw = json.dumps(fields, ensure_ascii=False)
-        return Answer(validated(question, fields, raw), raw, mode="rules")
+        return Answer(valid_answer(question, fields, raw), raw, mode="rules")
 
     def _fields(self, question: Question[Any]) -> Fields:
         answer_type: type[BaseModel] = question.answer_type
@@ -146,8 +146,8 @@ class LexicalJudge:
             item = _item_of(shape, schema)
             if {"verdict", "reason"} <= item.keys():
                 return {name: self._verdicts(question, shape, item, step, evidence)}
-        asked = f"{answer_type.__name__}({', '.join(properties)})"
-        raise _unsupported_error(question, f"it asks for {asked}")
+        form = f"{answer_type.__name__}({', '.join(properties)})"
+        raise _unsupported_error(question, f"it asks for {form}")
 
     def _verdicts(
         self,
@@ -161,8 +161,8 @@ class LexicalJudge:
         if not {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}:
             raise _unsupported_error(question, f"its verdicts are {allowed!r}")
         if item.keys() == {"statement", "reason", "verdict"}:
-            first, *around = evidence  # its statements are the items
-            label, items = _PLACE.sub("", first.label), list(dict.fromkeys(sentences(first.text)))
+            source, *around = evidence  # its statements are the items
+            label, items = _PLACE.sub("", source.label), list(dict.fromkeys(sentences(source.text)))
             names: list[Fields] = [{"statement": text} for text in items]
         elif item.keys() == {"reason", "verdict"}:
             label, items, around = _numbered_items(question, shape, step, evidence)
@@ -172,24 +172,20 @@ class LexicalJudge:
         if not around:
             raise _unsupported_error(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, step)
-        # `input` is what was asked, no evidence: unless nothing else is there, or whether items are
-        # about it is just what is asked.
-        inputs = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
-        shown = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
-        texts = (inputs or shown) if meaning == "relevant" else (shown or inputs)
-        each, together = _evidence_words(tuple(texts), self._stem)
+        by_sentence, together = _evidence_words(_texts_to_compare(around, meaning), self._stem)
         rules: dict[Meaning, Callable[[Words], Overlap]] = {
-            "supported": lambda item: supported(item, each, together),
-            "relevant": lambda item: relevant(item, together),
-            "useful": lambda item: useful(item, each),
+            "supported": lambda item: support_of(item, by_sentence, together),
+            "relevant": lambda item: relevance_of(item, together),
+            "useful": lambda item: usefulness_of(item, by_sentence),
         }
-        needed = self._needed[meaning]
+        threshold = self._needed[meaning]
         verdicts: list[Fields] = []
         for name, text in zip(names, items, strict=True):
             overlap = rules[meaning](words_of(text, self._stem))
-            unsure = "idk" in allowed and overlap.share >= self._doubt * needed
-            verdict = "yes" if overlap.share >= needed else "idk" if unsure else "no"
-            reason = f"{overlap.reason} ({needed:.0%} needed)"
+            verdict = "yes" if overlap.share >= threshold else "no"
+            if verdict == "no" and "idk" in allowed and overlap.share >= self._doubt * threshold:
+                verdict = "idk"
+            reason = f"{overlap.reason} ({threshold:.0%} needed)"
             verdicts.append({**name, "reason": reason, "verdict": verdict})
         return verdicts
 
@@ -211,8 +207,22 @@ class LexicalJudge:
 @lru_cache(maxsize=4)
 def _evidence_words(texts: tuple[str, ...], stem: int) -> tuple[list[Words], Words]:
     """The words of each sentence, and of all together."""
-    each = [words_of(sentence, stem) for text in texts for sentence in sentences(text)]
-    return each, {key: word for words in each for key, word in words.items()}
+    by_sentence = [words_of(sentence, stem) for text in texts for sentence in sentences(text)]
+    together: Words = {}
+    for words in by_sentence:
+        together |= words
+    return by_sentence, together
+
+
+def _texts_to_compare(around: Sequence[Evidence], meaning: Meaning) -> tuple[str, ...]:
+    """The evidence to compare items with.
+
+    `input` is what was asked, no evidence: unless nothing else is there, or whether items are
+    about it is just what is asked.
+    """
+    inputs = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
+    facts = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
+    return tuple((inputs or facts) if meaning == "relevant" else (facts or inputs))
 
 
 # Questions.
@@ -273,10 +283,13 @@ def _numbered_items(
 def _extract(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
     """The different sentences of all evidence, the first ones if there is a limit."""
     texts = [sentence for piece in evidence for sentence in sentences(piece.text)]
-    kept = list(dict.fromkeys(texts))[: shape.get("maxItems")]
+    distinct = list(dict.fromkeys(texts))[: shape.get("maxItems")]
     if name == "questions":
-        return [f"{text.rstrip(_ENDING)}?" for text in kept]
+        return [f"{text.rstrip(_ENDING)}?" for text in distinct]
     if {"text", "factual"} <= _item_of(shape, schema).keys():
-        asks = (text.rstrip(_CLOSING).endswith(("?", "？", "؟")) for text in kept)  # noqa: RUF001
-        return [{"text": text, "factual": not ask} for text, ask in zip(kept, asks, strict=True)]
-    return kept
+        asking = ("?", "？", "؟")  # noqa: RUF001
+        return [
+            {"text": text, "factual": not text.rstrip(_CLOSING).endswith(asking)}
+            for text in distinct
+        ]
+    return distinct

@@ -87,12 +87,12 @@ class OpenAIJudge(EndpointJudge):
         raise self._hidden(outcome)
 
     def _attempt(self, client: Connection, question: Question[T], demands: Demands) -> Attempt[T]:
-        """How a question is asked with such demands, for the law of demands."""
+        """An attempt to ask a question with such demands, for the law of demands."""
         form = self._form(client, question, demands)
         limit, own = form.limit, question.token_limit
         return Attempt(
             demands,
-            form.asked,
+            form.fields,
             partial(self._try, client, question, form),
             limit=limit if limit != own else None,
             alternatives=question.options.top_logprobs or 0,
@@ -151,13 +151,13 @@ class OpenAIJudge(EndpointJudge):
             following = alternatives(completion, range(len(completion.token_texts[:1])))
         except (JudgeError, openai.OpenAIError, ValueError):
             return answer  # it is a good answer all the same
-        resolved = start.resolved(tokens, following.get(0, ()))
+        resolved = start.resolve(tokens, following.get(0, ()))
         # The prompt is in the server's cache, and it is the prompt of the answer that is counted.
-        more = Usage(output_tokens=usage_of(completion).output_tokens)
-        return replace(answer, tokens=resolved, usage=answer.usage + more)
+        continuation = Usage(output_tokens=usage_of(completion).output_tokens)
+        return replace(answer, tokens=resolved, usage=answer.usage + continuation)
 
     def _form(self, client: Connection, question: Question[Any], demands: Demands) -> RequestForm:
-        """How questions of this kind are asked with such demands."""
+        """The form of requests for questions of this kind with such demands."""
         # OpenAI's strict schemas know no lengths, and its models end by themselves.
         bounds = None if is_hosted(client.base_url) else bounds_of(question)
         mode = MODES[demands.mode] if question.parser is None else TEXT
@@ -179,8 +179,8 @@ class OpenAIJudge(EndpointJudge):
                     make_strict(body, client.base_url)
                 return body if demands.system else with_system_in_front(body)
 
-            asked = self._asked(own, mode, demands)
-            return RequestForm(write, partial(self._route, demands), mode, limit, demands, asked)
+            names = self._demand_names(own, mode, demands)
+            return RequestForm(write, partial(self._route, demands), mode, limit, demands, names)
 
         # It is made once for all questions of a kind, and not with every call.
         return client.form(key, form)
@@ -202,22 +202,22 @@ class OpenAIJudge(EndpointJudge):
         most += demands.thoughts
         return most if most < demands.too_many else own
 
-    def _asked(self, own: Body, mode: str, demands: Demands) -> frozenset[str]:
+    def _demand_names(self, own: Body, mode: str, demands: Demands) -> frozenset[str]:
         """The demands of a request, by their fields; none that the caller set, which stays."""
-        asked = {"system"} if demands.system else set[str]()
+        names = {"system"} if demands.system else set[str]()
         if mode != TEXT:
-            asked |= {"mode", "keywords"} if demands.keywords else {"mode"}
+            names |= {"mode", "keywords"} if demands.keywords else {"mode"}
         if own.get("top_logprobs") and "top_logprobs" not in self._parameters:
-            asked |= {"logprobs", "alternatives"}
-        asked |= {"temperature", "seed"} & (own.keys() - self._parameters.keys())
+            names |= {"logprobs", "alternatives"}
+        names |= {"temperature", "seed"} & (own.keys() - self._parameters.keys())
         if demands.cache_key and self.hosted:
-            asked.add("cache_key")
+            names.add("cache_key")
         if not own.keys().isdisjoint(TOKEN_LIMITS):
-            asked.add("limit")
-        return frozenset(asked)
+            names.add("limit")
+        return frozenset(names)
 
     def _route(self, demands: Demands, warmth: Warmth) -> Body:
-        """What sends a question to where its beginning is warm; what the caller set stays."""
+        """Fields that send a question to where its beginning is warm; the caller's stay."""
         if warmth.slot is not None:
             return {} if "id_slot" in self._parameters else {"id_slot": warmth.slot}
         keyed = demands.cache_key and self.hosted and CACHE_KEY not in self._parameters
@@ -225,7 +225,7 @@ class OpenAIJudge(EndpointJudge):
 
     @property
     def hosted(self) -> bool:
-        """Whether it asks OpenAI's own servers, or Azure's, which keep beginnings of prompts."""
+        """True if it asks OpenAI's own servers, or Azure's, which keep beginnings of prompts."""
         return is_hosted(self._where)
 
     def _body(self, options: Options, limit: int | None, demands: Demands) -> dict[str, Any]:

@@ -81,21 +81,21 @@ def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
     return _weight(word for key, word in item.items() if key in within) / whole
 
 
-def supported(
-    item: Mapping[str, str], each: Sequence[Mapping[str, str]], together: Mapping[str, str]
+def support_of(
+    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
 ) -> Overlap:
     """Overlap of an item with sentences: in all of them together, and in the best one."""
     missing = [word for key, word in item.items() if key not in together]
     numbers = [word for word in missing if any(character.isdigit() for character in word)]
     if numbers:
         return Overlap(0.0, f"the evidence has no {_few_words(numbers)}")
-    best = max((_part(item, sentence) for sentence in each), default=0.0)
+    best = max((_part(item, sentence) for sentence in by_sentence), default=0.0)
     share = (_part(item, together) + best) / 2
     lacking = f", it has no {_few_words(missing)}" if missing else ""
     return Overlap(share, f"{share:.0%} of the words are in the evidence{lacking}")
 
 
-def relevant(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
+def relevance_of(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
     """Overlap of an item and a text in words, in terms of the shorter one."""
     share = max(_part(item, together), _part(together, item))
     common = [word for key, word in item.items() if key in together]
@@ -103,13 +103,13 @@ def relevant(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
     return Overlap(share, f"{share:.0%} of the words are in common{shared}")
 
 
-def useful(item: Mapping[str, str], each: Sequence[Mapping[str, str]]) -> Overlap:
+def usefulness_of(item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]]) -> Overlap:
     """Largest overlap of a sentence with an item."""
-    share = max((_part(sentence, item) for sentence in each), default=0.0)
+    share = max((_part(sentence, item) for sentence in by_sentence), default=0.0)
     return Overlap(share, f"{share:.0%} of the words of one sentence are in it")
 
 
 def _few_words(words: Sequence[str]) -> str:
     """A few words, the longest first: those that say most."""
-    chosen = sorted(words, key=len, reverse=True)[:_SHOWN]
-    return ", ".join(map(repr, chosen))
+    longest = sorted(words, key=len, reverse=True)[:_SHOWN]
+    return ", ".join(map(repr, longest))

@@ -87,7 +87,7 @@ class ProviderJudge(SharedJudge[_Opened]):
 
     @property
     def hosted(self) -> bool:
-        """Whether the provider keeps beginnings of prompts, as requests here ask it to."""
+        """Return whether the provider keeps beginnings of prompts, as requests here ask it to."""
         return self.model.startswith("anthropic/")
 
     @property
@@ -175,8 +175,8 @@ class ProviderJudge(SharedJudge[_Opened]):
         raise failure
 
     def _usage_of(self, completion: Any) -> Usage:
-        used = getattr(completion, "usage", None) if self.hosted else None
-        return NO_USAGE if used is None else message_usage(dict(used))
+        counts = getattr(completion, "usage", None) if self.hosted else None
+        return NO_USAGE if counts is None else message_usage(dict(counts))
 
     async def _read(self, question: Question[T], problem: Any) -> Answer[T]:
         """The answer that instructor did not read; raises a JudgeError that says why."""
@@ -214,5 +214,5 @@ class ProviderJudge(SharedJudge[_Opened]):
 
 
 def _lacks_credentials(error: BaseException) -> bool:
-    """Whether a client says that it has no key, which no further attempt changes."""
+    """Return whether a client says that it has no key, which no further attempt changes."""
     return _NO_CREDENTIALS.search(f"{type(error).__name__}: {error}") is not None

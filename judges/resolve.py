@@ -51,25 +51,29 @@ def as_judge(
     LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for anything else.
     """
     if model is None:
-        chosen = default_judge()
+        default = default_judge()
         if base_url is not None:
-            return _judge_named(chosen.model or BUILT_IN, base_url, api_key)
-        judge = _judge_named(chosen.model or BUILT_IN, chosen.base_url, api_key or chosen.key())
+            return _judge_named(default.model or BUILT_IN, base_url, api_key)
+        judge = _judge_named(default.model or BUILT_IN, default.base_url, api_key or default.key())
         # For instance what `judge check` found to switch thoughts off.
-        if chosen.tuning.parameters and isinstance(judge, EndpointJudge):
-            return cast("Judge", judge.with_parameters(chosen.tuning.parameters))
+        if default.tuning.parameters and isinstance(judge, EndpointJudge):
+            return cast("Judge", judge.with_parameters(default.tuning.parameters))
         return judge
     if isinstance(model, str):
         return _judge_named(model or BUILT_IN, base_url, api_key)
+    return _judge_of_object(model)
+
+
+def _judge_of_object(model: Any) -> Judge:
+    """The judge that an object is, or that asks it; raises InputError for any other object."""
     if isinstance(model, type):
         raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
     answers = callable(getattr(model, "answer", None))
     # A class of `Judge` itself inherits properties that are None.
-    lacking = [
-        f"`{name}` (a {kind.__name__})"
-        for name, kind in (("identity", str), ("capabilities", Capabilities))
-        if not isinstance(getattr(model, name, None), kind)
-    ]
+    lacking = []
+    for name, kind in (("identity", str), ("capabilities", Capabilities)):
+        if not isinstance(getattr(model, name, None), kind):
+            lacking.append(f"`{name}` (a {kind.__name__})")
     if answers and not lacking:
         return cast(Judge, model)
     # Asked before `generate`: chat models have another kind of it.
@@ -83,20 +87,20 @@ def as_judge(
             "dagengine.question.Judge. A class with `generate(prompt)` needs no more than that, "
             "and ScriptedJudge(function) of dagengine.judges takes a function of the question"
         )
-    meant = ""
+    hint = ""
     if callable(model):
-        meant = (
+        hint = (
             ". A function that takes the question and returns the verdict: ScriptedJudge(function) "
             "of dagengine.judges. One that takes the prompt: a class with it as `generate`"
         )
     elif isinstance(model, list | tuple):
-        meant = (
+        hint = (
             ". Several judges: judged_by(metric, [judge, …]) of dagengine.voting, which returns "
             "the metric with them"
         )
     raise InputError(
         f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
-        f"`generate`, `a_generate`, `invoke` or `ainvoke`{meant}"
+        f"`generate`, `a_generate`, `invoke` or `ainvoke`{hint}"
     )
 
 
@@ -112,26 +116,18 @@ def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
         from dagengine.judges.local.gguf import GGUFJudge  # few need it
 
         return GGUFJudge(path)
-    provider, _, rest = name.partition("/")
+    provider, _, model = name.partition("/")
     if provider == "labels":
-        return LabelJudge(rest or BUILT_IN, base_url=base_url, api_key=api_key)
+        return LabelJudge(model or BUILT_IN, base_url=base_url, api_key=api_key)
     if provider in FORMS:
-        decider, _, writer = rest.partition("+")
+        decider, _, writer = model.partition("+")
         return DecisionJudge(
             decider, form=provider, writer=writer or None, base_url=base_url, api_key=api_key
         )
     if base_url is not None:  # whatever stands before a slash there is a part of the name
         return OpenAIJudge(name, base_url=base_url, api_key=api_key)
-    if rest and provider == "openai":
-        return OpenAIJudge(rest, api_key=api_key)
-    if rest and provider == "ollama":
-        # The address of Ollama, which its own environment variable may name without a scheme
-        host = os.environ.get("OLLAMA_HOST") or "localhost:11434"
-        address = host if "://" in host else f"http://{host}"
-        return OpenAIJudge(rest, base_url=f"{address.rstrip('/')}/v1", api_key=api_key)
-    if rest and provider in PROVIDERS:
-        options: dict[str, Any] = {"api_key": api_key} if api_key else {}
-        return ProviderJudge(name, **options)
+    if model and provider in PROVIDERS:
+        return _judge_of_provider(provider, model, api_key)
     # Nobody calls a model so; sent on, the first would leave this machine as a model's name.
     if is_key(name):
         raise InputError(
@@ -142,6 +138,18 @@ def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
     if name.endswith(".gguf"):
         raise InputError(f"{name!r:.200} is a model file: write {FILE}{name:.200}")
     return OpenAIJudge(name, api_key=api_key)
+
+
+def _judge_of_provider(provider: str, model: str, api_key: str | None) -> Judge:
+    if provider == "openai":
+        return OpenAIJudge(model, api_key=api_key)
+    if provider == "ollama":
+        # The address of Ollama, which its own environment variable may name without a scheme
+        host = os.environ.get("OLLAMA_HOST") or "localhost:11434"
+        address = host if "://" in host else f"http://{host}"
+        return OpenAIJudge(model, base_url=f"{address.rstrip('/')}/v1", api_key=api_key)
+    options: dict[str, Any] = {"api_key": api_key} if api_key else {}
+    return ProviderJudge(f"{provider}/{model}", **options)
 
 
 def require_provider(name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, RecordingMissError
-from dagengine.prompts.parsing import read_answer, validated
+from dagengine.prompts.parsing import read_answer, valid_answer
 from dagengine.question import Answer, Capabilities, Question, TokenChoice
 
 T = TypeVar("T", bound=BaseModel)
@@ -64,7 +64,7 @@ class ScriptedJudge:
         if isinstance(scripted, dict) and "reason" in fields:
             scripted = {"reason": "scripted", **scripted}
         raw = _JSON.encode(scripted)
-        return Answer(validated(question, scripted, raw), raw)
+        return Answer(valid_answer(question, scripted, raw), raw)
 
 
 @dataclass(frozen=True, slots=True)

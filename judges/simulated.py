@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError, RecordingMissError, UnparseableError
 from dagengine.prompts.instructions import material_of, said_without_bounds
-from dagengine.prompts.parsing import validated
+from dagengine.prompts.parsing import valid_answer
 from dagengine.prompts.probabilities.tokens import value_span
 from dagengine.question import (
     Answer,
@@ -82,9 +82,9 @@ class Noise:
         if truth not in options:
             raise InputError(f"the truth {truth!r} is not one of {list(options)!r}")
         wrong_options = [option for option in options if option != truth]
-        left = 1 - self.unparseable
-        wrong = left * (1 - self.first) * self.wrong(repetition) / max(len(wrong_options), 1)
-        sizes = [(None, self.unparseable), (options[0], left * self.first)]
+        readable = 1 - self.unparseable
+        wrong = readable * (1 - self.first) * self.wrong(repetition) / max(len(wrong_options), 1)
+        sizes = [(None, self.unparseable), (options[0], readable * self.first)]
         sizes += [(option, wrong) for option in wrong_options]
         ends = list(accumulate((size for _, size in sizes), initial=0.0))
         mistakes = [Span(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
@@ -99,8 +99,8 @@ class Noise:
 
     def accuracy(self, truth: Any, options: Sequence[Any], times: int = 1) -> float:
         """The chance of the true answer, averaged over repetitions."""
-        each = (self.chances(truth, options, repetition)[truth] for repetition in range(times))
-        return math.fsum(each) / times
+        chances = (self.chances(truth, options, repetition) for repetition in range(times))
+        return math.fsum(chance[truth] for chance in chances) / times
 
     def flip_rate(self, truth: Any, options: Sequence[Any], times: int = 2) -> float:
         """The chance that two of `times` repetitions differ; unreadable is an answer, too.
@@ -113,8 +113,8 @@ class Noise:
             raise InputError(f"a flip needs two repetitions, got {times}")
         spans = [self.spans(truth, options, repetition) for repetition in range(times)]
         flips = []
-        for left, right in combinations(spans, 2):
-            equal = [(a, b) for a, b in product(left, right) if a.answer == b.answer]
+        for pair in combinations(spans, 2):
+            equal = [(a, b) for a, b in product(*pair) if a.answer == b.answer]
             common = math.fsum(max(min(a.high, b.high) - max(a.low, b.low), 0.0) for a, b in equal)
             apart = math.fsum((a.high - a.low) * (b.high - b.low) for a, b in equal)
             flips.append(1 - (self.repetitions * common + (1 - self.repetitions) * apart))
@@ -173,7 +173,7 @@ class SimulatedJudge:
         """One attempt; raises UnparseableError by the chance asked for."""
         fields = self._answer_fields(question)
         raw = json.dumps(fields, ensure_ascii=False)
-        return Answer(validated(question, fields, raw), raw, self._tokens(question, raw))
+        return Answer(valid_answer(question, fields, raw), raw, self._tokens(question, raw))
 
     def _tokens(self, question: Question[T], raw: str) -> tuple[TokenChoice, ...] | None:
         """The answer in three tokens, the middle one with the chances of all options."""
@@ -205,14 +205,10 @@ class SimulatedJudge:
         shapes = schema.get("properties", {})
         if "verdicts" in shapes:
             shape = schema["$defs"]["Item"]["properties"]["verdict"]
-            verdicts = [
-                {
-                    "number": number,
-                    "verdict": self._draw(question, verdict, shape, number),
-                    **_REASON,
-                }
-                for number, verdict in enumerate(truth, 1)
-            ]
+            verdicts = []
+            for number, true_verdict in enumerate(truth, 1):
+                verdict = self._draw(question, true_verdict, shape, number)
+                verdicts.append({"number": number, "verdict": verdict, **_REASON})
             return {"verdicts": verdicts}
         main = next((name for name in ("verdict", "score", "output") if name in shapes), None)
         if main is None:
@@ -236,12 +232,12 @@ class SimulatedJudge:
         # An answer that could not be read is asked for again, and again cannot be read.
         # How long an answer may be changes nothing about what it says.
         messages = said_without_bounds(question)
-        asked = json.dumps((messages, schema_json(question.answer_type), place))
-        own = f"{asked} {question.options!r}"
+        identity = json.dumps((messages, schema_json(question.answer_type), place))
+        own = f"{identity} {question.options!r}"
         # Two draws have a correlation r if each is the common one with the chance of its root.
         source, common = self._uniform("source", own), math.sqrt(noise.repetitions)
         if source < common:
-            draw = self._uniform("repetitions", asked)
+            draw = self._uniform("repetitions", identity)
         elif source < common + math.sqrt(noise.nodes):
             about = f"{question.options.sample} {place} {self._item(question)}"
             draw = self._uniform("nodes", about)
@@ -253,8 +249,8 @@ class SimulatedJudge:
         return answer
 
     def _uniform(self, kind: str, text: str) -> float:
-        named = f"{self._seed} {kind} {text}".encode(errors="surrogatepass")
-        return int.from_bytes(hashlib.sha256(named).digest()[:6]) / 2**48
+        seeded = f"{self._seed} {kind} {text}".encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.sha256(seeded).digest()[:6]) / 2**48
 
 
 _REASON = {"reason": "simulated"}

@@ -34,7 +34,7 @@ from dagengine.metrics.common.evaluation_steps import (
 )
 from dagengine.metrics.common.g_eval_template import GEvalTemplate, step_list
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of, fenced
+from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of, fence
 from dagengine.prompts.instructions import in_one_text, messages_for
 from dagengine.question import Question
 from dagengine.results import MetricResult
@@ -229,7 +229,7 @@ class BallotsNode(AskingNode):
         else:
             prompt = self._own(
                 evaluation_steps=steps,
-                test_case_contents=fenced(evidence),
+                test_case_contents=fence(evidence),
                 parameters=self._parameters,
                 count=count,
             )
@@ -237,7 +237,7 @@ class BallotsNode(AskingNode):
         # Names may say who is who: the masked material is in the place of the case.
         decision = Decision(
             "choice", _DECIDE.format(evaluation_steps=steps), tuple(map(Option, verdicts)),
-            text=fenced(evidence),
+            text=fence(evidence),
         )  # fmt: skip
         return self.put(messages, judgement_type(verdicts), decision)
 

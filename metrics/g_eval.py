@@ -35,7 +35,7 @@ from dagengine.metrics.common.g_eval_template import (
 )
 from dagengine.metrics.common.rubric import STRICT_SCALE, Rubric, scale_of
 from dagengine.prompts.answer_types import rating_type
-from dagengine.prompts.evidence import Evidence, fenced
+from dagengine.prompts.evidence import Evidence, fence
 from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser
@@ -101,7 +101,7 @@ class RatingForm:
             scoring = {} if self.strict else {"rubric": rubric, "score_range": self.scale}
             prompt = self.own(
                 evaluation_steps=step_list(steps),
-                test_case_content=fenced(evidence),
+                test_case_content=fence(evidence),
                 parameters=self.parameters,
                 **scoring,
             )

@@ -30,7 +30,7 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.metrics.g_eval import Rubric
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 from dagengine.question import EveryMatch, FirstMatch, Options
 from dagengine.reliability.statistics import majority_share
 
@@ -87,7 +87,7 @@ class Recorded:
         evaluation_steps: str, test_case_content: str, **more: Any
     ) -> str:
         """The step, and the name of the item."""
-        (name,) = unfenced(test_case_content)
+        (name,) = unfence(test_case_content)
         return f"{evaluation_steps.removeprefix('1. ')} of {name.text}"
 
 

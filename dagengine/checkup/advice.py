@@ -112,8 +112,8 @@ def _call_timeout(checkup: Checkup, in_flight: int) -> float | None:
     seconds = _ANSWER / speed.together
     if isinstance(reading, Reading) and reading.tokens_per_second:
         seconds += max(reading.reported or 0, _PROMPT) / reading.tokens_per_second
-    needed = _MARGIN * in_flight * seconds
-    return None if needed <= _USUAL_TIMEOUT else float(math.ceil(needed / _STEP) * _STEP)
+    timeout = _MARGIN * in_flight * seconds
+    return None if timeout <= _USUAL_TIMEOUT else float(math.ceil(timeout / _STEP) * _STEP)
 
 
 def _window(checkup: Checkup) -> int | None:
@@ -121,6 +121,6 @@ def _window(checkup: Checkup) -> int | None:
     reading, window = checkup.reading, checkup.facts.window
     if not isinstance(reading, Reading) or not reading.of_data or reading.expected is None:
         return None
-    needed = reading.expected + _PROMPT + _ANSWER
-    fits = not (reading.cut or reading.refused) if window is None else needed <= window
-    return None if fits else math.ceil(needed / _BLOCK) * _BLOCK
+    tokens = reading.expected + _PROMPT + _ANSWER
+    fits = not (reading.cut or reading.refused) if window is None else tokens <= window
+    return None if fits else math.ceil(tokens / _BLOCK) * _BLOCK

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeTimeoutError
 from dagengine.execution.node_run import addressed
-from dagengine.gateway.answering import answered
+from dagengine.gateway.answering import await_answer
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 
 T = TypeVar("T", bound=BaseModel)
@@ -51,14 +51,14 @@ class Examiner:
 
         A judge that only decides is asked in its own form, and its writer everything else.
         """
-        asked, own = addressed(judge or self.judge, question)
-        left = self.left
-        if left <= 0:
+        target, own = addressed(judge or self.judge, question)
+        seconds = self.left
+        if seconds <= 0:
             raise OutOfTimeError
         self.calls += 1
         begin = anyio.current_time()
         try:
-            answer = await answered(lambda: asked.answer(own), left, anyio.current_time)
+            answer = await await_answer(lambda: target.answer(own), seconds, anyio.current_time)
         except JudgeTimeoutError:
             if self.left <= 0:
                 raise OutOfTimeError from None

@@ -105,7 +105,7 @@ async def _run_sections(
     begin = anyio.current_time()
     began("first answer")
     try:
-        first = await _first_answer(examiner)
+        answer = await _first_answer(examiner)
     except JudgeError as error:
         return replace(checkup, connection=not_answered(connection, error))
     except OutOfTimeError:
@@ -125,8 +125,8 @@ async def _run_sections(
             return NotMeasured(str(error))
 
     thinking: Thinking | NotMeasured = NotMeasured("the judge writes no text")
-    if first is not None:
-        thinking = await part("thinking", thinking_of(examiner, first))
+    if answer is not None:
+        thinking = await part("thinking", thinking_of(examiner, answer))
     forced = await part("schema", off_schema_of(examiner))
     off_schema = None if isinstance(forced, NotMeasured) else forced
     structure = await part("schema", structure_of(examiner, off_schema))
@@ -134,10 +134,9 @@ async def _run_sections(
     easy = await part("easy questions", easy_questions_of(examiner, facts.slots or USUAL))
     if isinstance(easy, EasyQuestions) and easy.mass is not None:
         # Of twenty verdicts it says more than of one word.
-        measured = (
-            probabilities if isinstance(probabilities, Probabilities) else Probabilities(None)
-        )
-        probabilities = replace(measured, mass=easy.mass)
+        if isinstance(probabilities, NotMeasured):
+            probabilities = Probabilities(None)
+        probabilities = replace(probabilities, mass=easy.mass)
     speed = await part("speed", speed_of(examiner, facts.slots))
     latency = speed.latency if isinstance(speed, Speed) else 0.0
     reading = await part("reading", reading_of(examiner, text, latency, facts.window))

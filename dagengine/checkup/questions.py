@@ -168,7 +168,7 @@ PLANTED: Final[tuple[tuple[float, str, str], ...]] = (
 """Where words are planted in a text (a share of it), the door they open, and the words."""
 
 
-def planted(text: str) -> str:
+def plant_words(text: str) -> str:
     """A text with a sentence at each of its places, between two of its words."""
     pieces, start = list[str](), 0
     for share, door, word in PLANTED:
@@ -183,9 +183,9 @@ def password(text: str, door: str) -> Question[Output]:
     """The question for the word of a door in a text; the text comes first, so that a server need
     read it only once for all doors.
     """
-    asked = f"Which word is the password of the {door} door? Answer with this one word."
+    step = f"Which word is the password of the {door} door? Answer with this one word."
     evidence = Evidence("text", text)
-    return _plain_question(messages_for(asked, [evidence]), f"the {door} password", 16)
+    return _plain_question(messages_for(step, [evidence]), f"the {door} password", 16)
 
 
 def prose(characters: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from dagengine.checkup.asking import Examiner, OutOfTimeError
-from dagengine.checkup.questions import PLANTED, password, planted, prose
+from dagengine.checkup.questions import PLANTED, password, plant_words, prose
 from dagengine.checkup.values import NotMeasured, Reading
 from dagengine.errors import JudgeError, ProviderError, UnparseableError
 from dagengine.prompts.decisions import decision_state
@@ -24,11 +24,11 @@ _REFUSED: Final = frozenset({400, 413, 422})
 
 def longest_text(cases: Iterable[TestCase]) -> str:
     """The texts of the case that has most of them."""
-    texts = (
-        "\n\n".join(f"{name}: {as_text(value)}" for name, value in decision_state(case).items())
-        for case in cases
-    )
-    return max(texts, key=len, default="")
+    longest = ""
+    for state in map(decision_state, cases):
+        text = "\n\n".join(f"{name}: {as_text(value)}" for name, value in state.items())
+        longest = max(longest, text, key=len)
+    return longest
 
 
 async def reading_of(
@@ -39,23 +39,23 @@ async def reading_of(
     `latency` is the time of an answer of one token, in seconds, `window` in tokens.
     """
     of_data = bool(text)
-    piece = _unread(planted((text or prose(_PIECE))[:_PIECE]))
+    piece = _unread(plant_words((text or prose(_PIECE))[:_PIECE]))
     pilot = await examiner.ask(password(piece, PLANTED[1][1]))
-    sent, counted = len(_prompt(piece)), pilot.answer.usage.input_tokens
+    characters, tokens_counted = len(_prompt(piece)), pilot.answer.usage.input_tokens
     seconds = max(pilot.seconds - latency, 0.0)
     if not text:
-        per_token = sent / counted if counted else 4.0
+        per_token = characters / tokens_counted if tokens_counted else 4.0
         tokens = min(_USUAL, (window or _USUAL + _AROUND) - _AROUND)
         if seconds > 0:  # the server may have to read it for every word again
-            tokens = min(tokens, int(_SHARE * examiner.left * sent / per_token / seconds / 3))
-        text = prose(max(_PIECE, int(tokens * per_token) - (sent - len(piece))))
-    whole = _unread(planted(text))
-    share = len(_prompt(whole)) / sent
-    expected = round(counted * share) if counted else None
-    needed = seconds * share + 3 * latency
-    if needed > examiner.left:
+            tokens = min(tokens, int(_SHARE * examiner.left * characters / per_token / seconds / 3))
+        text = prose(max(_PIECE, int(tokens * per_token) - (characters - len(piece))))
+    whole = _unread(plant_words(text))
+    share = len(_prompt(whole)) / characters
+    expected = round(tokens_counted * share) if tokens_counted else None
+    time_needed = seconds * share + 3 * latency
+    if time_needed > examiner.left:
         return NotMeasured(
-            f"reading {len(text):,} characters takes about {needed:.0f} s, and "
+            f"reading {len(text):,} characters takes about {time_needed:.0f} s, and "
             f"{max(0.0, examiner.left):.0f} s are left"
         )
     reading = Reading(len(text), expected=expected, of_data=of_data)
@@ -69,7 +69,7 @@ async def _read(examiner: Examiner, reading: Reading, text: str, latency: float)
     speed: float | None = None
     for share, door, word in PLANTED:
         try:
-            asked = await examiner.ask(password(text, door))
+            reply = await examiner.ask(password(text, door))
         except UnparseableError:
             answers.append((share, False))
             continue
@@ -86,9 +86,9 @@ async def _read(examiner: Examiner, reading: Reading, text: str, latency: float)
             ):
                 raise
             return replace(reading, refused=str(error))
-        answers.append((share, word in asked.answer.raw.casefold()))
-        if reported is None and asked.answer.usage.input_tokens:
-            usage, seconds = asked.answer.usage, asked.seconds - latency
+        answers.append((share, word in reply.answer.raw.casefold()))
+        if reported is None and reply.answer.usage.input_tokens:
+            usage, seconds = reply.answer.usage, reply.seconds - latency
             reported = usage.input_tokens
             speed = (reported - usage.cached_tokens) / seconds if seconds > 0 else None
     return replace(reading, found=tuple(answers), reported=reported, tokens_per_second=speed)

@@ -29,7 +29,7 @@ _FEW = 16  # tokens that any answer may take beside its text: a template, an end
 
 
 async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thinking | NotMeasured:
-    """Return whether the model thought before its `first` answer, and what switches that off.
+    """Return whether the model thought before its `head` answer, and what switches that off.
 
     From then on the examiner asks without thinking, if that is possible.
     """
@@ -83,8 +83,8 @@ async def structure_of(examiner: Examiner, forced: Timed[Any] | None) -> Structu
 
 async def probabilities_of(examiner: Examiner, forced: Timed[Any] | None) -> Probabilities:
     """Measure token probabilities; `forced` is an answer that its schema alone allows."""
-    asked = await examiner.ask(questions.yes_or_no())
-    tokens = asked.answer.tokens
+    reply = await examiner.ask(questions.yes_or_no())
+    tokens = reply.answer.tokens
     if not tokens or not tokens[0].alternatives:
         return Probabilities(None)
     mass = _mass(tokens[0], ("yes", "no"))
@@ -93,15 +93,12 @@ async def probabilities_of(examiner: Examiner, forced: Timed[Any] | None) -> Pro
 
 def _mass(choice: TokenChoice, options: Iterable[str]) -> float:
     """The probability of all tokens that begin one of the options."""
-    starts = [
-        (token.strip().strip('"').casefold(), chance) for token, chance in choice.alternatives
-    ]
-    total = math.fsum(
-        math.exp(chance)
-        for start, chance in starts
-        if start and any(option.startswith(start) for option in options)
-    )
-    return min(total, 1.0)
+    chances = []
+    for token, logprob in choice.alternatives:
+        start = token.strip().strip('"').casefold()
+        if start and any(option.startswith(start) for option in options):
+            chances.append(math.exp(logprob))
+    return min(math.fsum(chances), 1.0)
 
 
 def _before_schema(forced: Timed[Any] | None) -> bool | None:
@@ -119,7 +116,7 @@ def _before_schema(forced: Timed[Any] | None) -> bool | None:
 
 
 async def _tokens_of_ten(examiner: Examiner) -> int | None:
-    """In how many tokens the number 10 is written; None where that cannot be seen."""
+    """The number of tokens in which the number 10 is written; None where that cannot be seen."""
     try:
         answer = (await examiner.ask(questions.ten())).answer
     except UnparseableError:
@@ -127,9 +124,9 @@ async def _tokens_of_ten(examiner: Examiner) -> int | None:
     span = value_span(answer.raw, "score") if answer.tokens else None
     if span is None or answer.tokens is None:
         return None
-    first = tokens_from(span[0], answer.raw, answer.tokens)
-    last = tokens_from(span[1] - 1, answer.raw, answer.tokens)
-    return len(first) - len(last) + 1 if last else None
+    head = tokens_from(span[0], answer.raw, answer.tokens)
+    tail = tokens_from(span[1] - 1, answer.raw, answer.tokens)
+    return len(head) - len(tail) + 1 if tail else None
 
 
 async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions:
@@ -137,10 +134,10 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
     answers: list[tuple[bool, bool]] = []
     masses: list[float] = []
     failures: list[JudgeError] = []
-    places = anyio.CapacityLimiter(at_a_time)
+    slots = anyio.CapacityLimiter(at_a_time)
 
     async def ask(question: Any, verdict: bool) -> None:
-        async with places:
+        async with slots:
             with suppress(OutOfTimeError):
                 try:
                     answer = (await examiner.ask(question)).answer
@@ -160,15 +157,15 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
     async with anyio.create_task_group() as group:
         for question, verdict in questions.easy_questions():
             group.start_soon(ask, question, verdict)
-    asked = len(answers) + len(failures)
-    if not asked:
+    count = len(answers) + len(failures)
+    if not count:
         raise OutOfTimeError
     right = sum(answer == verdict for answer, verdict in answers)
     yes = sum(answer for answer, _ in answers)
     failure = str(failures[0]) if failures else None
     chance = chance_of(right, len(answers))
     mass = median(masses) if masses else None
-    return EasyQuestions(asked, len(answers), right, yes, chance, failure, mass)
+    return EasyQuestions(count, len(answers), right, yes, chance, failure, mass)
 
 
 def chance_of(right: int, answered: int) -> float:

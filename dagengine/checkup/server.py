@@ -57,13 +57,13 @@ def not_answered(connection: Connection, error: JudgeError) -> Connection:
         assert connection.model is not None
         assert connection.listed is not None
         near = did_you_mean(connection.model, connection.listed)
-        problem = f"{problem}. {named(connection.listed)}; {near}".rstrip("; ")
+        problem = f"{problem}. {models_in_words(connection.listed)}; {near}".rstrip("; ")
     elif status == 404:
         problem = f"{problem}. Most servers want an address that ends in /v1"
     return replace(connection, problem=problem)
 
 
-def named(models: tuple[str, ...], most: int = 8) -> str:
+def models_in_words(models: tuple[str, ...], most: int = 8) -> str:
     """The models that a server names, in words."""
     return f"The server has {few(models, most)}"
 

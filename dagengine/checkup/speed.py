@@ -21,16 +21,16 @@ _LEAST = 8  # tokens; shorter texts measure little
 async def speed_of(examiner: Examiner, places: int | None) -> Speed:
     """The speed of writing; `places` is how many calls the server works on at the same time."""
     latency = (await examiner.ask(yes_or_no())).seconds
-    first = await examiner.ask(story(0))
+    opener = await examiner.ask(story(0))
     second = await examiner.ask(replace(story(0), options=replace(story(0).options, sample=1)))
-    raw, written = first.answer.raw, first.answer.usage.output_tokens
-    same = first.answer.raw == second.answer.raw if raw else None
-    if not written:
-        return Speed(latency, None, same_again=same)
+    raw, count = opener.answer.raw, opener.answer.usage.output_tokens
+    is_same = opener.answer.raw == second.answer.raw if raw else None
+    if not count:
+        return Speed(latency, None, same_again=is_same)
     # The first token took as long as a whole answer of one token.
-    rest = first.seconds - latency
-    alone = (written - 1) / rest if written > 1 and rest > 0 else written / first.seconds
-    speed = Speed(latency, alone, same_again=same)
+    seconds = opener.seconds - latency
+    alone = (count - 1) / seconds if count > 1 and seconds > 0 else count / opener.seconds
+    speed = Speed(latency, alone, same_again=is_same)
 
     # The loads that the time allows; a larger one only where it may pay.
     best = alone

@@ -139,7 +139,7 @@ class Reading:
 
     @property
     def cut(self) -> bool | None:
-        """Whether the server read only a part of the prompt; None where it cannot be known."""
+        """True if the server read only a part of the prompt; None where it cannot be known."""
         if self.expected is None or self.reported is None:
             return None
         return self.reported < LEAST_READ * self.expected

@@ -29,7 +29,7 @@ from dagengine.gateway.request import Request
 from dagengine.graph.first_step import first_step
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
-from dagengine.prompts.decisions import Shows, worded, writer_of
+from dagengine.prompts.decisions import Shows, decision_question, writer_of
 from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Failure, JudgeCall, OutcomeKind
 from dagengine.test_case import TestCase, read_field
@@ -238,7 +238,7 @@ class GatewayAsk:
 
     def _note_asked(self, request: Request) -> None:
         """Note what a store has the question under, as it was put in the end, and its calls."""
-        key = self._gateway.run.stored_as(request.judge, request.question)
+        key = self._gateway.run.store_key(request.judge, request.question)
         if key is not None:
             self.asked.append(key)
         if self._calls is not None and len(request.calls) > 1:
@@ -292,7 +292,7 @@ def addressed(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
         return judge, question
     if question.decision is not None:
         shows: Shows = getattr(judge, "shows", "case")
-        return judge, worded(question, question.decision, shows)
+        return judge, decision_question(question, question.decision, shows)
     writer = writer_of(judge)
     if writer is None:
         raise UnsupportedError(

@@ -318,7 +318,7 @@ class Runner:
                 heapq.heapify(ready)
                 active.state.cancelled(unit)
                 if active.packing is not None and unit in self._bringing:
-                    active.packing.gone()
+                    active.packing.finish()
         active.state.cancel.clear()
         # Last: a unit that is wanted again after all is ready once more.
         for unit in active.state.ready:

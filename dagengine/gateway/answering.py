@@ -44,7 +44,7 @@ def is_cancelled() -> bool:
     return anyio.current_effective_deadline() == -math.inf
 
 
-async def answered(
+async def await_answer(
     make: Callable[[], Awaitable[R]], limit: float | None, clock: Callable[[], float]
 ) -> R:
     """Await `make` within `limit` seconds by `clock` (None: whenever); raises JudgeError."""
@@ -65,8 +65,8 @@ async def answered(
     except JudgeError:
         raise
     except Exception as error:  # a judge may be the caller's code
-        shown = "".join(format_exception(error))  # all that its traceback prints
-        if public_text(shown, secrets_of_environment()) == shown:
+        printed = "".join(format_exception(error))  # all that its traceback prints
+        if public_text(printed, secrets_of_environment()) == printed:
             raise _foreign(error) from error
         raise _foreign(error) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import TracebackType
 from typing import Any
 
@@ -28,10 +27,10 @@ class Account:
 
     def missing(self, limits: Limits, amount: float) -> str | None:
         """The field of the limits beyond which one more call is that may cost so much."""
-        if self.calls + 1 > (math.inf if limits.max_calls is None else limits.max_calls):
+        if limits.max_calls is not None and self.calls >= limits.max_calls:
             return "max_calls"
-        used = self.spent + self.reserved + amount
-        return "budget" if used > (math.inf if limits.budget is None else limits.budget) else None
+        committed = self.spent + self.reserved + amount
+        return "budget" if limits.budget is not None and committed > limits.budget else None
 
     async def extend(self, missing: str, amount: float) -> bool:
         """Try to get more of what is missing; False if there is no more."""
@@ -75,7 +74,7 @@ class Budget:
 
     @property
     def watches_money(self) -> bool:
-        """Whether there is an amount of money to keep to."""
+        """Return whether there is an amount of money to keep to."""
         return self._limits.budget is not None
 
     def price_of(self, judge: Judge) -> Price | None:

@@ -35,7 +35,7 @@ from dagengine.gateway.pipeline import (
 from dagengine.gateway.request import JudgeState, Request
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waiting import Resting, Waits, merged
+from dagengine.gateway.waiting import Resting, Waits, merge_waits
 from dagengine.gateway.window.whole_prompts import WholePrompts
 from dagengine.prompts.decisions import harmless_question
 from dagengine.question import (
@@ -67,7 +67,7 @@ class Asks(Protocol):
 
     @property
     def replays(self) -> bool:
-        """Whether every answer is there already, and no judge is asked."""
+        """Return whether every answer is there already, and no judge is asked."""
         ...
 
     async def answer(self, request: Request) -> Answer[Any]:
@@ -128,8 +128,8 @@ class Gateway:
             spans, self.resting,
         )  # fmt: skip
         retried = Retried(self._limited, limits, self._waits, self.resting)
-        kept = Stored(retried, stored, self._limiter, self._ledger, self._attempts, self.resting)
-        self._pipeline = Shared(kept, self._remembered, self.resting, once)
+        answers = Stored(retried, stored, self._limiter, self._ledger, self._attempts, self.resting)
+        self._pipeline = Shared(answers, self._remembered, self.resting, once)
 
     @property
     def run(self) -> Gateway:
@@ -138,7 +138,7 @@ class Gateway:
 
     @property
     def replays(self) -> bool:
-        """Whether every answer comes from a store, and no judge is asked."""
+        """Return whether every answer comes from a store, and no judge is asked."""
         return self._answers is not None and self._answers.replays
 
     @property
@@ -170,7 +170,7 @@ class Gateway:
             in_flight=self._limiter.in_flight,
             requests=ledger.calls - packs.questions + packs.requests,
             speculated=packs.ahead,
-            unneeded=packs.ahead - packs.used,
+            unneeded=packs.ahead - packs.consumed,
             saved=ledger.saved,
         )
 
@@ -187,8 +187,8 @@ class Gateway:
 
     def change_limits(self, limits: Limits) -> None:
         """Have others from now on; raises InputError for those that hold for a whole run."""
-        kept = {name: getattr(self.limits, name) for name in CHANGEABLE}
-        if replace(limits, **kept) != self.limits:
+        changeable = {name: getattr(self.limits, name) for name in CHANGEABLE}
+        if replace(limits, **changeable) != self.limits:
             raise InputError(f"only {', '.join(CHANGEABLE)} can be changed while an engine is open")
         self._budget.keep_to(limits)
         for state in self._states.values():
@@ -199,7 +199,7 @@ class Gateway:
     @property
     def waiting(self) -> list[Waiting]:
         """The questions that wait to be asked again; may be read from any thread."""
-        return merged([*self._waits.now(), *self._limiter.held])
+        return merge_waits([*self._waits.now(), *self._limiter.held])
 
     @property
     def spent(self) -> tuple[Spent, ...]:
@@ -211,9 +211,9 @@ class Gateway:
 
         Raises InputError when a budget cannot be kept because a price is not known.
         """
-        new = {
-            id(state): judge for judge in judges if id(state := self._state(judge)) not in self._met
-        }
+        new = {id(self._state(judge)): judge for judge in judges}
+        for key in self._met & new.keys():
+            del new[key]
         self._met |= new.keys()
         if isinstance(self._answers, OpenStore) and self._leased is None:  # else another says it
             await self._answers.meet(new.values())
@@ -222,7 +222,7 @@ class Gateway:
             facts = await facts_of(judge)
             state = self._state(judge)
             state.limiter.expect(facts.slots)
-            state.facts, state.places = facts, sticky_places(facts, self.resting)
+            state.facts, state.sticky = facts, sticky_places(facts, self.resting)
 
         async with anyio.create_task_group() as group:
             for judge in new.values():
@@ -235,7 +235,7 @@ class Gateway:
             limiter.gone = anyio.Event()
 
     def facts(self, judge: Judge) -> ServerFacts:
-        """What the server of a judge said of itself; nothing before `meet`."""
+        """The facts that the server of a judge told about itself; none before `meet`."""
         return self._state(judge).facts
 
     async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
@@ -256,12 +256,12 @@ class Gateway:
         self._ledger.asked += 1
         metric, node = question.asker or ("", question.name)
         self._ledger.entries[metric, node, state.name].asked += 1
-        request.urgency = Urgency(request.place)
+        request.urgency = Urgency(request.rank)
         if request.participant is not None:
             request.pause = Pause(request.participant)
         return await self._pipeline(request)
 
-    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
+    def store_key(self, judge: Judge, question: Question[Any]) -> str | None:
         """The beginning of the key that a store has a question under.
 
         The same whether there is a store or not; None for a judge without a durable identity.
@@ -270,7 +270,7 @@ class Gateway:
         return None if durable is None else short_key(key_of(durable, question))
 
     def _state(self, judge: Judge) -> JudgeState:
-        """What is kept of a judge, which is taken up the first time.
+        """The state of a judge, which is taken up the first time.
 
         Judges of one identity share answers, and limits only if they are asked in one way, with
         the same keys: a key that is wrong, or used up, says nothing of another one.

@@ -87,12 +87,12 @@ class Host:
     async def answer(self, request: Request) -> Answer[Any]:
         """A valid answer through the run's gateway, as urgent as the node; raises JudgeError.
 
-        The request's `place` is that of the code's own case, which the run does not know, its
+        The request's `rank` is that of the code's own case, which the run does not know, its
         `participant` the code's own node. The node that the code belongs to keeps no pack waiting
         meanwhile.
         """
         self.require_open()
-        request.place = self._place
+        request.rank = self._place
         if self._change is not None:
             request.question = self._change(request.question)
         with self._resting():
@@ -232,25 +232,25 @@ def joined_threads() -> Iterator[None]:
 
 def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(start)
-    def joined(thread: threading.Thread) -> None:
+    def start_joined(thread: threading.Thread) -> None:
         host = current_host()
         if host is not None:
             vars(thread)["run"] = partial(_working_for, host, thread.run)
         start(thread)
 
-    return joined
+    return start_joined
 
 
 def _joined_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(submit)
-    def joined(pool: Any, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    def submit_joined(pool: Any, function: Any, /, *arguments: Any, **named: Any) -> Any:
         host = current_host()
         if host is None:
             return submit(pool, function, *arguments, **named)
         with no_host():  # a thread that the pool starts now works for others later
             return submit(pool, _working_for, host, function, *arguments, **named)
 
-    return joined
+    return submit_joined
 
 
 def _working_for(host: Host, function: Callable[..., R], /, *arguments: Any, **named: Any) -> R:

@@ -46,7 +46,7 @@ class Ledger:
         self.saved = 0.0
         self.entries: defaultdict[Key, Entry] = defaultdict(Entry)
 
-    def called(
+    def count_call(
         self,
         question: Question[Any],
         judge: str,
@@ -62,13 +62,12 @@ class Ledger:
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """What was asked and used so far, by metric, node and judge."""
-        return tuple(
-            Spent(
-                *key, entry.asked, entry.calls, entry.failed, entry.usage, entry.cost, entry.seconds
-            )
-            for key, entry in list(self.entries.items())  # it may be read from any thread
-        )
+        """Questions and tokens so far, by metric, node and judge."""
+        rows = []
+        for key, entry in list(self.entries.items()):  # it may be read from any thread
+            calls, usage = (entry.asked, entry.calls, entry.failed), entry.usage
+            rows.append(Spent(*key, *calls, usage, entry.cost, entry.seconds))
+        return tuple(rows)
 
     def add(self, spent: Iterable[Spent]) -> None:
         """Take over what another process counted."""

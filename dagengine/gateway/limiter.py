@@ -40,13 +40,13 @@ UNSAID = Exception("says nothing about the judge")
 class Call:
     """One call, from waiting for its turn to its end; `serial` is 0 until it may start.
 
-    It takes a place for each of its questions; `unfinished` of them have not ended; `noted`
-    says whether its end was taken note of. `question` is one of them; a `harmless` one goes first.
+    It takes `width` places, one for each of its questions; `unfinished` of them have not ended;
+    `noted` says whether its end was noted. `question` is one of them; a `harmless` one goes first.
     It began at `began`, as one of `level` calls in progress, in an `epoch` of the number of calls.
     """
 
     tokens: int
-    places: int = 1
+    width: int = 1
     unfinished: int = 1
     question: Question[Any] | None = None
     noted: bool = False
@@ -110,7 +110,7 @@ class JudgeLimiter:
             self.throughput = ThroughputLimit(ceiling, self.time_limit, places)
 
     def seconds_for(self, *, late: bool) -> float | None:
-        """How long the call of a question may take; one that was late before gets more time."""
+        """Seconds that the call of a question may take; one that was late before gets more."""
         if self.time_limit is None or not late:
             return self.time_limit
         return max(self.time_limit, MORE_TIME * self._given_limit)
@@ -132,12 +132,12 @@ class JudgeLimiter:
 
     @property
     def demand(self) -> int:
-        """How many calls would be in progress if there were places for all of them."""
-        places = sum(call.places for call in self.waiting.things)
-        return min(len(self._calls) + places, self.throughput.limit, self.concurrency.limit)
+        """Number of calls that would be in progress if there were places for all of them."""
+        waiting = sum(call.width for call in self.waiting.things)
+        return min(len(self._calls) + waiting, self.throughput.limit, self.concurrency.limit)
 
     def has_room(self) -> bool:
-        """Whether a call may start now."""
+        """Return whether a call may start now."""
         calls = len(self._calls)
         if calls >= self.throughput.limit or calls >= self.concurrency.limit:
             return False
@@ -145,13 +145,13 @@ class JudgeLimiter:
         return opens == -math.inf or opens <= self.clock()
 
     def is_first(self, call: Call) -> bool:
-        """Whether a call is the most urgent of those that wait."""
-        first = self.waiting.first()
-        return first is not None and first[1] is call
+        """Return whether a call is the most urgent of those that wait."""
+        head = self.waiting.first()
+        return head is not None and head[1] is call
 
     @property
     def in_flight(self) -> int:
-        """How many calls are in progress."""
+        """Number of calls in progress."""
         return len(self._calls)
 
     @property
@@ -185,7 +185,7 @@ class JudgeLimiter:
         if self.breaker.given_up is not None:
             raise ProviderError(self.breaker.given_up, transient=False, lasting=True)
 
-    def started(self, call: Call) -> None:
+    def note_start(self, call: Call) -> None:
         """Count a call that starts now."""
         # This is the way of every call: what is only counted is counted here.
         self.concurrency.serial += 1
@@ -196,44 +196,44 @@ class JudgeLimiter:
         self._calls[call] = None
         call.level, call.epoch = len(self._calls), self.throughput.epoch
         if self.breaker.is_open:
-            call.harmless = self.breaker.started(call.serial, call.began)
+            call.harmless = self.breaker.note_start(call.serial, call.began)
             if self.breaker.given_up is not None:
                 self.gone = anyio.Event()
         if self._requests is not None:
-            self._requests.take(call.places, self.clock())
+            self._requests.take(call.width, self.clock())
         if self._tokens is not None:
             self._tokens.take(call.tokens, self.clock())
 
-    def used(self, estimated: int, tokens: int) -> None:
-        """The server counted other tokens for a question than were estimated."""
+    def correct_tokens(self, estimated: int, tokens: int) -> None:
+        """Note that the server counted other tokens for a question than were estimated."""
         if self._tokens is not None:
             self._tokens.correct(tokens - estimated)
 
-    def ended(self, call: Call, error: BaseException | None) -> None:
-        """A question of a call ended: the first that says something speaks for all of them."""
+    def note_end(self, call: Call, error: BaseException | None) -> None:
+        """Note that a question of a call ended: the first that says something speaks for all."""
         call.unfinished -= 1
         says = error is None or isinstance(error, _TELLING)
         if not call.noted and (says or not call.unfinished):
             call.noted = True
             # A refusal and nonsense are answers, too: the judge is there, and had the time.
             if error is None or isinstance(error, JUDGE_FAILURES):
-                self._answered(call)
+                self._note_answer(call)
             elif isinstance(error, JudgeTimeoutError):
                 self._late(call, error)
             elif not isinstance(error, ProviderError):
-                self.breaker.ended(call.serial)
+                self.breaker.note_end(call.serial)
             elif error.lasting or (error.retry_after or 0.0) > self.breaker.patience:
-                self._doubted(call, error)
+                self._note_doubt(call, error)
             elif error.transient:
-                self._failed(call, error)
+                self._note_failure(call, error)
             else:
-                self.breaker.refused(call.serial, error.status)
+                self.breaker.note_refusal(call.serial, error.status)
         if not call.unfinished:
             del self._calls[call]
 
-    def _answered(self, call: Call) -> None:
+    def _note_answer(self, call: Call) -> None:
         """The judge is in order; where it was away, what was rejected then says nothing of it."""
-        self.breaker.answered()
+        self.breaker.note_answer()
         self._heard = time.monotonic()
         if self._was_away:
             self._was_away = False
@@ -244,7 +244,7 @@ class JudgeLimiter:
         in_flight = len(self._calls)
         if in_flight >= self.throughput.limit:
             in_flight = max(in_flight, self.concurrency.limit)
-        self.concurrency.succeeded(call.serial, in_flight)
+        self.concurrency.note_success(call.serial, in_flight)
         if self._elastic:
             return
         seconds = self.clock() - call.began
@@ -253,49 +253,49 @@ class JudgeLimiter:
         elif seconds < _SOON * self._given_limit:
             self._give_time(1)
         kind = None if call.question is None else call.question.answer_type
-        self.throughput.answered(kind, call.level, call.epoch, seconds)
+        self.throughput.note_answer(kind, call.level, call.epoch, seconds)
 
     def _late(self, call: Call, error: JudgeTimeoutError) -> None:
         """A judge that answered others meanwhile is slow, and not out of order."""
         if not self._elastic:
             self.throughput.late(call.epoch)
         if self.breaker.has_answered_since(call.serial):
-            self.breaker.ended(call.serial)
+            self.breaker.note_end(call.serial)
             return
         self._give_time(MORE_TIME)
-        now = self.clock()
-        self.breaker.failed(call.serial, now, str(error), self.in_flight, status=0)
+        moment = self.clock()
+        self.breaker.note_failure(call.serial, moment, str(error), self.in_flight, status=0)
         if self.breaker.is_open:
-            self._held = reason(error), time.monotonic() + self.breaker.opens_at - now
+            self._held = reason(error), time.monotonic() + self.breaker.opens_at - moment
 
     def _give_time(self, times: int) -> None:
         """Let calls take so many times the time limit that was given."""
         if self.time_limit is not None:
             self.time_limit = self.throughput.time_limit = times * self._given_limit
 
-    def _doubted(self, call: Call, error: ProviderError) -> None:
-        """What holds for all calls, or for this one only: the others go on until that is known."""
+    def _note_doubt(self, call: Call, error: ProviderError) -> None:
+        """An error that holds for all calls, or for this one: others go on until that is known."""
         why = f"{error}; it asks to wait {s:.0f} s" if (s := error.retry_after) else str(error)
-        now = self.clock()
-        self.breaker.doubted(call.serial, now, why, self.in_flight, error.status, s)
+        moment = self.clock()
+        self.breaker.note_doubt(call.serial, moment, why, self.in_flight, error.status, s)
         self._held = reason(error), -math.inf
 
-    def _failed(self, call: Call, error: ProviderError) -> None:
+    def _note_failure(self, call: Call, error: ProviderError) -> None:
         """An error that may pass: too many calls, or a judge that is away.
 
         A server that was never there, or loads its model, rejects no call for its number.
         """
-        now, status, retry_after = self.clock(), error.status, error.retry_after
-        self.breaker.failed(call.serial, now, str(error), self.in_flight, status)
+        moment, status, retry_after = self.clock(), error.status, error.retry_after
+        self.breaker.note_failure(call.serial, moment, str(error), self.in_flight, status)
         away = status is None or status in _AWAY
         self._was_away = away and (self._was_away or self.breaker.is_open)
         overload = status in _OVERLOAD or (away and self.breaker.has_answered)
-        for_all = overload and self.concurrency.rejected(call.serial, self.in_flight)
+        for_all = overload and self.concurrency.note_rejection(call.serial, self.in_flight)
         if retry_after and (for_all or self.breaker.is_open):
-            self._paused_until = max(self._paused_until, now + retry_after)
+            self._paused_until = max(self._paused_until, moment + retry_after)
         if for_all or self.breaker.is_open:
             opens = max(self._paused_until, self.breaker.opens_at)
-            self._held = reason(error), time.monotonic() + opens - now
+            self._held = reason(error), time.monotonic() + opens - moment
 
 
 class Lease(Protocol):
@@ -304,7 +304,7 @@ class Lease(Protocol):
     def look(self) -> None:
         """A call waits, perhaps for what others have."""
 
-    def freed(self) -> None:
+    def give_back(self) -> None:
         """A call ended whose place is asked back."""
 
 
@@ -350,7 +350,7 @@ class Limiter:
 
     def demand(self) -> tuple[int, int]:
         """The places without which nothing goes on, and those that would be used."""
-        heads = [first[1].places for judge in self._judges if (first := judge.waiting.first())]
+        heads = [head[1].width for judge in self._judges if (head := judge.waiting.first())]
         least = min(heads, default=0)
         return least, max(least, sum(judge.demand for judge in self._judges))
 
@@ -370,9 +370,9 @@ class Limiter:
         """
         tries = False
         if judge.breaker.given_up is not None:
-            now = judge.clock()
-            tries = judge.breaker.may_try(now)
-            if not tries and not judge.breaker.is_tried(now):
+            moment = judge.clock()
+            tries = judge.breaker.may_try(moment)
+            if not tries and not judge.breaker.is_tried(moment):
                 judge.require_hope()
         call = Call(tokens, places, places, question)
         if urgency.turn is None:
@@ -404,18 +404,18 @@ class Limiter:
     def leave(self, judge: JudgeLimiter, call: Call, error: BaseException | None) -> None:
         """End one question of a call that has started, however it ended."""
         self._free += 1
-        judge.ended(call, error)
+        judge.note_end(call, error)
         if self._free <= 0 and self.lease is not None:
-            self.lease.freed()
+            self.lease.give_back()
         self.admit()
 
     def _start(self, judge: JudgeLimiter, call: Call) -> None:
-        self._free -= call.places
-        judge.started(call)
+        self._free -= call.width
+        judge.note_start(call)
 
     async def _wait(self, judge: JudgeLimiter, call: Call, urgency: Urgency) -> None:
         judge.waiting.add(call, urgency)
-        self._wide += call.places > 1
+        self._wide += call.width > 1
         if self.lease is not None:
             self.lease.look()
         try:
@@ -428,11 +428,11 @@ class Limiter:
                     self.admit()
         except BaseException as error:
             if call.serial:  # its turn came at the moment it was cancelled
-                for _ in range(call.places):
+                for _ in range(call.width):
                     self.leave(judge, call, error)
             elif call in judge.waiting.things:
                 judge.waiting.remove(call)
-                self._wide -= call.places > 1
+                self._wide -= call.width > 1
                 self.admit()
             raise
 
@@ -461,7 +461,7 @@ class Limiter:
         # that becomes free, and the pack might wait for ever.
         while self._free > 0 and (judge := self._next_judge()) is not None:
             call = judge.waiting.take()
-            self._wide -= call.places > 1
+            self._wide -= call.width > 1
             self._start(judge, call)
             _wake(call)
         # No task watches the clock for a judge. The first call that waits there does so: it sleeps
@@ -473,14 +473,14 @@ class Limiter:
                 judge.gone.set()
                 while judge.waiting.things:
                     call = judge.waiting.take()
-                    self._wide -= call.places > 1
+                    self._wide -= call.width > 1
                     _wake(call)
             if not judge.waiting.things:
                 continue
             opens = judge.opens_at()
-            first = judge.waiting.first() if -math.inf < opens < math.inf else None
-            if first is not None:
-                waiting = first[1]
+            head = judge.waiting.first() if -math.inf < opens < math.inf else None
+            if head is not None:
+                waiting = head[1]
                 if waiting.wakes_at != opens and opens > judge.clock():
                     _wake(waiting)
 
@@ -489,15 +489,15 @@ class Limiter:
 
         None if this call needs more places than are free: all others wait behind it.
         """
-        ready = [
-            (first[0], judge, first[1])
-            for judge in self._judges
-            if (first := judge.waiting.first()) is not None and judge.has_room()
-        ]
+        ready = []
+        for judge in self._judges:
+            head = judge.waiting.first()
+            if head is not None and judge.has_room():
+                ready.append((head[0], judge, head[1]))
         if not ready:
             return None
         _, judge, call = ready[0] if len(ready) == 1 else min(ready, key=itemgetter(0))
-        return judge if call.places <= self._free else None
+        return judge if call.width <= self._free else None
 
 
 def _wake(call: Call) -> None:

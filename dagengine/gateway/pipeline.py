@@ -44,7 +44,7 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
-from dagengine.gateway.answering import answered, hide_secrets, without_secrets
+from dagengine.gateway.answering import await_answer, hide_secrets, without_secrets
 from dagengine.gateway.budget import Budget
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import UNSAID, JudgeLimiter, Limiter
@@ -58,7 +58,7 @@ from dagengine.gateway.single_flight import SingleFlight, WithdrawnError
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import FIRST
 from dagengine.gateway.waiting import Resting, Waits
-from dagengine.gateway.window.whole_prompts import counting, explained
+from dagengine.gateway.window.whole_prompts import counting, explain_overflow
 from dagengine.prompts.parsing import is_enough, read_part, require_last_word
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth
 from dagengine.results import Attempt, JudgeCall, OutcomeKind
@@ -117,7 +117,7 @@ class Remembered:
         return self._recent if self._stored and state.durable is not None else self._all
 
     def knows(self, state: JudgeState, question: Question[Any]) -> bool:
-        """Whether the answer to a question is kept, or on its way."""
+        """Return whether the answer to a question is kept, or on its way."""
         return (state.limiter.name, question.key) in self.of(state)
 
 
@@ -138,7 +138,7 @@ class Shared:
     async def __call__(self, request: Request) -> Answer[Any]:
         state, pause = request.state, request.pause
         flights = self._remembered.of(state)
-        if self._once is not None and request.place == FIRST:
+        if self._once is not None and request.rank == FIRST:
             flights = self._once(request.judge) or flights
         key, ask = (state.limiter.name, request.question.key), partial(self._next, request)
         if pause is None:
@@ -211,33 +211,22 @@ class Retried:
 
     async def __call__(self, request: Request) -> Answer[Any]:
         limits, limiter = self._limits, request.state.limiter
-        question = asked = request.question
-        failures = 0
+        attempt, failures = request.question, 0
         if request.state.prompts is not None:
-            await request.state.prompts.require_fit(question)
+            await request.state.prompts.require_fit(attempt)
         while True:
             try:
-                return await self._next(request, asked)
+                return await self._next(request, attempt)
             except UnparseableError as error:
-                doubtful = isinstance(error, DoubtfulAnswerError)
-                value = None if doubtful else read_part(question, error.raw)
-                enough = value is not None and is_enough(value, again=request.reasks > 0)
-                again = None if enough else self._asked_again(request, error)
-                if again is None:
-                    if isinstance(error, DoubtfulAnswerError):
-                        kept: Answer[Any] = error.answer  # the node decides about its verdict
-                        return kept
-                    # What can be used of the last answer; raises `error` where that is nothing
-                    if value is None:
-                        raise error
-                    return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
-                asked, failures = again, 0  # the judge works: it has answered
+                outcome = self._reconsider(request, error)
+                if isinstance(outcome, Answer):
+                    return outcome
+                attempt, failures = outcome, 0  # the judge works: it has answered
                 continue
             except (ProviderError, JudgeTimeoutError) as error:
                 late = isinstance(error, JudgeTimeoutError)
-                if late and request.late:
-                    raise
-                if isinstance(error, ProviderError) and not error.transient:
+                may_pass = error.transient if isinstance(error, ProviderError) else not request.late
+                if not may_pass:
                     raise
                 request.late = request.late or late
                 # Behind an open breaker every question fails, whichever it is. If each counted that
@@ -253,6 +242,25 @@ class Retried:
                 why = error
             with self._waits.during(why, wait), self._resting:
                 await (self._next.outlast(request, wait) if long else anyio.sleep(wait))
+
+    def _reconsider(self, request: Request, error: UnparseableError) -> Answer[Any] | Question[Any]:
+        """The usable part of an answer that does not fit, or the question to ask next.
+
+        Raises `error` where there is neither.
+        """
+        value = None
+        if not isinstance(error, DoubtfulAnswerError):
+            value = read_part(request.question, error.raw)
+        if value is None or not is_enough(value, again=request.reasks > 0):
+            again = self._asked_again(request, error)
+            if again is not None:
+                return again
+        if isinstance(error, DoubtfulAnswerError):
+            answer: Answer[Any] = error.answer  # the node decides about its verdict
+            return answer
+        if value is None:
+            raise error
+        return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
 
     def _asked_again(self, request: Request, error: UnparseableError) -> Question[Any] | None:
         """The question after an answer that does not fit; None where it is not asked again.
@@ -284,25 +292,23 @@ class Retried:
         return question.shorter(error.raw)
 
     def _seconds(self, failures: int, error: JudgeError) -> float:
-        """How long to wait for the next attempt; raises ProviderError when that is too late."""
+        """Seconds to wait for the next attempt; raises ProviderError when that is too late."""
         import tenacity  # only its way of waiting: an attempt that works costs no machinery
 
         growing = tenacity.wait_random_exponential(self._limits.backoff, self._limits.max_backoff)
         state = tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {})
         state.attempt_number = failures
-        wanted = error.retry_after or 0.0
-        rest = anyio.current_effective_deadline() - anyio.current_time()
+        requested = error.retry_after or 0.0
+        remaining = anyio.current_effective_deadline() - anyio.current_time()
         # Without a deadline a case would wait for hours, and the run with it.
         longest = _LONGEST_WAIT * self._limits.patience_of_a_judge[0]
-        if wanted > min(rest, longest):
-            late = f"{error}; it asks to wait {wanted:g} s, and "
-            late += (
-                f"{rest:.1f} s are left for the case"
-                if rest < longest
-                else f"no case waits longer than {longest:g} s: run again later"
-            )
+        if requested > min(remaining, longest):
+            limit = f"no case waits longer than {longest:g} s: run again later"
+            if remaining < longest:
+                limit = f"{remaining:.1f} s are left for the case"
+            late = f"{error}; it asks to wait {requested:g} s, and {limit}"
             raise ProviderError(late, transient=False)
-        return max(growing(state), wanted)
+        return max(growing(state), requested)
 
 
 class Limited:
@@ -326,7 +332,7 @@ class Limited:
         self._ledger = ledger
         self._attempts = attempts
         self._spans = spans
-        self._ask = self._asked if spans is NO_SPANS else self._traced
+        self._ask = self._ask_judge if spans is NO_SPANS else self._ask_in_span
         self.estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._prefixes = PromptCacheOrder(resting)
         self.packs = PackCounts()
@@ -350,22 +356,22 @@ class Limited:
     ) -> Answer[Any]:
         """One attempt, where and when the server has read what the question begins with."""
         key, state, urgency = beginning.hex(), request.state, request.urgency
-        if state.places is None:
+        if state.sticky is None:
             async with self._prefixes.turn(state.limiter.name, beginning, urgency):
                 return await self._in_turn(request, question.warm_at(Warmth(key)))
-        async with state.places.turn(beginning, urgency) as place:
-            return await self._in_turn(request, question.warm_at(Warmth(key, place)))
+        async with state.sticky.turn(beginning, urgency) as slot:
+            return await self._in_turn(request, question.warm_at(Warmth(key, slot)))
 
     async def _in_turn(self, request: Request, question: Question[Any]) -> Answer[Any]:
         """Wait for a turn and call; the place of a call that failed is free at once."""
         state = request.state
         estimate = state.estimates.of(question) if self.estimating else NO_USAGE
         if request.pause is not None:
-            return await self._packed(request, question, estimate)
+            return await self._call_in_pack(request, question, estimate)
         tokens = estimate.input_tokens + estimate.output_tokens
         call = await self._limiter.enter(state.limiter, tokens, request.urgency, question=question)
         try:
-            if self.withdrawn and request.place in self.withdrawn:
+            if self.withdrawn and request.rank in self.withdrawn:
                 raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate)
         except BaseException as error:
@@ -375,7 +381,7 @@ class Limited:
         request.call = call
         return answer
 
-    async def _packed(
+    async def _call_in_pack(
         self, request: Request, question: Question[Any], estimate: Usage
     ) -> Answer[Any]:
         """A call with others of the case, unless the answer came ahead with some of them."""
@@ -388,9 +394,9 @@ class Limited:
             answer, seconds = early
             answer = without_secrets(answer, state.secrets)
             self.packs.questions += 1
-            self.packs.used += 1
+            self.packs.consumed += 1
             self._ledger.calls += 1
-            self._ledger.called(
+            self._ledger.count_call(
                 question, state.name, failed=False, usage=answer.usage, seconds=seconds,
                 cost=_cost(state.price, answer, answer.usage),
             )  # fmt: skip
@@ -411,7 +417,7 @@ class Limited:
         pack = await packing.join(entry, self._limits.max_in_flight)
         call = await pack.enter(entry)
         try:
-            if self.withdrawn and request.place in self.withdrawn:
+            if self.withdrawn and request.rank in self.withdrawn:
                 raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate, entry)
         except BaseException as error:
@@ -435,7 +441,7 @@ class Limited:
         request.attempts += 1
         ledger.calls += 1
         ledger.retried += number > 0
-        started = time.perf_counter()
+        start = time.perf_counter()
         usage, mode, failure = NO_USAGE, None, None
         answer: Answer[Any] | None = None
         try:
@@ -452,13 +458,13 @@ class Limited:
         # However it ended, it may have been paid for: the ledger, the budget and the limits hear of
         # it, and nothing is awaited on the way, so that a cancelled call is counted, too.
         finally:
-            ended = time.perf_counter()
-            seconds, cost = ended - started, _cost(state.price, answer, usage)
+            end = time.perf_counter()
+            seconds, cost = end - start, _cost(state.price, answer, usage)
             ledger.usage += usage
             if usage.cached_tokens and state.price is not None:
-                ledger.saved += state.price.saved(usage)
+                ledger.saved += state.price.savings(usage)
             ledger.failed += failure is not None
-            ledger.called(
+            ledger.count_call(
                 question, state.name, failed=failure is not None, usage=usage, seconds=seconds,
                 cost=cost,
             )  # fmt: skip
@@ -466,13 +472,13 @@ class Limited:
             if self.estimating and usage.input_tokens:
                 state.estimates.learn(question, usage)
                 tokens = estimate.input_tokens + estimate.output_tokens
-                state.limiter.used(tokens, usage.input_tokens + usage.output_tokens)
+                state.limiter.correct_tokens(tokens, usage.input_tokens + usage.output_tokens)
             kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
             message = str(failure) if failure else None
             if failure or number:
-                waited = started - request.ended if number else 0.0
+                waited = start - request.ended_at if number else 0.0
                 request.calls.append(JudgeCall(kind, seconds, waited, usage, message))
-                request.ended = ended
+                request.ended_at = end
             if self._attempts:
                 self._attempts.note(
                     Attempt(
@@ -481,20 +487,20 @@ class Limited:
                     )
                 )  # fmt: skip
 
-    async def _traced(
+    async def _ask_in_span(
         self, request: Request, question: Question[Any], number: int, entry: PackEntry | None
     ) -> Answer[Any]:
-        """The answer of `_asked`, in a span."""
+        """The answer of `_ask_judge`, in a span."""
         name, decides = request.state.limiter.name, request.judge.capabilities.decides
         with self._spans.call(name, question, number, decides=decides) as span:
-            answer = await self._asked(request, question, number, entry)
-            self._spans.answered(span, answer, decides=decides)
+            answer = await self._ask_judge(request, question, number, entry)
+            self._spans.note_answer(span, answer, decides=decides)
         return answer
 
-    async def _asked(
+    async def _ask_judge(
         self, request: Request, question: Question[Any], number: int, entry: PackEntry | None
     ) -> Answer[Any]:
-        """What the judge answers to the whole prompt; no secret of it is in answer or error."""
+        """The answer of the judge to the whole prompt; no secret of it is in answer or error."""
         secrets = request.state.secrets
         try:
             if entry is not None and entry.pack is not None:
@@ -511,7 +517,7 @@ class Limited:
         return answer
 
     async def _whole(self, request: Request, question: Question[Any]) -> Answer[Any]:
-        """What a judge answers to the whole prompt."""
+        """The answer of a judge to the whole prompt."""
         prompts = request.state.prompts
         try:
             make = partial(request.judge.answer, question)
@@ -522,8 +528,8 @@ class Limited:
             raise
         except TooLongError as error:
             if prompts is not None:
-                raise prompts.explained(question, error) from None
-            raise explained(question, error) from None
+                raise prompts.explain(question, error) from None
+            raise explain_overflow(question, error) from None
         if prompts is not None:
             await prompts.require_whole(question, answer.usage)
         return answer
@@ -570,14 +576,14 @@ class Limited:
 def in_time(
     limiter: JudgeLimiter, judge: Judge, make: Callable[[], Awaitable[R]], *, late: bool = False
 ) -> Awaitable[R]:
-    """What a judge answers within its time limit; whatever else it does is a JudgeError."""
+    """The answer of a judge within its time limit; whatever else it does is a JudgeError."""
     limit = limiter.seconds_for(late=True) if late else limiter.time_limit
-    return answered(make, None if judge.capabilities.batched else limit, limiter.clock)
+    return await_answer(make, None if judge.capabilities.batched else limit, limiter.clock)
 
 
 def _weight(answer: Answer[Any]) -> int:
     """About how many kB an answer takes in memory, and at least 1."""
-    alternatives = sum(len(token.alternatives) for token in answer.tokens or ())
+    alternatives = sum(map(len, [token.alternatives for token in answer.tokens or ()]))
     return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
 
 

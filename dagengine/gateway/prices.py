@@ -41,7 +41,7 @@ class Price(NamedTuple):
         paid = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
         return paid / 1e6
 
-    def saved(self, usage: Usage) -> float:
+    def savings(self, usage: Usage) -> float:
         """US dollars that cached tokens cost less than others."""
         cheaper = 0.0 if self.cached is None else self.input - self.cached
         return usage.cached_tokens * cheaper / 1e6
@@ -78,8 +78,8 @@ def find_price(model: str | None, own: Mapping[str, Any]) -> Price | None:
 @cache
 def _public_price(model: str) -> Price | None:
     """The price in the public list: of the provider in front of the name, or of the maker."""
-    provider, _, rest = model.partition("/")
-    for maker, name in ((provider, rest), (None, model), (None, model.rpartition("/")[2])):
+    provider, _, short_name = model.partition("/")
+    for maker, name in ((provider, short_name), (None, model), (None, model.rpartition("/")[2])):
         with suppress(LookupError):
             return Price(
                 _per_million(name, maker, input_tokens=_SHORT),

@@ -23,7 +23,7 @@ class JudgeState:
     `name` is what the ledger calls it: the same in every process, if there is such a name
     (`durable`). `limiter` has its limits and its calls. `prompts` sees to it that they are read
     whole, where a server may cut them and not say so. The `secrets` of all `judges` are hidden in
-    its answers. `facts` are what its server says of itself, with its `places` if these keep
+    its answers. `facts` are what its server says of itself, with its `sticky` places if these keep
     beginnings of prompts; `caches` says that it reported cached tokens.
     """
 
@@ -35,7 +35,7 @@ class JudgeState:
     secrets: tuple[str, ...] = ()
     prompts: WholePrompts | None = None
     facts: ServerFacts = NO_FACTS
-    places: StickyPlaces | None = None
+    sticky: StickyPlaces | None = None
     caches: bool = False
     estimates: Estimates = field(default_factory=Estimates)
 
@@ -44,19 +44,19 @@ class JudgeState:
 class Request:
     """One question to one judge: the context of all stages of the gateway (see `pipeline`).
 
-    Who asks gives the first four: where questions wait, those with a smaller `place` (that of their
+    Who asks gives the first four: where questions wait, those with a smaller `rank` (that of their
     case) go first; with a `participant` (the node which asks) it travels with others of its case.
     What stands before the gateway may put another question. The stages note the rest: the judge's
     `state`; how many calls there were (`attempts`), and whether one was `late`, so that the next
     gets more time; how often it was asked again because an answer did not fit (`reasks`), and
     whether one had no end (`ran_away`) or quoted what is not there (`doubtful`); the `call` that
     succeeded, which keeps its place until the answer is stored. `calls` are all of them but a first
-    one that was answered, the last of which `ended` when the clock said so.
+    one that was answered, the last of which ended at `ended_at` by the clock.
     """
 
     judge: Judge
     question: Question[Any]
-    place: int = 0
+    rank: int = 0
     participant: Participant | None = None
     state: JudgeState = field(init=False)
     urgency: Urgency = field(init=False)
@@ -68,4 +68,4 @@ class Request:
     doubtful: bool = False
     call: Call | None = None
     calls: list[JudgeCall] = field(default_factory=list[JudgeCall])
-    ended: float = 0.0
+    ended_at: float = 0.0

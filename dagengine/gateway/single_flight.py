@@ -68,7 +68,7 @@ class SingleFlight(Generic[V]):
             if flight.landed is None:
                 flight.landed = anyio.Event()
             if flight.urgency is not None and urgency is not None:
-                flight.urgency.lend(urgency.place)
+                flight.urgency.lend(urgency.rank)
             with waiting or nullcontext():
                 await flight.landed.wait()
             if flight.error is not None:
@@ -97,7 +97,7 @@ class SingleFlight(Generic[V]):
                 flight.landed.set()
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether a value is there or in progress."""
+        """Return whether a value is there or in progress."""
         return key in self._kept or key in self._open
 
     def keep(self, key: Hashable, value: V) -> None:

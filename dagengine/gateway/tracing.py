@@ -49,7 +49,7 @@ class NoSpans:
         """The span of one call to a judge, which may only decide; its value is told the answer."""
         return _NOTHING
 
-    def answered(self, span: Any, answer: Answer[Any], *, decides: bool) -> None:
+    def note_answer(self, span: Any, answer: Answer[Any], *, decides: bool) -> None:
         """Note what a call used."""
 
 
@@ -97,15 +97,13 @@ class Spans(NoSpans):
                     "gen_ai.evaluation.score.label": _LABELS[result.success],
                     "error.type": None if result.failure is None else str(result.outcome),
                 }
-                now = time.time_ns()
+                moment = time.time_ns()
                 record = self._logs.LogRecord(
-                    timestamp=now,
-                    observed_timestamp=now,
+                    timestamp=moment,
+                    observed_timestamp=moment,
                     context=self._in(span),
                     event_name="gen_ai.evaluation.result",
-                    attributes={
-                        name: value for name, value in attributes.items() if value is not None
-                    },
+                    attributes={k: v for k, v in attributes.items() if v is not None},
                 )
                 self._logs.get_logger("dagengine").emit(record)
             span.set_attribute(f"dagengine.outcome.{result.metric}", str(result.outcome))
@@ -144,12 +142,12 @@ class Spans(NoSpans):
         with self._tracer.start_as_current_span(name, attributes=attributes) as span:
             yield span
 
-    def answered(self, span: Any, answer: Answer[Any], *, decides: bool) -> None:
+    def note_answer(self, span: Any, answer: Answer[Any], *, decides: bool) -> None:
         counts = ("decision.token_count.input", "decision.token_count.output")
         if not decides:
             counts = ("llm.token_count.prompt", "llm.token_count.completion")
-        used = (answer.usage.input_tokens, answer.usage.output_tokens)
-        span.set_attributes(dict(zip(counts, used, strict=True)))
+        tokens = (answer.usage.input_tokens, answer.usage.output_tokens)
+        span.set_attributes(dict(zip(counts, tokens, strict=True)))
 
 
 NO_SPANS = NoSpans()

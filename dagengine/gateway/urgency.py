@@ -11,27 +11,27 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 FIRST = -1
-"""The place of what all cases wait for."""
+"""The rank of what all cases wait for."""
 
 
 @dataclass(slots=True, eq=False)
 class Urgency:
-    """How early one question is asked: by the place of its case, then first come, first served.
+    """How early one question is asked: by the rank of its case, then first come, first served.
 
     A question keeps its turn when it is asked again, so a retry goes before whatever came
-    later. Who waits for the answer to another one's question lends it their own place.
+    later. Who waits for the answer to another one's question lends it their own rank.
 
     `rank` counts from 0, the most urgent; `turn` is given out when it first waits.
     """
 
-    place: int = 0
+    rank: int = 0
     turn: int | None = None
     _on_change: Callable[[], None] | None = None
 
-    def lend(self, place: int) -> None:
+    def lend(self, rank: int) -> None:
         """Be at least as urgent as somebody else who waits for the same."""
-        if place < self.place:
-            self.place = place
+        if rank < self.rank:
+            self.rank = rank
             if self._on_change is not None:
                 self._on_change()
 
@@ -61,11 +61,11 @@ class Queue(Generic[T]):
 
     def _push(self, thing: T, urgency: Urgency) -> None:
         assert urgency.turn is not None
-        entry = (urgency.place, urgency.turn, next(self._entries), thing)
+        entry = (urgency.rank, urgency.turn, next(self._entries), thing)
         heapq.heappush(self._heap, entry)
 
     def first(self) -> tuple[tuple[int, int], T] | None:
-        """The most urgent thing behind its place and turn; None when nothing waits."""
+        """The most urgent thing behind its rank and turn; None when nothing waits."""
         while self._heap:
             rank, turn, _, thing = self._heap[0]
             if thing in self.things:

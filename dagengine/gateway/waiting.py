@@ -59,7 +59,7 @@ class Waits:
 
     def now(self) -> list[Waiting]:
         """Numbers of waiting calls at this moment, by reason."""
-        return merged(one_waits(why, until) for why, until in list(self._waiting.values()))
+        return merge_waits(one_waits(why, until) for why, until in list(self._waiting.values()))
 
 
 def one_waits(why: str, until: float, count: int = 1) -> Waiting:
@@ -74,12 +74,12 @@ def reason(error: Exception) -> str:
     return "timeout" if isinstance(error, JudgeTimeoutError) else "no answer"
 
 
-def merged(waits: Iterable[Waiting]) -> list[Waiting]:
+def merge_waits(waits: Iterable[Waiting]) -> list[Waiting]:
     """One entry for each reason, the most frequent first."""
     by_reason: dict[str, Waiting] = {}
     for wait in waits:
-        before = by_reason.get(wait.why, Waiting(wait.why, 0, wait.seconds, wait.silent))
-        silent = min(wait.silent, before.silent) if wait.silent and before.silent else wait.silent
-        seconds = min(before.seconds, wait.seconds)
-        by_reason[wait.why] = Waiting(wait.why, before.count + wait.count, seconds, silent)
+        total = by_reason.get(wait.why, Waiting(wait.why, 0, wait.seconds, wait.silent))
+        silent = min(wait.silent, total.silent) if wait.silent and total.silent else wait.silent
+        seconds = min(total.seconds, wait.seconds)
+        by_reason[wait.why] = Waiting(wait.why, total.count + wait.count, seconds, silent)
     return sorted(by_reason.values(), key=lambda wait: (-wait.count, wait.why))

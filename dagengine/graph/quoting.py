@@ -73,7 +73,7 @@ class Quotes:
         say, or, with `if_any`, if it quotes nothing.
         """
         quotes = quotes_in(answer.value, pieces)
-        problem = self.check(pieces).unsupported(answer.value, quotes)
+        problem = self.check(pieces).support_problem(answer.value, quotes)
         if problem is not None and self.unsupported == "fail":
             raise misquoting(f"{problem}{hint(answer.value, pieces)}", answer)
         return quotes

@@ -62,12 +62,12 @@ class _Output(_Strict):
 Reason = Annotated[str, Usually(2_000)]
 
 
-def _listed(value: Any) -> Any:
-    """A list or an object where a text was asked for, as readers of the text would see it."""
-    return as_text(value) if isinstance(value, list | dict) else value
-
-
-Text = Annotated[str, BeforeValidator(_listed), Usually(20_000)]
+# A list or an object where a text was asked for, as readers of the text would see it.
+Text = Annotated[
+    str,
+    BeforeValidator(lambda value: as_text(value) if isinstance(value, list | dict) else value),
+    Usually(20_000),
+]
 
 
 _AROUND = r"[\s\"'`*_.,!:;()\[\]]"
@@ -99,7 +99,7 @@ def _plain(text: str) -> str:
 def _to_bool(value: Any) -> Any:
     if isinstance(value, str):
         plain = _plain(value)
-        return True if plain in _TRUE else False if plain in _FALSE else value
+        return plain in _TRUE if plain in _TRUE | _FALSE else value
     return bool(value) if type(value) is int and value in (0, 1) else value
 
 
@@ -112,9 +112,11 @@ def nearest(value: Any, verdicts: Iterable[str]) -> Any:
     if not isinstance(value, str | bool) or value in options:
         return value
     plain = _plain(str(value))
-    plain = plain if plain in options else _SYNONYMS.get(plain, plain)
-    fitting = [option for option in options if plain and _plain(option) == plain]
-    return fitting[0] if len(fitting) == 1 else value
+    for word in filter(None, (plain, _SYNONYMS.get(plain))):
+        fitting = [option for option in options if _plain(option) == word]
+        if fitting:
+            return fitting[0] if len(fitting) == 1 else value
+    return value
 
 
 @cache
@@ -204,16 +206,16 @@ def list_type(
     items: Any = Annotated[
         list[item],  # type: ignore[valid-type]
         Field(min_length=count, max_length=count),
-        BeforeValidator(lambda answers: _numbered(answers, count)),
+        BeforeValidator(lambda answers: _with_numbers(answers, count)),
         AfterValidator(all_there),
         _ByNumber(count),
     ]
-    made = create_model("Verdicts", __base__=VerdictList, verdicts=(items, ...))
-    made.item, made.count = item, count
-    return made
+    verdicts_type = create_model("Verdicts", __base__=VerdictList, verdicts=(items, ...))
+    verdicts_type.item, verdicts_type.count = item, count
+    return verdicts_type
 
 
-def _numbered(verdicts: Any, count: int) -> Any:
+def _with_numbers(verdicts: Any, count: int) -> Any:
     """Items with their numbers: by their keys, or by their places where none has a number.
 
     Raises ValueError for an object with other keys than the numbers.
@@ -229,7 +231,7 @@ def _numbered(verdicts: Any, count: int) -> Any:
         return verdicts
     if any(not isinstance(item, dict) or item.get("number") is not None for item in verdicts):
         return verdicts
-    return [{**item, "number": place} for place, item in enumerate(verdicts, 1)]
+    return [{**item, "number": number} for number, item in enumerate(verdicts, 1)]
 
 
 def items_by_key(members: Iterable[tuple[Any, Any]]) -> list[Any]:
@@ -246,7 +248,7 @@ def items_by_key(members: Iterable[tuple[Any, Any]]) -> list[Any]:
 
 
 def output_of(answer: BaseModel) -> Any:
-    """What a task step produced: the field `output`, or the whole answer of an own type."""
+    """The output of a task step: the field `output`, or the whole answer of an own type."""
     return getattr(answer, "output", answer)
 
 

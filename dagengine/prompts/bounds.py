@@ -8,7 +8,7 @@ a judge without a grammar that writes more is taken at its word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -70,13 +70,13 @@ def bounds_of(question: Question[Any]) -> Bounds:
     They follow from what it shows: the list of the claims of a page is longer than that of a line.
     """
     options = question.options
-    shown = 0
+    material = 0
     for message in question.messages:
         if message["role"] == "user":
-            shown = min(len(message["content"]), LONGEST_TEXT)
+            material = min(len(message["content"]), LONGEST_TEXT)
             break  # what is said later, after an invalid answer, shows nothing more to judge
     size = TEXT  # doubled, so that few questions differ in their bounds
-    while size < shown:
+    while size < material:
         size *= 2
     return _bounds(options.max_characters, options.max_items, size)
 
@@ -151,8 +151,8 @@ def without_bounds(schema: Any) -> Any:
         return [without_bounds(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: part for key, part in schema.items() if key not in ("maxLength", "maxItems")}
-    return {key: without_bounds(part) for key, part in kept.items()}
+    parts = {key: part for key, part in schema.items() if key not in ("maxLength", "maxItems")}
+    return {key: without_bounds(part) for key, part in parts.items()}
 
 
 @cache
@@ -174,43 +174,39 @@ class _Bounding:
         self.kinds: set[str] = set()
         outside = set(_references(schema, self._defs))
         self._listed = self._defs.keys() - outside
-        self.bounded: dict[str, Any] = self._part(
-            {k: v for k, v in schema.items() if k != "$defs"}, "", False
-        )
+        plain = {key: part for key, part in schema.items() if key != "$defs"}
+        self.bounded: dict[str, Any] = self._part(plain, "", False)
         if self._defs:
-            made = {
-                name: self._part(part, "", name in self._listed)
-                for name, part in self._defs.items()
-            }
-            self.bounded = {"$defs": made, **self.bounded}
+            definitions = {}
+            for name, part in self._defs.items():
+                definitions[name] = self._part(part, "", name in self._listed)
+            self.bounded = {"$defs": definitions, **self.bounded}
 
     def _part(self, part: Any, name: str, listed: bool) -> Any:
         """A part of the schema; `name` is that of its field, `listed` whether it is in a list."""
         if not isinstance(part, dict):
             return part
-        made = dict(part)
+        bounded = dict(part)
         for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
             if key in part:
-                made[key] = [self._part(choice, name, listed) for choice in part[key]]
+                bounded[key] = [self._part(choice, name, listed) for choice in part[key]]
         if "properties" in part:
             in_list = listed or _is_numbered(part)
-            made["properties"] = {
-                field: self._part(inner, field, in_list)
-                for field, inner in part["properties"].items()
-            }
+            fields = part["properties"].items()
+            bounded["properties"] = {key: self._part(inner, key, in_list) for key, inner in fields}
         for key in ("items", "additionalProperties"):
             if key in part:
-                made[key] = self._part(part[key], name if key == "items" else "", True)
+                bounded[key] = self._part(part[key], name if key == "items" else "", True)
         if part.get("type") == "string":
-            self._close_text(made, name, listed)
+            self._close_text(bounded, name, listed)
         elif part.get("type") == "array" and "maxItems" not in part:
             self.kinds.add("items")
-            made["maxItems"] = max(self._bounds.items, part.get("minItems", 0))
-        return made
+            bounded["maxItems"] = max(self._bounds.items, part.get("minItems", 0))
+        return bounded
 
-    def _close_text(self, made: dict[str, Any], name: str, listed: bool) -> None:
-        own = made.get("maxLength")
-        if made.keys() & {"enum", "const", "pattern", "format"}:
+    def _close_text(self, text: dict[str, Any], name: str, listed: bool) -> None:
+        own = text.get("maxLength")
+        if text.keys() & {"enum", "const", "pattern", "format"}:
             return
         if own is not None and not isinstance(own, UsualLength):
             return
@@ -221,7 +217,7 @@ class _Bounding:
         else:
             self.kinds.add("reason" if is_reason else "text")
             most = bounds.reason if is_reason else bounds.text
-        made["maxLength"] = max(most, made.get("minLength", 0))
+        text["maxLength"] = max(most, text.get("minLength", 0))
 
 
 def _references(
@@ -246,7 +242,7 @@ def _references(
 
 
 def _is_numbered(part: Mapping[str, Any]) -> bool:
-    """Whether a number stands for each item: such an object is asked for in the place of a list."""
+    """Return whether numbers stand for items: such an object is asked for instead of a list."""
     return all(map(str.isdecimal, part["properties"]))
 
 
@@ -278,18 +274,25 @@ def _characters(part: Any, defs: Mapping[str, Any], bounds: Bounds, inside: tupl
         return max(map(longest, alternatives))
     if "allOf" in part:
         return sum(map(longest, part["allOf"]))
+    return _characters_of_type(part, bounds, longest)
+
+
+def _characters_of_type(
+    part: Mapping[str, Any], bounds: Bounds, longest: Callable[[Any], int]
+) -> int:
+    """The most characters that a part allows by its type; `longest` counts those of inner parts."""
     kind = "object" if "properties" in part else part.get("type")
     if kind == "object":
         # Its fields with their names, and what it may have besides.
-        more = part.get("additionalProperties", False)
-        extra = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
+        values = part.get("additionalProperties", False)
+        extra = bounds.items * (bounds.item + longest(values)) if isinstance(values, dict) else 0
         fields = part.get("properties", {}).items()
         return extra + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
     if kind == "array":
         # The first items by their own schemas, the others by that of all.
-        first = [longest(inner) for inner in part.get("prefixItems", ())]
-        count = int(part.get("maxItems", bounds.items)) - len(first)
-        return _AROUND + sum(first) + max(count, 0) * (_AROUND + longest(part.get("items")))
+        leading = [longest(inner) for inner in part.get("prefixItems", ())]
+        count = int(part.get("maxItems", bounds.items)) - len(leading)
+        return _AROUND + sum(leading) + max(count, 0) * (_AROUND + longest(part.get("items")))
     if kind == "string":
         return _AROUND + int(part.get("maxLength", _NUMBER if "format" in part else bounds.text))
     return _NUMBER if kind in ("integer", "number", "boolean", "null") else bounds.text

@@ -75,33 +75,33 @@ def writer_of(judge: Judge) -> Judge | None:
     return writer
 
 
-def worded(question: Question[T], decision: Decision, shows: Shows) -> Question[T]:
+def decision_question(question: Question[T], decision: Decision, shows: Shows) -> Question[T]:
     """A question in the form of decision models; of its options only the sample counts."""
-    shown, named, material = _split_evidence(decision, shows)
+    state, paths, material = _split_evidence(decision, shows)
     # Stored answers are found by these words: their order is the order of all questions so far.
     holds = _HOLDS if decision.kind == "predicate" and decision.text is None else ""
     parts = [f"{holds}{decision.instructions}"]
     if decision.kind == "score":
         parts.append(_LEVELS)
-    if named:
-        parts.append(_ABOUT.format(", ".join(f"`{path}`" for path in named)))
+    if paths:
+        parts.append(_ABOUT.format(", ".join(f"`{path}`" for path in paths)))
     if material:
         parts.append(_MATERIAL)
     instructions = "\n\n".join([*parts, _DATA])
-    asked: dict[str, Any] = {"type": decision.kind, "instructions": instructions}
+    fields: dict[str, Any] = {"type": decision.kind, "instructions": instructions}
     if material:
-        asked["material"] = material
+        fields["material"] = material
     if decision.kind != "predicate" or any(option.description for option in decision.options):
-        asked["options"] = [
-            {"value": option.value}
-            | ({} if option.description is None else {"description": option.description})
-            for option in decision.options
-        ]
+        fields["options"] = []
+        for option in decision.options:
+            fields["options"].append({"value": option.value})
+            if option.description is not None:
+                fields["options"][-1]["description"] = option.description
     return replace(
         question,
         messages=(
-            {"role": "user", "content": _JSON.encode(shown)},
-            {"role": "system", "content": _JSON.encode(asked)},
+            {"role": "user", "content": _JSON.encode(state)},
+            {"role": "system", "content": _JSON.encode(fields)},
         ),
         # Nothing is sampled. Settings of sampling would only make equal questions unequal.
         options=Options(temperature=None, sample=question.options.sample),
@@ -112,11 +112,13 @@ def worded(question: Question[T], decision: Decision, shows: Shows) -> Question[
 def harmless_question(judge: Judge) -> Question[Any]:
     """The fixed question that tells whether a judge fails whatever it is asked."""
     shape, able = judgement_type(None), judge.capabilities
-    asked: Message = {"role": "user", "content": "Is ice cold? Answer yes or no."}
+    message: Message = {"role": "user", "content": "Is ice cold? Answer yes or no."}
     options = Options(temperature=None, max_characters=100)
-    question = Question((asked,), shape, options, name="harmless")
+    question = Question((message,), shape, options, name="harmless")
     if able.decides:
-        return worded(question, Decision("predicate", "Is ice cold?", YES_NO, text="ice"), "case")
+        return decision_question(
+            question, Decision("predicate", "Is ice cold?", YES_NO, text="ice"), "case"
+        )
     return replace(question, answer_type=output_type(str), parser=_ALL) if able.text else question
 
 
@@ -126,30 +128,27 @@ def _split_evidence(decision: Decision, shows: Shows) -> tuple[Any, list[str], d
     if decision.text is not None:
         return decision.text, [], material
     case = decision.case
-    named: list[str] = []
-    read: dict[str, Any] = {}
+    paths: list[str] = []
+    fields: dict[str, Any] = {}
     for path, value in decision.fields:
         if is_text(case, path) and (shows == "reads" or ":" not in path):
-            named.append(path)
-            read[path] = _data(value, getattr(case, "turns", ()))
+            paths.append(path)
+            fields[path] = _data(value, getattr(case, "turns", ()))
         else:  # a label, or a part of a list: it is this question's own
             material.setdefault(path, as_data(value))
-    return (read if shows == "reads" else decision_state(case)), named, material
+    return (fields if shows == "reads" else decision_state(case)), paths, material
 
 
 def is_text(case: TestCase | None, path: str) -> bool:
     """Return whether a path leads to a text of the case, and not to what may be a label."""
-    first, *rest = path.split(".")
-    return first in _TEXTS.get(type(case), ()) and _NO_TEXTS.isdisjoint(rest)
+    field, *steps = path.split(".")
+    return field in _TEXTS.get(type(case), ()) and _NO_TEXTS.isdisjoint(steps)
 
 
 def decision_state(case: TestCase | None) -> dict[str, Any]:
     """The texts of a case as plain data; nothing that says what the case is called or marked as."""
-    return {
-        name: _data(value)
-        for name in _TEXTS.get(type(case), ())
-        if (value := getattr(case, name)) is not None
-    }
+    texts = {name: getattr(case, name) for name in _TEXTS.get(type(case), ())}
+    return {name: _data(value) for name, value in texts.items() if value is not None}
 
 
 def state_json(case: TestCase | None) -> str:
@@ -164,15 +163,12 @@ def _data(value: Any, turns: Sequence[Turn] = ()) -> Any:
     if isinstance(value, LLMTestCase):
         return decision_state(value)
     if isinstance(value, list) and value and isinstance(value[0], Turn):
-        return [
-            {"turn": name}
-            | {
-                field: as_data(text)
-                for field in _TURN_TEXTS
-                if (text := getattr(turn, field)) is not None
-            }
-            for name, turn in zip(names_in(turns, value), value, strict=True)
-        ]
+        entries = []
+        for name, turn in zip(names_in(turns, value), value, strict=True):
+            texts = {field: getattr(turn, field) for field in _TURN_TEXTS}
+            data = {field: as_data(text) for field, text in texts.items() if text is not None}
+            entries.append({"turn": name, **data})
+        return entries
     return as_data(value)
 
 
@@ -189,8 +185,8 @@ class Asked(BaseModel):
         """The possible answers."""
         return [option["value"] for option in self.options] or [True, False]
 
-    def described(self, value: str | bool) -> str | None:
-        """When an option applies."""
+    def description_of(self, value: str | bool) -> str | None:
+        """The condition under which an option applies."""
         return next(
             (option.get("description") for option in self.options if option["value"] == value), None
         )
@@ -201,29 +197,28 @@ def state_text(question: Question[Any]) -> str:
     return question.messages[0]["content"]
 
 
-def asked_of(question: Question[Any]) -> Asked:
+def read_wording(question: Question[Any]) -> Asked:
     """Read from a worded question what it asks about its state."""
     return Asked.model_validate_json(question.messages[1]["content"])
 
 
 def answer_fields(shape: type[BaseModel], value: str | bool, odds: Odds) -> dict[str, Any]:
     """The fields of an answer type for the option that was chosen."""
-    reason = told(odds)
+    reason = odds_in_words(odds)
     if issubclass(shape, VerdictList):
         return {"verdicts": [{"reason": reason, "verdict": value, "number": 1}]}
     name = "score" if "score" in shape.model_fields else "verdict"
     return {"reason": reason, name: value}
 
 
-def told(odds: Odds, most: int = 3) -> str:
+def odds_in_words(odds: Odds, most: int = 3) -> str:
     """The odds in words, in the place of a reason: the most likely options first."""
     ranked = sorted(odds, key=lambda pair: -pair[1])
     words = {True: "yes", False: "no"}
-    shown = ", ".join(
-        f"{words[value] if isinstance(value, bool) else value} {chance:.3g}"
-        for value, chance in ranked[:most]
-    )
-    return f"{shown} (the judge gives probabilities and no reason)"
+    parts = []
+    for value, chance in ranked[:most]:
+        parts.append(f"{words[value] if isinstance(value, bool) else value} {chance:.3g}")
+    return f"{', '.join(parts)} (the judge gives probabilities and no reason)"
 
 
 def state_of(question: Question[Any]) -> Any:

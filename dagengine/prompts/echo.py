@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 from dagengine.question import Check, Message
 
 # What tokenizers put in front of a prompt: `<s>`, `<|begin_of_text|>`, `[CLS]`.
@@ -25,7 +25,7 @@ _SHORTEST_INSTRUCTION: Final = 30
 
 
 def without_echo(prompt: str, text: str) -> str:
-    """What a model added to the prompt, where its text begins with the prompt.
+    """The text that a model added to the prompt, if its text begins with the prompt.
 
     A causal model returns the prompt and its answer after it. A decoded prompt may have an extra
     first token and other blanks than the written one. Any other text stays as it is.
@@ -34,8 +34,8 @@ def without_echo(prompt: str, text: str) -> str:
         return text
     if text.startswith(prompt):
         return text[len(prompt) :]
-    first = _FIRST_TOKEN.match(text)
-    for start in (0, first.end() if first else 0):
+    extra_token = _FIRST_TOKEN.match(text)
+    for start in (0, extra_token.end() if extra_token else 0):
         end = _end_of(prompt, text, start)
         if end is not None:
             return text[end:]
@@ -43,17 +43,17 @@ def without_echo(prompt: str, text: str) -> str:
 
 
 def _end_of(prompt: str, text: str, start: int) -> int | None:
-    """Where the prompt ends that begins at `start`, apart from blanks; None if none does."""
-    wanted = "".join(prompt.split())
-    if len(text) - start < len(wanted):
+    """Offset at which the prompt that begins at `start` ends, apart from blanks; None for none."""
+    plain = "".join(prompt.split())
+    if len(text) - start < len(plain):
         return None
-    seen = 0
+    matched = 0
     for word in _WORD.finditer(text, start):
-        size = min(len(word.group()), len(wanted) - seen)
-        if not wanted.startswith(word.group()[:size], seen):
+        size = min(len(word.group()), len(plain) - matched)
+        if not plain.startswith(word.group()[:size], matched):
             return None
-        seen += size
-        if seen == len(wanted):
+        matched += size
+        if matched == len(plain):
             return word.start() + size
     return None
 
@@ -114,19 +114,16 @@ def _labels(messages: Sequence[Message]) -> list[str]:
     """The names of the pieces of a prompt whose marks are not in the material itself."""
     for message in messages:
         text = message["content"]
-        first = _FIRST_FENCE.search(text)
-        if first is None:
+        fence = _FIRST_FENCE.search(text)
+        if fence is None:
             continue
         try:
-            evidence = unfenced(text[first.start() :])
+            evidence = unfence(text[fence.start() :])
         except ValueError:
             continue
         material = "\n".join(piece.text for piece in evidence if _ECHO.search(piece.text))
-        return [
-            piece.label
-            for piece in evidence
-            if not any(f"{word} {piece.label}" in material for word in ("BEGIN", "END"))
-        ]
+        labels = [piece.label for piece in evidence if f"BEGIN {piece.label}" not in material]
+        return [label for label in labels if f"END {label}" not in material]
     return []
 
 

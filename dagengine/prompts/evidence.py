@@ -81,12 +81,12 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
 # The fields of a case that are long and read by most questions come first: what questions share is
 # then the beginning of their prompts. Other fields follow by name.
 _ORDER = ("retrieval_context", "context", "turns", "actual_output", "expected_output", "input")
-_PLACES = {name: place for place, name in enumerate(_ORDER)}
+_INDICES = {name: index for index, name in enumerate(_ORDER)}
 
 
 def canonical_place(path: str) -> tuple[int, str]:
     """Sort key of the fields of a case, the same for all readers."""
-    return _PLACES.get(path.partition(".")[0], len(_ORDER)), path
+    return _INDICES.get(path.partition(".")[0], len(_ORDER)), path
 
 
 def evidence_of(label: str, value: Any, names: Sequence[str] | None = None) -> tuple[Evidence, ...]:
@@ -103,12 +103,9 @@ def evidence_of(label: str, value: Any, names: Sequence[str] | None = None) -> t
             # Only what was said: a turn's metadata may hold labels and references.
             turns = zip(names or turn_names(value), value, strict=True)
             return tuple(Evidence(name, turn.content) for name, turn in turns)
-        return tuple(
-            Evidence(
-                numbered_name(label, number, count), item if isinstance(item, str) else _json(item)
-            )
-            for number, item in enumerate(value, 1)
-        )
+        texts = [item if isinstance(item, str) else _json(item) for item in value]
+        names = [numbered_name(label, number, count) for number in range(1, count + 1)]
+        return tuple(map(Evidence, names, texts))
     return (Evidence(label, as_text(value)),)
 
 
@@ -117,9 +114,9 @@ def field_of(label: str) -> str:
     return "turns" if _TURN.match(label) else _ITEM.sub("", label)
 
 
-def numbered_name(label: str, place: int, count: int) -> str:
+def numbered_name(label: str, number: int, count: int) -> str:
     """Name of an item of a list in prompts, counted from 1."""
-    return f"{label} ({place} of {count})"
+    return f"{label} ({number} of {count})"
 
 
 def turn_names(turns: Iterable[Turn]) -> list[str]:
@@ -141,7 +138,7 @@ def names_in(whole: Iterable[Turn], turns: Sequence[Turn]) -> list[str]:
     return whole_names if len(whole_names) == len(turns) else turn_names(turns)
 
 
-def fenced(evidence: Sequence[Evidence], beside: str = "") -> str:
+def fence(evidence: Sequence[Evidence], beside: str = "") -> str:
     """Evidence between fences long enough that no text contains or closes one.
 
     Where that would take very long fences they carry a digest of all the texts instead,
@@ -155,32 +152,32 @@ def fenced(evidence: Sequence[Evidence], beside: str = "") -> str:
     if longest >= _WIDEST:
         every = "\0".join(texts).encode(errors="surrogatepass")
         mark = f" {hashlib.sha256(every).hexdigest()[:_DIGITS]}"
-    left, right = "<" * width, f"{mark}{'>' * width}"
+    opening, closing = "<" * width, f"{mark}{'>' * width}"
     blocks = (
-        f"{left}BEGIN {piece.label}{right}\n{piece.text}\n{left}END {piece.label}{right}"
+        f"{opening}BEGIN {piece.label}{closing}\n{piece.text}\n{opening}END {piece.label}{closing}"
         for piece in evidence
     )
     return BETWEEN.join(blocks)
 
 
-def unfenced(text: str) -> list[Evidence]:
-    """The evidence that `fenced` made, before a step or alone; ValueError for any other text."""
-    return parted(text)[0]
+def unfence(text: str) -> list[Evidence]:
+    """The evidence that `fence` made, before a step or alone; ValueError for any other text."""
+    return split_evidence(text)[0]
 
 
-def parted(text: str) -> tuple[list[Evidence], str]:
+def split_evidence(text: str) -> tuple[list[Evidence], str]:
     """The evidence that a text begins with, and what comes after it.
 
-    Raises ValueError for a text that does not begin with what `fenced` made.
+    Raises ValueError for a text that does not begin with what `fence` made.
     """
     width = len(text) - len(text.lstrip("<"))
     readings: tuple[Callable[[str, int], list[Evidence]], ...] = (_by_width, _by_digest)
     for end in _ends(text, width) if width else ():
-        rest = text[end:].removeprefix(BETWEEN)
+        step = text[end:].removeprefix(BETWEEN)
         for reading in readings:
             evidence = reading(text[:end], width)
-            if fenced(evidence, rest) == text[:end]:
-                return evidence, rest
+            if fence(evidence, step) == text[:end]:
+                return evidence, step
     if text:
         raise ValueError("the text is not evidence between fences")
     return [], ""
@@ -190,9 +187,9 @@ def _ends(text: str, width: int) -> Iterator[int]:
     """Offsets at which the last fence may end: no step has a run as long as its left mark."""
     if text.endswith(">" * width):
         yield len(text)
-    last = text.rfind(f"{'<' * width}END ")
-    for match in re.finditer(f">{{{width}}}(?={BETWEEN})", text[last:]) if last >= 0 else ():
-        yield last + match.end()
+    offset = text.rfind(f"{'<' * width}END ")
+    for match in re.finditer(f">{{{width}}}(?={BETWEEN})", text[offset:]) if offset >= 0 else ():
+        yield offset + match.end()
 
 
 def _by_width(text: str, width: int) -> list[Evidence]:

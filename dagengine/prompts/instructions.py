@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.prompts.bounds import bounds_in_words
-from dagengine.prompts.evidence import _JSON, BETWEEN, Evidence, fenced, field_of, parted
+from dagengine.prompts.evidence import _JSON, BETWEEN, Evidence, fence, field_of, split_evidence
 from dagengine.question import Message, Options, Question
 
 _PREFACE = (
@@ -35,13 +35,13 @@ _EXAMPLES = (
 def messages_for(step: str, evidence: Sequence[Evidence]) -> tuple[Message, ...]:
     """The rules in the system message; fenced evidence, then the step, in the user message."""
     system: Message = {"role": "system", "content": _PREFACE}
-    content = f"{fenced(evidence, step)}\n\n{_STEP}{step}" if evidence else step
+    content = f"{fence(evidence, step)}\n\n{_STEP}{step}" if evidence else step
     return system, {"role": "user", "content": content}
 
 
-def solved_name(place: int, count: int) -> str:
+def solved_name(number: int, count: int) -> str:
     """Name of an example in prompts, counted from 1; the names of its pieces begin with it."""
-    return f"{_SOLVED}{place} of {count}"
+    return f"{_SOLVED}{number} of {count}"
 
 
 def with_examples(step: str) -> str:
@@ -77,7 +77,7 @@ def parts_of(messages: Sequence[Message]) -> tuple[str, list[Evidence]]:
         raise ValueError("the prompt does not begin with the rules of the material")
     if not content.startswith("<"):
         return content, []
-    evidence, step = parted(content)
+    evidence, step = split_evidence(content)
     return step.removeprefix(_STEP), evidence
 
 
@@ -87,7 +87,7 @@ def material_of(question: Question[Any]) -> str:
         _, evidence = without_examples(*parts_of(question.messages))
     except ValueError:
         return question.messages[-1]["content"]
-    return fenced(evidence)
+    return fence(evidence)
 
 
 def shared_end(question: Question[Any], least: int = 0) -> int:
@@ -125,21 +125,21 @@ def with_bounds(
 ) -> tuple[Message, ...]:
     """Built-in messages that also say how long the answer may be, as its schema does."""
     words = bounds_in_words(answer_type, options)
-    *rest, last = messages
-    if not words or not rest:
+    *earlier, message = messages
+    if not words or not earlier:
         return messages
-    return (*rest, {"role": last["role"], "content": f"{last['content']}\n\n{words}"})
+    return (*earlier, {"role": message["role"], "content": f"{message['content']}\n\n{words}"})
 
 
 def said_without_bounds(question: Question[Any]) -> tuple[Message, ...]:
     """The messages of a question as they are before `with_bounds`, and before it is re-asked."""
     answer_type: type[BaseModel] = question.answer_type
     words = bounds_in_words(answer_type, question.options)
-    *rest, last = question.messages[:2]
-    if not words or not rest:
+    *earlier, message = question.messages[:2]
+    if not words or not earlier:
         return question.messages[:2]
-    content = last["content"].removesuffix(f"\n\n{words}")
-    return (*rest, {"role": last["role"], "content": content})
+    content = message["content"].removesuffix(f"\n\n{words}")
+    return (*earlier, {"role": message["role"], "content": content})
 
 
 def task_instructions(instructions: str) -> str:
@@ -167,9 +167,9 @@ def list_instructions(
 ) -> str:
     """The text of one verdict per item; items of a `field` of the case have its name."""
     pieces = f"the {count} pieces of `{field}`" if field else f"{count} pieces of the material"
-    called = f'as "{item}"' if field else f"called {item} 1 to {item} {count}"
+    naming = f'as "{item}"' if field else f"called {item} 1 to {item} {count}"
     return (
-        f"Judge each of {pieces}, {called}, by one criterion of the evaluation, using only the "
+        f"Judge each of {pieces}, {naming}, by one criterion of the evaluation, using only the "
         "material. Under the number of each piece, "
         f"from 1 to {count}, give your reason, then your verdict; leave none out and add none.\n\n"
         f"Criterion: {criteria}\n\nEach verdict is one of:\n{_verdict_list(tuple(verdicts))}"

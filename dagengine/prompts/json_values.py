@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 V = TypeVar("V", dict[str, Any], list[Any])
@@ -75,12 +76,8 @@ def require_shallow(text: str | bytes, value: Any) -> None:
     for _ in range(DEEPEST):
         if not level:
             return
-        level = [
-            item
-            for outer in level
-            for item in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(item, dict | list)
-        ]
+        inner = [outer.values() if isinstance(outer, dict) else outer for outer in level]
+        level = [item for item in chain.from_iterable(inner) if isinstance(item, dict | list)]
     raise RecursionError(f"a JSON value is nested more than {DEEPEST} levels deep")
 
 
@@ -127,7 +124,8 @@ def _values(text: str, starts: Iterable[int], kind: type[V]) -> list[V]:
     """The different JSON values that begin at such places, one after the other."""
     values = list[V]()
     for _, value in _values_at(text, starts, kind):
-        values += [value] if value not in values else []
+        if value not in values:
+            values.append(value)
         if len(values) == DIFFERENT:
             break
     return values

@@ -33,9 +33,9 @@ def loop_in(text: str) -> Loop | None:
     # The end repeats a unit of n characters as far back as the text equals itself n earlier.
     equal = _equal_starts(tail[::-1])
     longest, size = 0, 0
-    for unit, same in enumerate(equal):
-        if unit and unit + same >= max(ROUNDS * unit, _LEAST) and unit + same > longest:
-            longest, size = unit + same, unit
+    for unit, length in enumerate(equal):
+        if unit and unit + length >= max(ROUNDS * unit, _LEAST) and unit + length > longest:
+            longest, size = unit + length, unit
     if not longest:
         return None
     start = len(tail) - longest
@@ -43,17 +43,17 @@ def loop_in(text: str) -> Loop | None:
 
 
 def _equal_starts(text: str) -> list[int]:
-    """For every place, how many characters from there on equal those from the start (Z function).
+    """For every offset, the characters from there on that equal those from the start (Z function).
 
     Gusfield, Algorithms on Strings, Trees and Sequences, 1997, section 1.3.
     """
     equal = [0] * len(text)
-    left = right = 0
+    begin = end = 0
     for offset in range(1, len(text)):
-        same = min(right - offset, equal[offset - left]) if offset < right else 0
-        while offset + same < len(text) and text[same] == text[offset + same]:
-            same += 1
-        equal[offset] = same
-        if offset + same > right:
-            left, right = offset, offset + same
+        length = min(end - offset, equal[offset - begin]) if offset < end else 0
+        while offset + length < len(text) and text[length] == text[offset + length]:
+            length += 1
+        equal[offset] = length
+        if offset + length > end:
+            begin, end = offset, offset + length
     return equal

@@ -39,7 +39,7 @@ _DEEPEST: Final = 4  # levels that an answer may lie below the object around it
 
 
 def is_long(text: str) -> bool:
-    """Whether a text is read in a worker thread rather than in the event loop."""
+    """Return whether a text is read in a worker thread rather than in the event loop."""
     return len(text) > _LONG
 
 
@@ -61,7 +61,7 @@ def read_answer(question: Question[T], text: str) -> T:
     """
     require_readable(text)
     if question.parser is not None:
-        return validated(question, dict(question.parser(without_thoughts(text))), text)
+        return valid_answer(question, dict(question.parser(without_thoughts(text))), text)
     if not text.strip():
         raise UnparseableError(
             "the answer is empty: the model said nothing; see whether it is made for chats, and "
@@ -131,8 +131,9 @@ def require_last_word(question: Question[Any], answer: Answer[Any]) -> None:
     if question.parser is not None or not end:
         return
     words = _verdict_words(question.answer_type)
-    after = {word.casefold() for word in _WORD.findall(without_thoughts(raw)[end : end + _LONG])}
-    spoken = [word for word in words if after.issuperset(_WORD.findall(word.casefold()))]
+    following = without_thoughts(raw)[end : end + _LONG]
+    tail = {word.casefold() for word in _WORD.findall(following)}
+    spoken = [word for word in words if tail.issuperset(_WORD.findall(word.casefold()))]
     if spoken:
         raise DoubtfulAnswerError(
             f"the JSON is followed by words that speak of {spoken[0]!r}: it is not clear which "
@@ -154,7 +155,7 @@ def _verdict_words(answer_type: type[BaseModel]) -> list[str]:
 
 
 def read_part(question: Question[T], text: str) -> T | None:
-    """What can be used of an answer that does not fit as a whole; None if that is nothing.
+    """The usable part of an answer that does not fit as a whole; None if there is none.
 
     Only a list of verdicts (`list_type`) has parts. The result is of the question's type with
     fewer verdicts than it asks for: whoever reads it asks for the missing numbers one by one.
@@ -219,13 +220,14 @@ def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:
     Models repeat the schema around their answer, or call a tool that is not there.
     """
     try:
-        return validated(question, value, raw)
+        return valid_answer(question, value, raw)
     except UnparseableError:
         fitting = list[tuple[T, bool]]()
         for inner, is_draft in _objects_below(value):
             with suppress(ValidationError):
                 answer = question.answer_type.model_validate(inner), is_draft
-                fitting += [answer] if answer not in fitting else []
+                if answer not in fitting:
+                    fitting.append(answer)
         if len(fitting) != 1 or fitting[0][1]:
             raise
         return fitting[0][0]
@@ -253,7 +255,7 @@ def _objects_below(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool
         level = below
 
 
-def validated(question: Question[T], fields: Any, raw: str) -> T:
+def valid_answer(question: Question[T], fields: Any, raw: str) -> T:
     """`fields` as an answer, or UnparseableError saying which of them does not fit."""
     try:
         return question.answer_type.model_validate(fields)
@@ -273,19 +275,21 @@ def without_surrogates(value: Any) -> Any:
 
 
 def complaint(error: ValidationError) -> str:
-    """What is wrong with an answer, in one line."""
+    """The faults of an answer, in one line."""
     errors = error.errors(include_url=False, include_context=False)
     parts: list[str] = []
     for item in islice(errors, _COMPLAINTS):
-        place = ".".join(str(step)[:_SHOWN] for step in item["loc"])
-        shown = ""
+        path = ".".join(str(step)[:_SHOWN] for step in item["loc"])
+        quotation = ""
         if item["type"] != "missing":
             value = item.get("input")
             try:
                 text = repr(value)[:_SHOWN]
             except (ValueError, RecursionError):  # a number of too many digits, too deep a list
                 text = f"a {type(value).__name__} that cannot be shown"
-            shown = f" (given: {text})"
-        parts.append(f"{place or 'the answer'}: {item['msg']}{shown}")
-    more = len(errors) - len(parts)
-    return "; ".join(parts + ([f"and {more} more"] if more > 0 else []))
+            quotation = f" (given: {text})"
+        parts.append(f"{path or 'the answer'}: {item['msg']}{quotation}")
+    hidden = len(errors) - len(parts)
+    if hidden > 0:
+        parts.append(f"and {hidden} more")
+    return "; ".join(parts)

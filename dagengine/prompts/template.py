@@ -33,7 +33,8 @@ class PromptTemplate:
             for _, name, form, conversion in Formatter().parse(text):
                 if form or conversion:
                     raise ValueError(f"{name!r} has a format or conversion")
-                names += [] if name is None else [name]
+                if name is not None:
+                    names.append(name)
         return tuple(dict.fromkeys(names))
 
     def fill(self, values: Mapping[str, str]) -> tuple[Message, ...]:

@@ -94,19 +94,14 @@ def _end_of_leading_thoughts(text: str) -> int:
     """The offset at which the thoughts at the start of a text end; its length if they do not."""
     start = 0
     while True:
-        opening = _MARKER.match(text, _next_visible(text, start))
+        visible = _VISIBLE.search(text, start)
+        opening = _MARKER.match(text, visible.start()) if visible else None
         if opening is None or _closes(opening) or _ANSWERS.search(opening["name"]):
             return start
         thinks = is_thinking(opening["name"])
         if not thinks and opening[0][0] not in "<\uff1c&":
             return start  # a list or a reference
-        name = opening["name"].casefold()
-        ends = (
-            marker.end()
-            for marker in _MARKER.finditer(text, opening.end())
-            if _closes(marker) and marker["name"].casefold() == name
-        )
-        end = next(ends, None)
+        end = _end_of_block(text, opening)
         if end is None:
             # A mark of a template has no partner, and says nothing of what follows.
             return start if not thinks and opening[0].endswith("|>") else len(text)
@@ -114,6 +109,15 @@ def _end_of_leading_thoughts(text: str) -> int:
         if not thinks and "{" not in text[end:] and "[" not in text[end:]:
             return start
         start = end
+
+
+def _end_of_block(text: str, opening: re.Match[str]) -> int | None:
+    """The offset after the marker that closes a block; None if none does."""
+    name = opening["name"].casefold()
+    for marker in _MARKER.finditer(text, opening.end()):
+        if _closes(marker) and marker["name"].casefold() == name:
+            return marker.end()
+    return None
 
 
 def _spans_outside_thoughts(text: str, start: int) -> list[tuple[int, int]]:
@@ -147,26 +151,21 @@ def _closes(marker: re.Match[str]) -> bool:
 
 def _is_apart(text: str, marker: re.Match[str]) -> bool:
     """Return whether a marker begins a line or ends one, or stands before JSON."""
-    before = text[_line_start(text, marker.start()) : marker.start()]
-    after = text[marker.end() : marker.end() + 100].lstrip(" \t")
-    return not before.strip() or after[:1] in ("", "\n", "\r", "{", "[", "`")
+    line_start = text[_line_start(text, marker.start()) : marker.start()]
+    following = text[marker.end() : marker.end() + 100].lstrip(" \t")
+    return not line_start.strip() or following[:1] in ("", "\n", "\r", "{", "[", "`")
 
 
 def _line_start(text: str, offset: int) -> int:
     return text.rfind("\n", 0, offset) + 1
 
 
-def _next_visible(text: str, start: int) -> int:
-    visible = _VISIBLE.search(text, start)
-    return visible.start() if visible else len(text)
-
-
 def _keep_only(text: str, spans: list[tuple[int, int]]) -> str:
     """A text with blanks for all that is in none of the spans; lines stay lines."""
     pieces, end = list[str](), 0
-    for first, last in spans:
-        pieces += [_blank(text[end:first]), text[first:last]]
-        end = last
+    for start, stop in spans:
+        pieces += [_blank(text[end:start]), text[start:stop]]
+        end = stop
     return "".join([*pieces, _blank(text[end:])])
 
 

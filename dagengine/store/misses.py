@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from dagengine.prompts.evidence import parted
+from dagengine.prompts.evidence import split_evidence
 from dagengine.question import Question
 from dagengine.store.file import names, printable, unpack
 from dagengine.store.rows import UNREADABLE, DamagedError, find, holds, key_of
@@ -80,7 +80,7 @@ def _instructions(parts: Parts) -> tuple[Any, str] | None:
     if not before:
         return None
     try:
-        _, step = parted(last["content"])
+        _, step = split_evidence(last["content"])
     except ValueError:  # a prompt of one's own
         step = ""
     return before, step

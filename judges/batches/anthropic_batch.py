@@ -26,9 +26,9 @@ from dagengine.judges.batches.collecting import Batches, BatchLimits
 from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader
-from dagengine.judges.wire.completions import message_usage, normalised, prompt_of, wire_type
+from dagengine.judges.wire.completions import completion_in, message_usage, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
-from dagengine.judges.wire.dialects.failures import parsed, response_error
+from dagengine.judges.wire.dialects.failures import parse_body, response_error
 from dagengine.judges.wire.endpoint import Endpoint, endpoint_of
 from dagengine.judges.wire.replies import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
@@ -102,14 +102,14 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
         self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        shown = {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
-        return {**shown, "_address": self._address and public_text(self._address)}
+        state = {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
+        return {**state, "_address": self._address and public_text(self._address)}
 
     @property
     def identity(self) -> str:
         """The model, the endpoint and the parameters."""
-        shown = sorted(public_value(self._parameters).items())
-        return f"{self.model}{digest_mark(self._real)} at {self._where} with {shown!r}"
+        parameters = sorted(public_value(self._parameters).items())
+        return f"{self.model}{digest_mark(self._real)} at {self._where} with {parameters!r}"
 
     @property
     def durable_identity(self) -> str | None:
@@ -193,7 +193,7 @@ async def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
         # Expired and cancelled questions were never put to the model: they are asked again.
         raise ProviderError(f"in the batch: {kind}", transient=kind in ("expired", "canceled"))
     message = result.get("message") or {}
-    completion = normalised(message)
+    completion = completion_in(message)
     if completion is None:
         raise UnparseableError("the message holds no answer", json.dumps(message))
     usage = message_usage(message.get("usage") or {})
@@ -239,7 +239,7 @@ class _MessageBatches:
                 return name
         return None
 
-    async def ended(self, name: str) -> Any | None:
+    async def poll(self, name: str) -> Any | None:
         batch = json.loads(await self._look(f"{_PATH}/{name}"))
         if batch["processing_status"] != "ended":
             return None
@@ -283,4 +283,4 @@ class _MessageBatches:
         status = response.status_code
         if status == 200:
             return response.content
-        raise response_error(status, parsed(response.content))
+        raise response_error(status, parse_body(response.content))

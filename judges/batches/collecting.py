@@ -44,7 +44,7 @@ class BatchApi(Protocol):
         """
         ...
 
-    async def ended(self, name: str) -> Any | None:
+    async def poll(self, name: str) -> Any | None:
         """The argument that `results` needs; None as long as the batch is in progress.
 
         Raises ProviderError when it ended without any answers.
@@ -79,10 +79,10 @@ class Batches:
         self._collecting: _Batch | None = None
         self._all: list[_Batch] = []
         self._earlier: dict[str, deque[tuple[_Batch, str]]] = defaultdict(deque)
-        for begun in journal.under_way():
-            batch = _Batch(api, limits, journal, begun)
+        for entry in journal.under_way():
+            batch = _Batch(api, limits, journal, entry)
             self._all.append(batch)
-            for name in begun.questions:
+            for name in entry.questions:
                 # By the digest alone: equal questions take their answers one after the other.
                 self._earlier[name[:_NAME]].append((batch, name))
 
@@ -189,10 +189,10 @@ class _Batch:
                     if len(self._lines) == count:
                         self._full.set()
             name = await self._send()
-            while (ended := await self._api.ended(name)) is None:
+            while (batch := await self._api.poll(name)) is None:
                 await anyio.sleep(self._limits.poll)
             lines: dict[str, str] = {}
-            for line in await self._api.results(ended):
+            for line in await self._api.results(batch):
                 with suppress(ValueError, LookupError, TypeError):  # damaged: it is asked again
                     lines[json.loads(line)["custom_id"]] = line
             self._lines.clear()
@@ -201,8 +201,8 @@ class _Batch:
             # Every question of the batch gets it; those of an earlier batch are asked again.
             self._error = error
             if self._is_earlier:
-                lost = f"a batch of an earlier run is lost: {error}"
-                self._error = ProviderError(lost, transient=True)
+                message = f"a batch of an earlier run is lost: {error}"
+                self._error = ProviderError(message, transient=True)
         finally:
             self._busy = False
             self._changed.set()
@@ -215,13 +215,13 @@ class _Batch:
             if self.begun is None:
                 self.begun = self._journal.begin(self._names)
                 name = await self._api.start(self._lines, self.begun.token)
-                self._journal.sent(self.begun, name)
+                self._journal.note_id(self.begun, name)
             elif self.begun.id is None:
-                ids = {begun.id for begun in self._journal.under_way() if begun.id is not None}
+                ids = {entry.id for entry in self._journal.under_way() if entry.id is not None}
                 name = await self._api.find(self.begun, ids) or ""
                 if not name:
                     raise ProviderError("it did not reach the provider", transient=True)
-                self._journal.sent(self.begun, name)
+                self._journal.note_id(self.begun, name)
         assert self.begun is not None
         assert self.begun.id is not None
         return self.begun.id

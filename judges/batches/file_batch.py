@@ -130,7 +130,7 @@ class _FileBatches:
         names = [path.stem.removeprefix("questions-") for path in self._folder.glob(pattern)]
         return names[0] if names else None
 
-    async def ended(self, name: str) -> Path | None:
+    async def poll(self, name: str) -> Path | None:
         answers = self._folder / _ANSWERS.format(name)
         questions = self._folder / _QUESTIONS.format(name)
         if name not in self._announced:
@@ -141,13 +141,13 @@ class _FileBatches:
                 f"{answers}, for instance by: vllm run-batch -i {questions} -o {answers} "
                 f"--model {self._model}"
             )
-        ended = is_there(answers.with_name(f"{answers.name}.done"))
-        if not ended and is_there(answers):
+        complete = is_there(answers.with_name(f"{answers.name}.done"))
+        if not complete and is_there(answers):
             # A file that grows is not read: its lines are counted when its size stays the same.
-            size, before = answers.stat().st_size, self._sizes.get(name)
+            size, former_size = answers.stat().st_size, self._sizes.get(name)
             self._sizes[name] = size
-            ended = size == before and _lines_of(answers) >= self._counts[name]
-        return answers if ended else None
+            complete = size == former_size and _lines_of(answers) >= self._counts[name]
+        return answers if complete else None
 
     async def results(self, ended: Path) -> Iterable[str]:
         return _texts_of(ended) if is_there(ended) else ()

@@ -23,7 +23,7 @@ from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, open_to_write, read_whole
 
 # The journals of this process, by their paths: its judges may share one.
-_held: dict[str, ExitStack] = {}
+_locks: dict[str, ExitStack] = {}
 # Seconds after which providers have thrown results away: 29 days.
 _KEPT = 29 * 24 * 3600
 
@@ -54,33 +54,33 @@ class BatchJournal:
 
         Raises InputError while another process uses the journal.
         """
-        if self._path is not None and (path := os.path.abspath(self._path)) not in _held:
+        if self._path is not None and (path := os.path.abspath(self._path)) not in _locks:
             # Until the process ends, and not only this judge: others of it may share the file.
             lock = ExitStack()
             lock.enter_context(one_writer(self._path))
-            _held[path] = lock
+            _locks[path] = lock
             atexit.register(lock.close)
-        begun: dict[str, Begun] = {}
+        batches: dict[str, Begun] = {}
         for line in self._lines():
             token = line.get("batch", "")
             if "questions" in line:
                 if line.get("judge") == self._judge and line["at"] > time.time() - _KEPT:
-                    begun[token] = Begun(token, line["at"], line["questions"])
+                    batches[token] = Begun(token, line["at"], line["questions"])
             elif "id" in line:
-                if token in begun:
-                    begun[token].id = line["id"]
+                if token in batches:
+                    batches[token].id = line["id"]
             else:
-                begun.pop(token, None)
-        return list(begun.values())
+                batches.pop(token, None)
+        return list(batches.values())
 
     def begin(self, questions: Sequence[str]) -> Begun:
         """Note a batch before it is sent."""
-        begun = Begun(uuid.uuid4().hex, time.time(), questions)
-        self._add({"batch": begun.token, "judge": self._judge, "at": begun.at,
+        batch = Begun(uuid.uuid4().hex, time.time(), questions)
+        self._add({"batch": batch.token, "judge": self._judge, "at": batch.at,
                    "questions": questions})  # fmt: skip
-        return begun
+        return batch
 
-    def sent(self, begun: Begun, name: str) -> None:
+    def note_id(self, begun: Begun, name: str) -> None:
         """Note the id that the provider gave a batch."""
         begun.id = name
         self._add({"batch": begun.token, "id": name})
@@ -89,10 +89,10 @@ class BatchJournal:
         """Forget batches whose answers are kept; without any left the file goes."""
         if self._path is None or not batches:
             return
-        self._add(*({"batch": begun.token} for begun in batches))
+        self._add(*({"batch": batch.token} for batch in batches))
         lines = self._lines()
-        ended = {line["batch"] for line in lines if "questions" not in line and "id" not in line}
-        if all(line.get("batch") in ended for line in lines):
+        finished = {line["batch"] for line in lines if "questions" not in line and "id" not in line}
+        if all(line.get("batch") in finished for line in lines):
             with suppress(OSError):
                 self._path.unlink()
 

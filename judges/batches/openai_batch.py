@@ -16,7 +16,7 @@ from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
 from dagengine.judges.wire.connection import Connection
-from dagengine.judges.wire.dialects.failures import parsed, response_error
+from dagengine.judges.wire.dialects.failures import parse_body, response_error
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import Capabilities, Question
 
@@ -90,7 +90,7 @@ class OpenAIBatchJudge(OpenAIJudge):
         return connection
 
     def _batch_api(self, api: AsyncOpenAI) -> BatchApi:
-        """Where batches go."""
+        """The API that batches go to."""
         return _OpenAIBatches(api)
 
 
@@ -122,7 +122,7 @@ class _OpenAIBatches:
                 return None
         return None
 
-    async def ended(self, name: str) -> Any | None:
+    async def poll(self, name: str) -> Any | None:
         batch = await self._api.batches.retrieve(name)
         if batch.status not in _ENDED:
             return None
@@ -153,7 +153,7 @@ def _completion(line: dict[str, Any], prompt: str) -> Any:
     if isinstance(response, dict) and "body" in response:
         status, body = response.get("status_code") or status, response["body"]
     if status == 200 and not error:
-        return parsed(body.encode()) if isinstance(body, str) else body
+        return parse_body(body.encode()) if isinstance(body, str) else body
     if isinstance(error, dict) and error.get("code") in _NOT_ASKED:
         # The provider did not come to it in time; it is asked again.
         raise ProviderError(f"in the batch: {error.get('message')}", transient=True)

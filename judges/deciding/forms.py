@@ -71,13 +71,13 @@ class Form(Protocol):
         """Read a response to these questions; raises ProviderError for anything else."""
         ...
 
-    def blamed(self, body: Any, count: int) -> dict[int, str]:
+    def faults_in(self, body: Any, count: int) -> dict[int, str]:
         """The questions, of so many, that the body of a rejection finds fault with, and why."""
         ...
 
 
-def _name(place: int) -> str:
-    return f"q{place}"
+def _name(index: int) -> str:
+    return f"q{index}"
 
 
 class _Envelope(BaseModel):
@@ -109,36 +109,37 @@ class Decisions:
         text = state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
         return {"model": model, "input": text, "questions": questions}
 
-    def _question(self, place: int, question: Asked) -> Body:
+    def _question(self, index: int, question: Asked) -> Body:
         instructions: Any = question.instructions
         if question.material:
             instructions = [
                 {"type": "input_text", "text": question.instructions},
                 {"type": "input_json", "data": question.material},
             ]
-        sent: Body = {"type": kind_of(question), "name": _name(place), "instructions": instructions}
-        if sent["type"] == "choice":
-            sent["choices"] = [_describe(option, "value") for option in question.options]
-        elif sent["type"] == "score":
-            sent["levels"] = [_describe(option, "label") for option in question.options]
+        body: Body = {"type": kind_of(question), "name": _name(index), "instructions": instructions}
+        if body["type"] == "choice":
+            body["choices"] = [_describe(option, "value") for option in question.options]
+        elif body["type"] == "score":
+            body["levels"] = [_describe(option, "label") for option in question.options]
         elif question.options:
-            sent["instructions"] = _with_meanings(instructions, question)
-        return sent
+            body["instructions"] = _with_meanings(instructions, question)
+        return body
 
     def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
         envelope = _envelope(content, list)
         answers: list[Any] = envelope.answers
-        named = [each.get("name") if isinstance(each, dict) else None for each in answers]
-        in_order = not any(named) and len(answers) == len(asked)
+        names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
+        if not any(names) and len(answers) == len(asked):  # they are in order
+            names = [_name(index) for index in range(len(asked))]
         outcomes: list[Said | JudgeError] = []
         for index, question in enumerate(asked):
-            own = [answers[index]] if in_order else [
-                answer for name, answer in zip(named, answers, strict=True) if name == _name(index)
-            ]  # fmt: skip
+            own_name = _name(index)
+            pairs = zip(names, answers, strict=True)
+            own = [answer for name, answer in pairs if name == own_name]
             outcomes.append(_outcome(own, question, _of_decisions))
         return Reply(envelope.model, _usage(envelope.usage), outcomes)
 
-    def blamed(self, body: Any, count: int) -> dict[int, str]:
+    def faults_in(self, body: Any, count: int) -> dict[int, str]:
         error = body if isinstance(body, dict) else {}
         match = _PLACE.search(str(error.get("param") or ""))
         ours = match is not None and int(match[1]) < count
@@ -167,17 +168,19 @@ class SystemOne:
             instructions = {"instructions": question.instructions, "material": question.material}
         kind = kind_of(question)
         if kind == "choice":
-            criteria: Any = {
-                str(option["value"]): option.get("description") for option in question.options
-            }
+            options = question.options
+            criteria: Any = {str(option["value"]): option.get("description") for option in options}
         elif kind == "score":
             levels = [(option["value"], option.get("description")) for option in question.options]
             criteria = [f"{value}: {text}" if text else str(value) for value, text in levels]
         else:
-            described = {"true": question.described(True), "false": question.described(False)}
+            described = {
+                "true": question.description_of(True),
+                "false": question.description_of(False),
+            }
             criteria = {name: text for name, text in described.items() if text is not None}
-        sent = {"type": "noul" if kind == "predicate" else kind, "instructions": instructions}
-        return {**sent, "criteria": criteria} if criteria else sent
+        body = {"type": "noul" if kind == "predicate" else kind, "instructions": instructions}
+        return {**body, "criteria": criteria} if criteria else body
 
     def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
         envelope = _envelope(content, dict)
@@ -186,32 +189,31 @@ class SystemOne:
         for index, question in enumerate(asked):
             name = _name(index)
             own = answers.get(name)
-            doubled = isinstance(own, _Doubled)
-            every = list(own) if doubled else [own] if name in answers else []  # type: ignore[arg-type]
-            outcomes.append(_outcome(every, question, _of_systemone))
+            every = list(own) if isinstance(own, _Doubled) else [own]
+            outcomes.append(_outcome(every if name in answers else [], question, _of_systemone))
         return Reply(envelope.model, _usage(envelope.usage), outcomes)
 
-    def blamed(self, body: Any, count: int) -> dict[int, str]:
+    def faults_in(self, body: Any, count: int) -> dict[int, str]:
         faults: dict[int, str] = {}
         details = body.get("detail") if isinstance(body, dict) else None
         for detail in details if isinstance(details, list) else ():
-            place = detail.get("loc") if isinstance(detail, dict) else None
-            steps = [str(step) for step in place] if isinstance(place, list) else []
-            after = steps[steps.index("questions") + 1 :] if "questions" in steps else []
-            places = {_name(number): number for number in range(count)}
-            if after and after[0] in places:
-                where = ".".join(after[1:])
-                faults.setdefault(places[after[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
+            path = detail.get("loc") if isinstance(detail, dict) else None
+            steps = [str(step) for step in path] if isinstance(path, list) else []
+            tail = steps[steps.index("questions") + 1 :] if "questions" in steps else []
+            numbers = {_name(number): number for number in range(count)}
+            if tail and tail[0] in numbers:
+                where = ".".join(tail[1:])
+                faults.setdefault(numbers[tail[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
         return faults
 
 
 FORMS: Final[Mapping[str, Form]] = {form.name: form for form in (Decisions(), SystemOne())}
 
 
-def kind_of(one: Asked) -> str:
+def kind_of(question: Asked) -> str:
     """The type of question as it travels: a rating of many levels is a choice of one of them."""
-    many = one.type == "score" and len(one.options) > MOST_LEVELS
-    return "choice" if many else one.type
+    many = question.type == "score" and len(question.options) > MOST_LEVELS
+    return "choice" if many else question.type
 
 
 def _describe(option: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -221,15 +223,12 @@ def _describe(option: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _with_meanings(instructions: Any, question: Asked) -> Any:
     """Instructions with the meaning of true and false, which a predicate has no other place for."""
-    meanings = " ".join(
-        f"{word} means: {text}"
-        for word, value in (("True", True), ("False", False))
-        if (text := question.described(value))
-    )
+    texts = {value: question.description_of(value) for value in (True, False)}
+    meanings = " ".join(f"{value} means: {text}" for value, text in texts.items() if text)
     if isinstance(instructions, str):
         return f"{instructions}\n\n{meanings}"
-    first, *rest = instructions
-    return [{**first, "text": f"{first['text']}\n\n{meanings}"}, *rest]
+    opening, *material = instructions
+    return [{**opening, "text": f"{opening['text']}\n\n{meanings}"}, *material]
 
 
 class _Doubled(list[Any]):
@@ -261,11 +260,11 @@ def _envelope(content: bytes, answers: type[Any]) -> _Envelope:
 
 def _usage(counts: Any) -> Usage:
     try:
-        used = _Tokens.model_validate(counts)
+        tokens = _Tokens.model_validate(counts)
     except ValidationError:
         return NO_USAGE
-    cached = min(used.input_tokens_details.cached_tokens, used.input_tokens)
-    return Usage(used.input_tokens, used.output_tokens, cached)
+    cached = min(tokens.input_tokens_details.cached_tokens, tokens.input_tokens)
+    return Usage(tokens.input_tokens, tokens.output_tokens, cached)
 
 
 class _WrongError(ValueError):
@@ -298,10 +297,10 @@ def _of_decisions(answer: dict[str, Any], question: Asked) -> tuple[str | bool, 
     if kind == "predicate":
         return _of_chance(answer, "probability")
     stated = answer.get("probabilities")
-    if not isinstance(stated, list) or not all(isinstance(each, dict) for each in stated):
+    if not isinstance(stated, list) or not all(isinstance(entry, dict) for entry in stated):
         raise _WrongError(f"probabilities is not a list of objects: {stated!r:.80}")
     key = "value" if kind == "choice" else "label"
-    pairs = [(each.get(key), each.get("probability")) for each in stated]
+    pairs = [(entry.get(key), entry.get("probability")) for entry in stated]
     return _of_pairs(pairs, question, answer.get("choice") if kind == "choice" else None, kind)
 
 
@@ -313,12 +312,8 @@ def _of_systemone(answer: dict[str, Any], question: Asked) -> tuple[str | bool, 
     stated = answer.get("probabilities")
     if not isinstance(stated, dict):
         raise _WrongError(f"probabilities is not a mapping: {stated!r:.80}")
-    names = (
-        list(map(str, range(len(question.options))))
-        if kind == "score"
-        else map(str, question.values)
-    )
-    values = dict(zip(names, question.values, strict=True))
+    names = range(len(question.options)) if kind == "score" else question.values
+    values = dict(zip(map(str, names), question.values, strict=True))
     pairs = [(values.get(name, name), chance) for name, chance in stated.items()]
     if kind == "score" and not set(stated) <= set(values):
         raise _WrongError(f"a level was not asked for: {min(set(stated) - set(values))!r:.80}")
@@ -348,16 +343,7 @@ def _of_pairs(
     pairs: Sequence[tuple[Any, Any]], question: Asked, chosen: Any, kind: str
 ) -> tuple[str | bool, Odds]:
     """The option chosen, and the odds of all in the order asked; they are made to add up to 1."""
-    chances: dict[Any, float] = {}
-    for value, stated in pairs:
-        if value not in question.values or isinstance(value, bool):
-            raise _WrongError(f"{value!r:.80} was not asked for")
-        if value in chances:
-            raise _WrongError(f"{value!r:.80} has two probabilities")
-        chances[value] = _chance(stated)
-    missing = [value for value in question.values if value not in chances]
-    if missing:
-        raise _WrongError(f"there is no probability of {missing[0]!r:.80}")
+    chances = _chances_of(pairs, question)
     total = math.fsum(chances.values())
     # Servers round each probability: the more there are, the further the sum is from 1.
     if abs(total - 1) > min(0.1, max(0.01, 0.005 * len(chances))):
@@ -373,10 +359,26 @@ def _of_pairs(
     return chosen, odds
 
 
+def _chances_of(pairs: Sequence[tuple[Any, Any]], question: Asked) -> dict[Any, float]:
+    """The probability of each option, as stated; raises unless each option has exactly one."""
+    chances: dict[Any, float] = {}
+    for value, stated in pairs:
+        if value not in question.values or isinstance(value, bool):
+            raise _WrongError(f"{value!r:.80} was not asked for")
+        if value in chances:
+            raise _WrongError(f"{value!r:.80} has two probabilities")
+        chances[value] = _chance(stated)
+    missing = [value for value in question.values if value not in chances]
+    if missing:
+        raise _WrongError(f"there is no probability of {missing[0]!r:.80}")
+    return chances
+
+
 def shares(usage: Usage, count: int) -> list[Usage]:
     """Usage of each of so many questions in a request: equal parts, which add up to all of it."""
     wholes = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-    return [
-        Usage(*(whole * (index + 1) // count - whole * index // count for whole in wholes))
-        for index in range(count)
-    ]
+    usages = []
+    for index in range(count):
+        parts = (whole * (index + 1) // count - whole * index // count for whole in wholes)
+        usages.append(Usage(*parts))
+    return usages

@@ -22,8 +22,8 @@ from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
 from dagengine.judges.deciding.labels import by_label
 from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
-from dagengine.prompts.decisions import Shows, answer_fields, asked_of, state_of, state_text
-from dagengine.prompts.parsing import validated
+from dagengine.prompts.decisions import Shows, answer_fields, read_wording, state_of, state_text
+from dagengine.prompts.parsing import valid_answer
 from dagengine.question import Answer, Capabilities, Packs, Question, Usage
 
 if TYPE_CHECKING:
@@ -161,18 +161,18 @@ class DecisionJudge(EndpointJudge):
         if self._labelling:
             return await self._by_labels(questions, on_request, ahead)
         outcomes: dict[int, Answer[T] | JudgeError] = {}
-        left = list(range(len(questions)))
-        while left:
-            asked = [questions[index] for index in left]
+        pending = list(range(len(questions)))
+        while pending:
+            batch = [questions[index] for index in pending]
             on_request()
-            answered = await self._request(asked)
+            answered = await self._request(batch)
             if answered is None:
                 return await self._by_labels(questions, on_request, ahead)
             if isinstance(answered, dict):  # some of them are at fault
-                outcomes |= {left[index]: error for index, error in answered.items()}
+                outcomes |= {pending[index]: error for index, error in answered.items()}
             else:
-                outcomes |= dict(zip(left, answered, strict=True))
-            left = [index for index in left if index not in outcomes]
+                outcomes |= dict(zip(pending, answered, strict=True))
+            pending = [index for index in pending if index not in outcomes]
         return [outcomes[index] for index in range(len(questions))]
 
     async def _request(
@@ -184,32 +184,30 @@ class DecisionJudge(EndpointJudge):
         """
         import openai
 
-        asked = [asked_of(question) for question in questions]
-        body = self.form.body(self.model, state_of(questions[0]), asked)
+        decisions = [read_wording(question) for question in questions]
+        body = self.form.body(self.model, state_of(questions[0]), decisions)
         try:
             async with self.session() as connection:
                 send = connection.sender(self.form.path)
                 content = await send({**body, **self._parameters})
-            reply = self.form.read(content, asked)
+            reply = self.form.read(content, decisions)
         except (JudgeError, openai.OpenAIError) as error:
-            blamed: dict[int, JudgeError] = {}  # the questions that a rejection finds fault with
+            faults: dict[int, JudgeError] = {}  # the questions that a rejection finds fault with
             status, detail = getattr(error, "status_code", None), getattr(error, "body", None)
             if status in (400, 422):
-                for index, why in self.form.blamed(detail, len(questions)).items():
+                for index, why in self.form.faults_in(detail, len(questions)).items():
                     fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
-                    blamed[index] = self._hidden(fault)
+                    faults[index] = self._hidden(fault)
             failure = self._hidden(self.failure(error, questions[0]))
         else:
             if self.version is not None and reply.model != self.version:
                 message = f"the version {reply.model!r} answered, but version= asks for "
                 failure = ProviderError(f"{message}{self.version!r}", transient=False)
                 raise self._hidden(failure)
-            used = shares(reply.usage, len(questions))
+            usages = shares(reply.usage, len(questions))
             mode = f"{self.form.name} {reply.model}"
-            return [
-                self._read(question, outcome, usage, mode)
-                for question, outcome, usage in zip(questions, reply.outcomes, used, strict=True)
-            ]
+            rows = zip(questions, reply.outcomes, usages, strict=True)
+            return [self._read(*row, mode) for row in rows]
         # Outside of the handler: what is raised inside keeps the other error with it.
         if isinstance(failure, ProviderError) and failure.status == _NO_MODEL:
             # Decide by labels from now on; the first time is told
@@ -223,8 +221,8 @@ class DecisionJudge(EndpointJudge):
                     failure,
                 )
             return None
-        if blamed and len(questions) > 1:
-            return blamed
+        if faults and len(questions) > 1:
+            return faults
         raise failure
 
     async def _by_labels(
@@ -241,8 +239,10 @@ class DecisionJudge(EndpointJudge):
         async with self.session() as connection, anyio.create_task_group() as group:
             for index, question in enumerate(questions[: len(questions) - ahead]):
                 group.start_soon(ask, index, question)
-        left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
-        return [outcomes.get(index, left) for index in range(len(questions))]
+        unanswered = UnsupportedError(
+            "a chat answers one question at a time; nobody wants this one yet"
+        )
+        return [outcomes.get(index, unanswered) for index in range(len(questions))]
 
     def failure(self, error: Any, question: Question[Any]) -> JudgeError:
         if getattr(error, "status_code", None) == _NO_MODEL:
@@ -253,7 +253,7 @@ class DecisionJudge(EndpointJudge):
                 status=_NO_MODEL,
             )
         failure = super().failure(error, question)
-        whys = self.form.blamed(getattr(error, "body", None), 1)
+        whys = self.form.faults_in(getattr(error, "body", None), 1)
         if whys and isinstance(failure, ProviderError):
             failure.args = (f"{failure}: {whys[0]}",)
         return failure
@@ -266,7 +266,7 @@ class DecisionJudge(EndpointJudge):
             return self._hidden(outcome)
         fields = answer_fields(question.answer_type, outcome.value, outcome.odds)
         try:
-            value = validated(question, fields, outcome.raw)
+            value = valid_answer(question, fields, outcome.raw)
         except UnparseableError as error:
             error.tokens = (usage.input_tokens, usage.output_tokens)
             return self._hidden(error)

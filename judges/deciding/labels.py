@@ -42,10 +42,10 @@ from dagengine.judges.wire.dialects.demands import Demands
 from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
-from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
+from dagengine.prompts.decisions import Asked, Shows, answer_fields, odds_in_words, read_wording
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
-from dagengine.prompts.parsing import validated
+from dagengine.prompts.parsing import valid_answer
 from dagengine.prompts.probabilities.masses import Masses
 from dagengine.question import Answer, Capabilities, Judge, Message, Question
 
@@ -76,14 +76,14 @@ def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:
     lines = []
     for label, value in zip(LABELS, asked.values, strict=False):
         word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-        meaning = asked.described(value)
+        meaning = asked.description_of(value)
         lines.append(f"{label}: {word} ({meaning})" if meaning else f"{label}: {word}")
     options = "\n".join(lines)
-    shown = [Evidence("state", state)]
+    evidence = [Evidence("state", state)]
     if asked.material:
-        shown.append(Evidence("material", json.dumps(asked.material, ensure_ascii=False)))
+        evidence.append(Evidence("material", json.dumps(asked.material, ensure_ascii=False)))
     step = _DECIDE.format(instructions=asked.instructions, options=options)
-    return messages_for(step, shown)
+    return messages_for(step, evidence)
 
 
 async def by_label(
@@ -110,10 +110,10 @@ async def _ask(
     send: Send, model: str, parameters: Mapping[str, Any], question: Question[T], demands: Demands
 ) -> Answer[T]:
     """One request with such demands; raises JudgeError, and what `send` raises."""
-    asked = asked_of(question)
+    decision = read_wording(question)
     body: Body = {
         "model": model,
-        "messages": chat_of(asked, question.messages[0]["content"]),
+        "messages": chat_of(decision, question.messages[0]["content"]),
         demands.limit_name: 1,
         **({"temperature": 0} if demands.temperature else {}),
         "logprobs": True,
@@ -125,20 +125,20 @@ async def _ask(
     completion = read_completion(await send(body), question.messages)
     usage = usage_of(completion)
     try:
-        value, masses = _read(completion, asked)
+        value, masses = _read(completion, decision)
         odds, mass = masses.odds, masses.total
         text = completion.choices[0].message.text
         listed = odds and [list(pair) for pair in odds]
         raw = json.dumps({"said": text, "mass": mass, "odds": listed}, ensure_ascii=False)
         fields = answer_fields(question.answer_type, value, odds or ())
         fell = f"{mass:.3g} of all probability fell on the labels"
-        stated = told(odds) if odds else "the likeliest label"
+        stated = odds_in_words(odds) if odds else "the likeliest label"
         reason = {"reason": f"{stated}; {fell}{'' if odds else ': its odds are unknown'}"}
         if "verdicts" in fields:
             fields = {"verdicts": [{**fields["verdicts"][0], **reason}]}
         else:
             fields = {**fields, **reason}
-        valid = validated(question, fields, raw)
+        valid = valid_answer(question, fields, raw)
         return Answer(valid, raw, None, usage, f"labels {model}", odds, mass=mass)
     except JudgeError as error:
         error.tokens = (usage.input_tokens, usage.output_tokens)
@@ -196,11 +196,10 @@ class LabelJudge(EndpointJudge):
         }  # fmt: skip
         super().__init__(model, parameters=parameters, **settings)
         self.shows: Shows = shows
-        self.writer: Judge = (
-            OpenAIJudge(model, parameters=parameters, **settings)
-            if writer is None
-            else writer_judge(writer)
-        )
+        if writer is None:
+            self.writer: Judge = OpenAIJudge(model, parameters=parameters, **settings)
+        else:
+            self.writer = writer_judge(writer)
 
     @property
     def _name(self) -> str:

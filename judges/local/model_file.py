@@ -93,15 +93,15 @@ class ModelFile:
 
 def read_model_file(path: str | Path) -> ModelFile:
     """The chat model in a file; raises InputError for a file that has none."""
-    place = Path(path).expanduser()
-    if not place.is_file():
-        lack = "a folder" if place.is_dir() else "not there"
-        raise InputError(f"the model file {place} is {lack}: gguf: takes the path of a .gguf file")
+    source = Path(path).expanduser()
+    if not source.is_file():
+        lack = "a folder" if source.is_dir() else "not there"
+        raise InputError(f"the model file {source} is {lack}: gguf: takes the path of a .gguf file")
     try:
-        with place.open("rb") as file:
+        with source.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise InputError(
-                    f"{place} is not a GGUF file: it does not begin with the letters GGUF; "
+                    f"{source} is not a GGUF file: it does not begin with the letters GGUF; "
                     "download the model in the format GGUF"
                 )
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -116,16 +116,16 @@ def read_model_file(path: str | Path) -> ModelFile:
                     (kind,) = struct.unpack_from("<I", content, at)
                     settings[name], at = _value(content, at + 4, kind)
     except OSError as error:
-        raise InputError(f"the model file {place} cannot be read: {error}") from None
+        raise InputError(f"the model file {source} cannot be read: {error}") from None
     except (struct.error, OverflowError, KeyError):
         raise InputError(
-            f"the model file {place} is incomplete, damaged or of an unknown version: its header "
+            f"the model file {source} is incomplete, damaged or of an unknown version: its header "
             "cannot be read; download it again"
         ) from None
     problem = _problem(tensors, settings)
     if problem is not None:
-        raise InputError(f"the model file {place} cannot judge: {problem}")
-    return ModelFile(place, settings)
+        raise InputError(f"the model file {source} cannot judge: {problem}")
+    return ModelFile(source, settings)
 
 
 def _problem(tensors: int, settings: Mapping[str, Any]) -> str | None:

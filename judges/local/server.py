@@ -73,9 +73,9 @@ def size_for(
     """
     tokens = _memory() // _SHARE // max(file.bytes_per_token, 1)
     if window is None:
-        needed = material // _BYTES_PER_TOKEN + _BESIDE
-        wanted = max(_WINDOW, math.ceil(needed / _STEP) * _STEP)
-        window = min(file.trained_window or _WINDOW, wanted, max(tokens, _LEAST))
+        tokens_needed = material // _BYTES_PER_TOKEN + _BESIDE
+        useful_window = max(_WINDOW, math.ceil(tokens_needed / _STEP) * _STEP)
+        window = min(file.trained_window or _WINDOW, useful_window, max(tokens, _LEAST))
     if places is None:
         places = max(1, min(_PLACES, tokens // window))
     return Size(window, places, threads)
@@ -219,8 +219,8 @@ class _Process:
             log = self._log.read()
         lines = log.decode(errors="replace").split("\n")
         texts = [_TIME_AND_LEVEL.sub("", line).strip()[:_WIDTH] for line in lines]
-        last = [text for text in texts if text][-_LINES:]
-        words = f": {'; '.join(last)}" if last else ""
+        last_texts = [text for text in texts if text][-_LINES:]
+        words = f": {'; '.join(last_texts)}" if last_texts else ""
         return f"the server of the model file {self._file.path} {reason}{hint}{words}"
 
     def end(self) -> None:

@@ -106,11 +106,11 @@ class _Share:
 
     async def hold(self, count: int) -> None:
         """Have so many bytes: of the stock, or, when it is used up, as the one body in turn."""
-        more = count - self._held
-        if more <= 0 or self._alone:
+        growth = count - self._held
+        if growth <= 0 or self._alone:
             return
-        if more <= self._room.left:
-            self._room.left -= more
+        if growth <= self._room.left:
+            self._room.left -= growth
             self._held = count
         else:
             # A body in its turn takes what it needs, and only one has it: two with parts of what

@@ -10,7 +10,7 @@ from typing import Any, Final
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.bodies import ENCODINGS, BodyReader, without_wire
 
-_LIBRARIES: Final = ("httpx", "httpx2")
+_CLIENTS: Final = frozenset({("AsyncClient", "httpx"), ("AsyncClient", "httpx2")})
 _DEPTH: Final = 5  # of a provider's client: what wraps what
 _NO_PARTS: Final = (type, FunctionType, ModuleType)
 
@@ -22,32 +22,27 @@ def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[An
     do, and so do those that the caller has `given`.
     """
     clients: list[Any] = []
-    seen = {id(client) for client in given}
+    visited = {id(client) for client in given}
     # Level by level through attributes: what is shared, or refers back, is looked at once.
     level = [client]
     for _ in range(_DEPTH):
         below: list[Any] = []
         for thing in level:
-            if any(
-                kind.__name__ == "AsyncClient" and kind.__module__.partition(".")[0] in _LIBRARIES
-                for kind in type(thing).__mro__
-            ):
+            kinds = type(thing).__mro__
+            if any((k.__name__, k.__module__.partition(".")[0]) in _CLIENTS for k in kinds):
                 clients.append(thing)
                 continue
-            parts = [
-                part
-                for part in vars(thing).values()
-                if hasattr(part, "__dict__") and not isinstance(part, _NO_PARTS)
-            ]
-            below += [part for part in parts if id(part) not in seen]
-            seen.update(map(id, parts))
+            for part in vars(thing).values():
+                if not hasattr(part, "__dict__") or isinstance(part, _NO_PARTS):
+                    continue
+                if id(part) not in visited:
+                    visited.add(id(part))
+                    below.append(part)
         level = below
     for http in clients:
         http._transport = _Bounded(http._transport, reader)
-        http._mounts = {
-            pattern: transport and _Bounded(transport, reader)
-            for pattern, transport in http._mounts.items()
-        }
+        for pattern, transport in http._mounts.items():
+            http._mounts[pattern] = transport and _Bounded(transport, reader)
     return clients
 
 

@@ -29,7 +29,7 @@ from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.dialects.demands import Hypotheses
 from dagengine.judges.wire.dialects.failures import of_response
-from dagengine.judges.wire.endpoint import endpoint_of
+from dagengine.judges.wire.endpoint import Endpoint, endpoint_of
 from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
 from dagengine.redaction import (
     keep_log_public,
@@ -118,7 +118,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What is added to every request body, secrets included; do not change it."""
+        """Fields added to every request body, secrets included; do not change them."""
         return self._parameters
 
     @property
@@ -141,8 +141,14 @@ class EndpointJudge(SharedJudge[Connection]):
             raise TypeError(
                 "a judge with your own client= cannot be pickled; use base_url= and api_key="
             )
-        shown = {"_parameters": public_value(self._parameters), "_address": self.base_url}
-        return {**shown, "_api_key": None, "_clients": {}, "_pickled": True, "knows_server": False}
+        settings = {"_parameters": public_value(self._parameters), "_address": self.base_url}
+        return {
+            **settings,
+            "_api_key": None,
+            "_clients": {},
+            "_pickled": True,
+            "knows_server": False,
+        }
 
     @property
     def _called(self) -> str:
@@ -182,7 +188,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
     @property
     def _mark(self) -> str:
-        """What tells apart judges that send other headers or another query."""
+        """Part of the identity that differs between judges with other headers or queries."""
         return digest_mark([self._where, self._parameters], self._beside, self._api_key)
 
     @property
@@ -194,12 +200,12 @@ class EndpointJudge(SharedJudge[Connection]):
             return {name.strip(): value.strip() for name, colon, value in pairs if colon}, {}
         # An account of the environment was not chosen for this judge.
         accounts = ((name, getattr(self._given, name)) for name in _ACCOUNTS)
-        chosen = {f"openai-{n}": v for n, v in accounts if v != os.environ.get(_ACCOUNTS[n])}
-        return {**chosen, **self._given._custom_headers}, self._given._custom_query
+        headers = {f"openai-{n}": v for n, v in accounts if v != os.environ.get(_ACCOUNTS[n])}
+        return {**headers, **self._given._custom_headers}, self._given._custom_query
 
     @cached_property
     def _is_alone(self) -> bool:
-        """Whether nothing but the client itself says what it does with requests."""
+        """Return whether nothing but the client itself says what it does with requests."""
         if self._given is None:
             return False
         own = type(self._given)
@@ -249,18 +255,23 @@ class EndpointJudge(SharedJudge[Connection]):
             options["base_url"] = endpoint.url
             options["default_headers"] = endpoint.headers
             options["default_query"] = endpoint.query
-        needless = (self._address and not self._pickled) or (endpoint and endpoint.headers)
-        key = self._api_key or (_NO_KEY if needless else os.environ.get(self.provider.key))
-        if not key:
-            lost = "; keys are not pickled" if self._pickled else ""
-            raise JudgeSetupError(
-                f"no key for the model {self.model!r}: set {self.provider.key}, or pass base_url= "
-                f"(--base-url) for a server that needs none{lost}"
-            )
+        key = self._key(endpoint)
         api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
         if self.provider is not OPENAI:  # other providers need not know who that is
             api.organization = api.project = None
         return self._connection(api, direct, owned=True)
+
+    def _key(self, endpoint: Endpoint | None) -> str:
+        """The key for an endpoint; raises JudgeSetupError if it needs one and none is set."""
+        needless = (self._address and not self._pickled) or (endpoint and endpoint.headers)
+        key = self._api_key or (_NO_KEY if needless else os.environ.get(self.provider.key))
+        if not key:
+            cause = "; keys are not pickled" if self._pickled else ""
+            raise JudgeSetupError(
+                f"no key for the model {self.model!r}: set {self.provider.key}, or pass base_url= "
+                f"(--base-url) for a server that needs none{cause}"
+            )
+        return key
 
     def _connection(
         self, api: AsyncOpenAI, direct: AiohttpTransport | None, *, owned: bool
@@ -293,7 +304,7 @@ class EndpointJudge(SharedJudge[Connection]):
             await stream.aclose()
 
     async def facts(self) -> ServerFacts:
-        """What the server says of itself; asked once a minute, and again if nothing answered.
+        """The server's facts about itself; asked once a minute, and again if nothing answered.
 
         While connections are open it holds, until `forget_facts`.
         Never raises: a server without facts, or a judge without a key, has none.
@@ -319,7 +330,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
     @property
     def may_cut(self) -> bool:
-        """Whether the server may cut a prompt and not say so; a provider refuses what is too long.
+        """True if the server may cut a prompt and not say so; a provider refuses long prompts.
 
         Such a judge has `facts` and `count_tokens`.
         """
@@ -328,7 +339,7 @@ class EndpointJudge(SharedJudge[Connection]):
         return self.chats and not self.capabilities.batched and not is_provider(self._where)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int | None:
-        """How many tokens messages have, as the server counts them; None where it cannot say."""
+        """Number of tokens of messages, as the server counts them; None where it cannot say."""
         from dagengine.judges.wire.servers import token_count
 
         facts = await self.facts()
@@ -338,7 +349,7 @@ class EndpointJudge(SharedJudge[Connection]):
         return None
 
     def failure(self, error: Any, question: Question[Any]) -> JudgeError:
-        """What a client raised for a question, as a JudgeError."""
+        """The JudgeError for an error that a client raised for a question."""
         import openai
 
         where = self.base_url or "the provider"
@@ -358,9 +369,9 @@ class EndpointJudge(SharedJudge[Connection]):
             url = error.request.url
             proxy = _transport().proxy_named(url.scheme, url.host)
             through = f" through {proxy}" if proxy else ""
-            places = "are the proxy and the address" if proxy else "the address"
+            suspects = "are the proxy and the address" if proxy else "the address"
             return ProviderError(
-                f"no answer from {where}{through}: {cause}; is the server running and {places} "
+                f"no answer from {where}{through}: {cause}; is the server running and {suspects} "
                 "right?",
                 transient=True,
             )
@@ -370,7 +381,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
 
 def _transport() -> ModuleType:
-    """How requests travel; it needs the libraries above."""
+    """The module that sends requests; it needs the libraries above."""
     from dagengine.judges.wire import transport
 
     return transport

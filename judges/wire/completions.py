@@ -51,7 +51,7 @@ def wire_type(
 
 @cache
 def is_hosted(base_url: str) -> bool:
-    """Whether an address is one of OpenAI's own, or of Azure."""
+    """Return whether an address is one of OpenAI's own, or of Azure."""
     name = urlsplit(base_url).hostname or ""
     return any(name == host or name.endswith(f".{host}") for host in _HOSTED)
 
@@ -60,11 +60,11 @@ def make_strict(body: dict[str, Any], base_url: str) -> None:
     """Ask OpenAI's own endpoints for guaranteed schemas; others may not know the word."""
     form = body.get("response_format")
     if form and form["type"] == "json_schema" and is_hosted(base_url):
-        asked = form["json_schema"]
-        schema = _strict_schema(json.dumps(asked["schema"]))
+        json_schema = form["json_schema"]
+        schema = _strict_schema(json.dumps(json_schema["schema"]))
         body["response_format"] = {
             "type": "json_schema",
-            "json_schema": {"name": asked["name"], "strict": True, "schema": schema},
+            "json_schema": {"name": json_schema["name"], "strict": True, "schema": schema},
         }
 
 
@@ -72,17 +72,17 @@ def make_strict(body: dict[str, Any], base_url: str) -> None:
 def _strict_schema(text: str) -> dict[str, Any]:
     """A schema with closed objects and without the keywords that strict mode refuses."""
 
-    def closed(part: Any) -> Any:
+    def close(part: Any) -> Any:
         if isinstance(part, list):
-            return [closed(item) for item in part]
+            return [close(item) for item in part]
         if not isinstance(part, dict):
             return part
-        kept = {k: closed(v) for k, v in part.items() if k not in ("maxLength", "default")}
-        if kept.get("type") == "object" and "properties" in kept:
-            kept |= {"additionalProperties": False, "required": list(kept["properties"])}
-        return kept
+        fields = {k: close(v) for k, v in part.items() if k not in ("maxLength", "default")}
+        if fields.get("type") == "object" and "properties" in fields:
+            fields |= {"additionalProperties": False, "required": list(fields["properties"])}
+        return fields
 
-    return cast("dict[str, Any]", closed(json.loads(text)))
+    return cast("dict[str, Any]", close(json.loads(text)))
 
 
 _PLAIN = ("type", "description", "properties", "required", "items", "enum", "anyOf")
@@ -103,11 +103,10 @@ def _plain_schema(part: Any, defs: Mapping[str, Any], inside: tuple[str, ...]) -
         plain["enum"] = [part["const"]]
     for key in _CONTAINERS & plain.keys():
         inner = plain[key]
-        plain[key] = (
-            {field: _plain_schema(each, defs, inside) for field, each in inner.items()}
-            if key == "properties"
-            else _plain_schema(inner, defs, inside)
-        )
+        if key == "properties":
+            plain[key] = {name: _plain_schema(inner[name], defs, inside) for name in inner}
+        else:
+            plain[key] = _plain_schema(inner, defs, inside)
     return plain
 
 
@@ -155,7 +154,7 @@ class ReplyMessage(_Wire):
 
     @property
     def thoughts(self) -> str:
-        """What the model thought where it said nothing; empty if it did say something.
+        """Thoughts of a model that said nothing else; empty if it did say something.
 
         Thoughts without an end in the answer itself are thoughts, too.
         """
@@ -254,14 +253,14 @@ def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Complet
             value = shallow_value(
                 text, parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None
             )
-        completion = normalised(value)
+        completion = completion_in(value)
         if completion is not None:
             return completion
         problem = without_answer(value) or complaint(error)
         raise unreadable(content, "chat completion", problem, prompt_of(messages)) from None
 
 
-def normalised(value: Any) -> Completion | None:
+def completion_in(value: Any) -> Completion | None:
     """A completion of any known shape, from parsed JSON; None if it is none, or an error."""
     if complaint_in(200, value) is not None:
         return None
@@ -293,22 +292,17 @@ def reply_text(completion: Completion) -> str:
 
 
 def usage_of(completion: Completion) -> Usage:
-    """What a completion used."""
+    """Tokens that a completion used."""
     counts = completion.usage
     if counts is None:
         return NO_USAGE
-    asked, details = counts.prompt_tokens, counts.prompt_tokens_details
-    cached = 0 if details is None else min(details.cached_tokens, asked)
-    return Usage(asked, counts.completion_tokens, cached)
+    prompt_tokens, details = counts.prompt_tokens, counts.prompt_tokens_details
+    cached = 0 if details is None else min(details.cached_tokens, prompt_tokens)
+    return Usage(prompt_tokens, counts.completion_tokens, cached)
 
 
 def message_usage(counts: Mapping[str, Any]) -> Usage:
-    """What a message of Anthropic used; it counts what it keeps, or has kept, apart."""
-    asked, written, kept, answered = (
-        _count(counts.get(name))
-        for name in (
-            "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
-            "output_tokens",
-        )
-    )  # fmt: skip
-    return Usage(asked + written + kept, answered, kept)
+    """Tokens that a message of Anthropic used; it counts what it keeps, or has kept, apart."""
+    kinds = ("input", "cache_creation_input", "cache_read_input", "output")
+    fresh, stored, cached, output = (_count(counts.get(f"{kind}_tokens")) for kind in kinds)
+    return Usage(fresh + stored + cached, output, cached)

@@ -72,7 +72,7 @@ class Connection:
 
     async def post(self, form: RequestForm, question: Question[Any]) -> Completion:
         """The completion of a question to the chat."""
-        body = form.body(question) if self._direct is None else form.encoded(question)
+        body = form.body(question) if self._direct is None else form.encode(question)
         return read_completion(await self.sender(CHAT)(body), question.messages)
 
     def form(self, key: Hashable, make: Callable[[], RequestForm]) -> RequestForm:
@@ -108,7 +108,7 @@ def sender(api: AsyncOpenAI, path: str) -> Send:
         "follow_redirects": False,
     }
 
-    async def sent(body: Body) -> bytes:
+    async def exchange(body: Body) -> bytes:
         target = path
         for _ in range(REDIRECTS):
             try:
@@ -128,9 +128,9 @@ def sender(api: AsyncOpenAI, path: str) -> Send:
 
     async def send(body: Body) -> bytes:
         try:
-            return await sent(body)
+            return await exchange(body)
         except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
             plain: Body = without_surrogates(body)
-            return await sent(plain)
+            return await exchange(plain)
 
     return send

@@ -16,7 +16,7 @@ import openai
 
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
-from dagengine.judges.wire.requests import encoded
+from dagengine.judges.wire.requests import encode
 from dagengine.judges.wire.transport import AiohttpTransport
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class DirectSend:
 
     async def __call__(self, body: Body | bytes) -> bytes:
         """Send a body, as JSON if it is not written yet, and return that of the answer."""
-        content = body if isinstance(body, bytes) else encoded(body)
+        content = body if isinstance(body, bytes) else encode(body)
         if self._head is None:
             self._head = await self._request_head(self._path)
         head = self._head

@@ -38,9 +38,9 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
             "whole number), and a path; in a password, write @ : / as %40 %3A %2F"
         ) from None
     if parts.scheme not in ("http", "https"):
-        shown = address.rpartition("@")[2].partition("?")[0]
+        public_part = address.rpartition("@")[2].partition("?")[0]
         raise JudgeSetupError(
-            f"{source} {shown!r:.200} does not begin with http:// or https://; write the "
+            f"{source} {public_part!r:.200} does not begin with http:// or https://; write the "
             "whole address, for instance http://localhost:8000/v1"
         )
     user, at, host = parts.netloc.rpartition("@")
@@ -64,15 +64,15 @@ def redirect_target(response: Any) -> str | None:
     location: str | None = response.headers.get("location")
     if response.status_code not in _MOVED or not location:
         return None
-    here = str(response.request.url)
+    source_url = str(response.request.url)
     try:
-        there = urljoin(here, location)
-        if _origin(here) == _origin(there):
-            return there
+        target_url = urljoin(source_url, location)
+        if _origin(source_url) == _origin(target_url):
+            return target_url
     except ValueError:  # it is not an address
-        there = location
+        target_url = location
     raise ProviderError(
-        f"the endpoint redirects to {public_address(there)!r:.200}, which is another origin; "
+        f"the endpoint redirects to {public_address(target_url)!r:.200}, which is another origin; "
         "nothing was sent there. If that address is right, use it as base_url",
         transient=False,
         status=response.status_code,

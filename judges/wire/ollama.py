@@ -58,12 +58,12 @@ class OllamaPost:
             await self._grow((error.needed or 2 * self._window) + answer)
             reply = await self._reply(body)
         if self._looks_cut(reply):  # an old Ollama, which knows no `truncate`
-            before = usage_of(reply)
+            former_usage = usage_of(reply)
             await self._grow(2 * self._window)
             reply = await self._reply(body)
-            used = usage_of(reply)
-            if self._looks_cut(reply) and used.input_tokens != before.input_tokens:
-                raise TruncatedError("Ollama cut the prompt; use a newer Ollama", used.counts)
+            usage = usage_of(reply)
+            if self._looks_cut(reply) and usage.input_tokens != former_usage.input_tokens:
+                raise TruncatedError("Ollama cut the prompt; use a newer Ollama", usage.counts)
         return reply
 
     async def _grow(self, tokens: int) -> None:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from dagengine.judges.wire.completions import Completion
-from dagengine.prompts.probabilities.tokens import telling
+from dagengine.prompts.probabilities.tokens import telling_tokens
 from dagengine.question import Question, TokenChoice
 
 _KEY: Final = re.compile(rb'"top_logprobs"[ \t\r\n]*:[ \t\r\n]*')
@@ -53,13 +53,15 @@ def tokens_of(
         return None
     pieces = False
     if raw not in "".join(texts):
-        texts = _spelled(completion) or texts
+        texts = _spelling(completion) or texts
         plain = [text.translate(_PIECES) for text in texts]
         pieces = raw not in "".join(texts) and raw in "".join(plain)
         texts = plain if pieces else texts
-    kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
+    indices = (
+        range(len(texts)) if question.parser else telling_tokens(raw, texts, question.answer_type)
+    )
     try:
-        choices = alternatives(completion, kept)
+        choices = alternatives(completion, indices)
     except ValueError:  # pydantic's among them: probabilities in some other form
         return None
     if pieces:
@@ -72,7 +74,7 @@ def tokens_of(
     return tuple(tokens)
 
 
-def _spelled(completion: Completion) -> list[str] | None:
+def _spelling(completion: Completion) -> list[str] | None:
     """The tokens as their bytes spell them: a character that two share belongs to the last.
 
     Servers give the bytes of each token, or write those of a part of a character with escapes
@@ -115,10 +117,8 @@ def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
         spans = list(pairwise(ends))
         for index in kept:
             lists[index] = _DECODER.raw_decode(body[slice(*spans[index])].decode())[0]
-    return {index: _pairs(_ALTERNATIVES.validate_python(list_)) for index, list_ in lists.items()}
-
-
-def _pairs(alternatives: list[Alternative] | None) -> tuple[tuple[str, float], ...]:
-    return tuple(
-        [(alternative["token"], alternative["logprob"]) for alternative in alternatives or ()]
-    )
+    choices: _Found = {}
+    for index, entries in lists.items():
+        listed = _ALTERNATIVES.validate_python(entries) or ()
+        choices[index] = tuple([(entry["token"], entry["logprob"]) for entry in listed])
+    return choices

@@ -39,22 +39,22 @@ _FEW = 0.01
 class Start:
     """A number that the answer might have begun: which token, what it says, and on which scale.
 
-    `begun` is the answer up to it and with it; `stop` is the character after the stated number.
+    `prefix` is the answer up to it and with it; `stop` is the character after the stated number.
     """
 
     index: int
     text: str
-    begun: str
+    prefix: str
     stop: str
     scale: WholeNumbers
 
     def body(self, own: Body, messages: Sequence[Message]) -> Body:
         """A request for the token after it; `own` is what every request of the judge has."""
-        more: Message = {"role": "assistant", "content": self.begun}
+        answer: Message = {"role": "assistant", "content": self.prefix}
         shared = {name: value for name, value in own.items() if name not in TOKEN_LIMITS}
-        return {**shared, **_SETTINGS, "messages": [*messages, more]}
+        return {**shared, **_SETTINGS, "messages": [*messages, answer]}
 
-    def resolved(
+    def resolve(
         self, tokens: tuple[TokenChoice, ...], following: Sequence[tuple[str, float]]
     ) -> tuple[TokenChoice, ...]:
         """The tokens with the start split into the numbers that it may be.
@@ -72,16 +72,14 @@ class Start:
         if whole < LEAST_MASS:
             return tokens
         choice = tokens[self.index]
-        split = [
-            (token.replace(self.text, f"{value:.0f}"), logprob + math.log(share / whole))
-            for token, logprob in choice.alternatives
-            if token.strip() == self.text
-            for value, share in shares.items()
-            if share
-        ]
-        rest = [pair for pair in choice.alternatives if pair[0].strip() != self.text]
-        number = replace(choice, alternatives=(*rest, *split))
-        return (*tokens[: self.index], number, *tokens[self.index + 1 :])
+        pairs = [pair for pair in choice.alternatives if pair[0].strip() != self.text]
+        for token, logprob in choice.alternatives:
+            for value, share in shares.items():
+                if share and token.strip() == self.text:
+                    number = token.replace(self.text, f"{value:.0f}")
+                    pairs.append((number, logprob + math.log(share / whole)))
+        resolved = replace(choice, alternatives=tuple(pairs))
+        return (*tokens[: self.index], resolved, *tokens[self.index + 1 :])
 
 
 def open_start(
@@ -89,32 +87,29 @@ def open_start(
 ) -> Start | None:
     """The one number that an answer might have begun without saying so; None without one."""
     fields, spans = schema_of(answer_type).get("properties", {}), value_spans(raw)
-    for name, (first, last) in spans.items():
+    for name, span in spans.items():
         field = fields.get(name) or {}
         if field.get("type") == "integer" and {"minimum", "maximum"} <= field.keys():
             scale = WholeNumbers(field["minimum"], field["maximum"])
-            return _start(raw, tokens, (first, last), scale)
+            return _start(raw, tokens, span, scale)
     return None
 
 
 def _start(
-    raw: str, tokens: tuple[TokenChoice, ...], place: tuple[int, int], scale: WholeNumbers
+    raw: str, tokens: tuple[TokenChoice, ...], span: tuple[int, int], scale: WholeNumbers
 ) -> Start | None:
-    path = tokens_from(place[0], raw, tokens)
+    path = tokens_from(span[0], raw, tokens)
     if not path:
         return None
     stated, around = path[0].token.strip(), ("", "")
     chances = {token.strip(): math.exp(logprob) for token, logprob in path[0].alternatives}
     values = [scale.read(token, around) for token in chances]
-    seen = sorted(value for value in values if value is not None)
-    open_ones = [
-        token
-        for token, share in chances.items()
-        if token != stated and share > _FEW and scale.longer(token, around, seen) is not None
-    ]
+    readable = sorted(value for value in values if value is not None)
+    likely = [token for token, share in chances.items() if token != stated and share > _FEW]
+    starts = [token for token in likely if scale.longer(token, around, readable) is not None]
     # One request tells how one start goes on.
-    if len(open_ones) != 1:
+    if len(starts) != 1:
         return None
-    text = open_ones[0]
+    text = starts[0]
     index = len(tokens) - len(path)
-    return Start(index, text, raw[: place[0]] + text, raw[place[1] : place[1] + 1], scale)
+    return Start(index, text, raw[: span[0]] + text, raw[span[1] : span[1] + 1], scale)

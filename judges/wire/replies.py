@@ -66,11 +66,10 @@ async def read_reply(
         try:
             value = await read_aside(question, raw)
         except UnparseableError:
-            if len(raw) <= LONGEST and loop_in(raw) is not None:
-                raise _runaway(raw, "", limit, cut=False) from None
-            if refusal_in(raw):
-                raise RefusedError(f"the model refused: {raw.strip()}") from None
-            raise
+            failure = _unread_error(raw, limit)
+            if failure is None:
+                raise
+            raise failure from None
     except JudgeError as error:
         error.tokens = usage.counts
         raise
@@ -89,14 +88,21 @@ def _is_complete(question: Question[Any], raw: str) -> bool:
     return True
 
 
+def _unread_error(raw: str, limit: int | None) -> JudgeError | None:
+    """The cause why a text is not an answer, if it is a loop or a refusal."""
+    if len(raw) <= LONGEST and loop_in(raw) is not None:
+        return _runaway(raw, "", limit, cut=False)
+    return RefusedError(f"the model refused: {raw.strip()}") if refusal_in(raw) else None
+
+
 def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) -> RunawayError:
-    """What is wrong with an answer without an end, and what to do.
+    """The error of an answer without an end, with what to do.
 
     `thoughts` are those of a model that said nothing, `limit` the tokens that it might use (None:
     what the server allows). An answer that was not `cut` ends in a loop.
     """
-    place = "at the token limit" if limit is None else f"at the token limit of {limit:,}"
-    where = f"cut off {place}"
+    at_limit = "at the token limit" if limit is None else f"at the token limit of {limit:,}"
+    where = f"cut off {at_limit}"
     if thoughts or (cut and not raw):
         message = f"the answer was {where} before the model stopped thinking; {_NO_THOUGHTS}"
         return RunawayError(message, raw or thoughts, cause="thinking")
@@ -106,8 +112,8 @@ def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) ->
     end = f", and was {where}" if cut else ""
     length, unit = len(raw) - loop.start, loop.unit
     if loop.is_blank:
-        what, hint = f"its last {length:,} characters are blank", _NO_BLANKS
+        repetition, hint = f"its last {length:,} characters are blank", _NO_BLANKS
     else:
         times = f"{length // len(unit):,} times from character {loop.start:,} on"
-        what, hint = f"{unit[:_SHOWN]!r} {times}", _NO_LOOP
-    return RunawayError(f"the answer repeats itself: {what}{end}; {hint}", raw, cause="loop")
+        repetition, hint = f"{unit[:_SHOWN]!r} {times}", _NO_LOOP
+    return RunawayError(f"the answer repeats itself: {repetition}{end}; {hint}", raw, cause="loop")

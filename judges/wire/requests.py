@@ -32,10 +32,10 @@ class RequestForm:
     `write` makes the whole body around a list of messages; it may change them. `route` gives what
     a request says of where the beginning of its prompt is warm. `mode` is the way of asking for
     structure, or `TEXT`. `limit` are the most tokens of an answer, `demands` what is asked of the
-    server at most, and `asked` the fields of those that are.
+    server at most, and `fields` the fields of those that are.
     """
 
-    __slots__ = ("_around", "_route", "_write", "asked", "demands", "limit", "mode")
+    __slots__ = ("_around", "_route", "_write", "demands", "fields", "limit", "mode")
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class RequestForm:
         mode: str = TEXT,
         limit: int | None = None,
         demands: Demands = _ALL,
-        asked: frozenset[str] = frozenset(),
+        fields: frozenset[str] = frozenset(),
     ) -> None:
-        self.mode, self.limit, self.demands, self.asked = mode, limit, demands, asked
+        self.mode, self.limit, self.demands, self.fields = mode, limit, demands, fields
         self._route = route
         self._write = write
         self._around = _around(write)
@@ -59,17 +59,17 @@ class RequestForm:
         """Part of a request that says where the question's beginning is warm."""
         return {} if question.warmth is None else self._route(question.warmth)
 
-    def encoded(self, question: Question[Any]) -> bytes:
+    def encode(self, question: Question[Any]) -> bytes:
         """The body as the openai client writes it, byte for byte."""
         if self._around is None:
-            return encoded(self.body(question))
-        before, after = self._around
+            return encode(self.body(question))
+        head, tail = self._around
         for name, value in self._more(question).items():
-            after = f'{after[:-1]},"{name}":{_JSON.encode(value)}}}'
+            tail = f'{tail[:-1]},"{name}":{_JSON.encode(value)}}}'
         try:
-            return f"{before}{question.prompt}{after}".encode()
+            return f"{head}{question.prompt}{tail}".encode()
         except UnicodeEncodeError:
-            return encoded(self.body(question))
+            return encode(self.body(question))
 
 
 def with_cache_mark(question: Question[Any]) -> list[Any]:
@@ -87,7 +87,7 @@ def with_cache_mark(question: Question[Any]) -> list[Any]:
     return messages
 
 
-def encoded(body: Body) -> bytes:
+def encode(body: Body) -> bytes:
     """A body as the openai client writes it, byte for byte."""
     try:
         return _JSON.encode(body).encode()

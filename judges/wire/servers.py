@@ -114,12 +114,12 @@ async def recent_facts(
     since, facts = _RECENT.get(key, (-math.inf, None))
     if time.monotonic() - since < FRESH:
         return facts
-    done = _ASKING[flight] = anyio.Event()
+    event = _ASKING[flight] = anyio.Event()
     try:
         facts = await server_facts(api, model, sizes=sizes)
     finally:
         _ASKING.pop(flight, None)
-        done.set()
+        event.set()
     if facts is not None:
         if len(_RECENT) >= _MOST:
             _RECENT.clear()
@@ -133,7 +133,7 @@ def forget_facts(key: Hashable) -> None:
 
 
 async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFacts | None:
-    """What the server behind a client says of itself, within `SECONDS`.
+    """Facts that the server behind a client tells about itself within `SECONDS`.
 
     None when nothing answered, or not yet: it may be asked again. Providers that are known by
     their addresses are not asked. Of a judge that `sizes` the window with each request it is that
@@ -145,13 +145,10 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
     pages = await _pages(api, base)
     facts = None if pages is None else _facts(pages, model)
     if facts is not None and facts.server == OLLAMA and sizes:
-        shown = _read(_Shown, await _post(api, "api/show", {"model": model}))
-        sizes_of = {} if shown is None else shown.model_info
-        windows = (
-            size
-            for name, size in sizes_of.items()
-            if name.endswith(".context_length") and isinstance(size, int) and 0 < size <= 10**9
-        )
+        description = _read(_Shown, await _post(api, "api/show", {"model": model}))
+        settings = {} if description is None else description.model_info
+        sizes_named = (size for name, size in settings.items() if name.endswith(".context_length"))
+        windows = (size for size in sizes_named if isinstance(size, int) and 0 < size <= 10**9)
         return replace(facts, window=next(windows, None))
     return facts
 
@@ -160,7 +157,7 @@ async def loaded_window(api: AsyncOpenAI, model: str) -> int | None:
     """The window of a model that Ollama has in memory; None if it is not."""
     with suppress(Exception), anyio.move_on_after(SECONDS):
         page = await _get(api, f"{root_of(str(api.base_url))}{_PROCESSES}")
-        return _loaded_in(page, model)
+        return _window_in(page, model)
     return None
 
 
@@ -172,7 +169,7 @@ def root_of(base_url: str) -> str:
 
 @cache
 def is_provider(base_url: str) -> bool:
-    """Whether an address is that of a provider with known models, and not somebody's own server."""
+    """Return whether an address is that of a provider with known models, not one's own server."""
     host = urlsplit(base_url).hostname or ""
     # Names of one's own network have no dot, and nobody sells an API under a bare number.
     if "." not in host:
@@ -187,9 +184,9 @@ def is_provider(base_url: str) -> bool:
 
 
 async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
-    """What each kind of server says where, asked at the same time; None when nothing answered."""
+    """Pages of every kind of server, asked at the same time; None when nothing answered."""
     root = root_of(base)
-    places = {page: f"{root}{page}" for page in _PAGES} | {_MODELS: f"{base.rstrip('/')}/models"}
+    urls = {page: f"{root}{page}" for page in _PAGES} | {_MODELS: f"{base.rstrip('/')}/models"}
     pages: Pages = {}
     answered = False
 
@@ -203,7 +200,7 @@ async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
                 pages[page] = content
 
     async with anyio.create_task_group() as tasks:
-        for page, url in places.items():
+        for page, url in urls.items():
             tasks.start_soon(ask, page, url)
     return pages if answered else None
 
@@ -214,31 +211,31 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
         return ServerFacts("llama.cpp", props.default_generation_settings.n_ctx, props.total_slots)
     library = _read(_Library, pages.get(_LIBRARY))
     if library is not None:
-        loaded = _named(library.data, model, lambda entry: entry.id)
+        loaded = _entry_of(library.data, model, lambda entry: entry.id)
         if loaded is None:
             return ServerFacts("LM Studio")
         return ServerFacts("LM Studio", loaded.loaded_context_length or loaded.max_context_length)
     if _read(_Version, pages.get(_VERSION)) is not None:
-        return ServerFacts(OLLAMA, _loaded_in(pages.get(_PROCESSES), model))
+        return ServerFacts(OLLAMA, _window_in(pages.get(_PROCESSES), model))
     # Last, since all of these servers have this page, and most name only their models in it.
     models = _read(_Models, pages.get(_MODELS)) or _Models(data=[])
-    served = _named(models.data, model, lambda entry: entry.id)
+    served = _entry_of(models.data, model, lambda entry: entry.id)
     if served is None or served.max_model_len is None:
         return NO_FACTS
     return ServerFacts("vLLM" if served.owned_by == "vllm" else "", served.max_model_len)
 
 
-def _loaded_in(page: bytes | None, model: str) -> int | None:
+def _window_in(page: bytes | None, model: str) -> int | None:
     processes = _read(_Processes, page) or _Processes(models=[])
-    running = _named(processes.models, model, lambda entry: entry.name.removesuffix(":latest"))
+    running = _entry_of(processes.models, model, lambda entry: entry.name.removesuffix(":latest"))
     return None if running is None else running.context_length
 
 
-def _named(entries: list[E], model: str, name: Callable[[E], str]) -> E | None:
+def _entry_of(entries: list[E], model: str, name: Callable[[E], str]) -> E | None:
     """The entry of a model; of a server with one model, that one."""
-    wanted = model.removesuffix(":latest")
+    plain_name = model.removesuffix(":latest")
     for entry in entries:
-        if name(entry) == wanted:
+        if name(entry) == plain_name:
             return entry
     return entries[0] if len(entries) == 1 else None
 
@@ -286,7 +283,7 @@ class _Tokens(BaseModel):
 async def token_count(
     api: AsyncOpenAI, facts: ServerFacts, model: str, messages: Sequence[Message]
 ) -> int | None:
-    """How many tokens messages have, from a server that counts without answering, else None.
+    """Number of tokens of messages, from a server that counts without answering, else None.
 
     llama.cpp counts the texts without the template around them.
     """
@@ -296,12 +293,12 @@ async def token_count(
     body: dict[str, Any] = {"model": model, "messages": list(messages)}
     if facts.server != "vLLM":
         body = {"content": content}
-    counted = _read(_Tokens, await _post(api, "tokenize", body))
-    return None if counted is None else counted.count or len(counted.tokens) or None
+    answer = _read(_Tokens, await _post(api, "tokenize", body))
+    return None if answer is None else answer.count or len(answer.tokens) or None
 
 
 async def _post(api: AsyncOpenAI, path: str, body: dict[str, Any]) -> bytes | None:
-    """What a page under the server's root answers to a body; None if it fails, or is late."""
+    """The answer of a page under the server's root to a body; None if it fails, or is late."""
     with suppress(Exception), anyio.move_on_after(SECONDS):
         return await _get(api, f"{root_of(str(api.base_url))}{path}", body)
     return None

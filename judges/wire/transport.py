@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -178,7 +179,7 @@ def _response(
 
 
 def certificates() -> ssl.SSLContext:
-    """What the environment trusts, read once for each of its settings.
+    """Certificates that the environment trusts, read once for each of its settings.
 
     A judge opens a client on every event loop, so for every `measure()`, and reading the
     certificates of a system takes longer than all else that a client needs.
@@ -218,7 +219,7 @@ def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, b
 
 
 def is_of_another_loop(cause: str) -> bool:
-    """Whether an error says that a connection belongs to another event loop."""
+    """Return whether an error says that a connection belongs to another event loop."""
     return any(sign in cause for sign in _OF_ANOTHER_LOOP)
 
 
@@ -237,16 +238,16 @@ class _InUse:
         """Disconnect a client at the end."""
         if client not in self._found:
             transports = {client._transport, *client._mounts.values()} - {None}
-            self._found[client] = [(each, dict(vars(each))) for each in transports]
+            self._found[client] = [(item, dict(vars(item))) for item in transports]
 
     async def _disconnecting(self) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                for transport, before in [pair for pairs in self._found.values() for pair in pairs]:
+                for transport, state in list(chain(*self._found.values())):
                     await transport.aclose()
-                    vars(transport).update(before)  # one of aiohttp keeps its closed session
+                    vars(transport).update(state)  # one of aiohttp keeps its closed session
 
 
 _in_use: RunVar[_InUse] = RunVar("HTTP clients in use")
@@ -272,7 +273,7 @@ def proxy_of(scheme: str, host: str) -> str | None:
 
 
 def proxy_named(scheme: str, host: str) -> str:
-    """What messages call the proxy for a server, without its password; empty without one."""
+    """Name of the proxy for a server in messages, without its password; empty without one."""
     proxy = proxy_of(scheme, host)
     if proxy is None:
         return ""

@@ -15,7 +15,7 @@ from servers.openai_server import OpenAIServer, Reply
 from trio.testing import MockClock
 
 from dagengine.checkup import Checkup, check_judge
-from dagengine.checkup.questions import EASY, PLANTED, planted, prose
+from dagengine.checkup.questions import EASY, PLANTED, plant_words, prose
 from dagengine.checkup.sections import chance_of
 from dagengine.checkup.values import (
     EasyQuestions,
@@ -282,10 +282,10 @@ async def test_what_the_time_does_not_allow_is_not_measured() -> None:
 
 
 def test_words_are_planted_where_they_are_said_to_be() -> None:
-    text = planted("lorem " * 1_000)
+    text = plant_words("lorem " * 1_000)
     for share, _, word in PLANTED:
         assert abs(text.index(word) / len(text) - share) < 0.03
-    assert all(word in planted("") for *_, word in PLANTED)
+    assert all(word in plant_words("") for *_, word in PLANTED)
     assert text.count("lorem") == 1_000
 
 

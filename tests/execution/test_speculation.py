@@ -22,7 +22,7 @@ from dagengine.graph.values import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode, TaskNode
-from dagengine.prompts.decisions import asked_of
+from dagengine.prompts.decisions import read_wording
 from dagengine.question import Packs, Question
 from dagengine.results import Attempt, EvaluationResult
 from dagengine.test_case import LLMTestCase
@@ -151,7 +151,7 @@ def decided(script: Script, packs: Packs | None) -> PackingJudge:
     def decide(question: Question[Any]) -> Any:
         if question.name in script.failing:
             return ProviderError("scripted failure", transient=False)
-        return script.verdicts.get(question.name, asked_of(question).values[0])
+        return script.verdicts.get(question.name, read_wording(question).values[0])
 
     async def pause(names: Any) -> None:
         for name in names:

@@ -26,7 +26,7 @@ from dagengine.gateway import Gateway, Limits
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG
-from dagengine.prompts.decisions import asked_of, state_text
+from dagengine.prompts.decisions import read_wording, state_text
 from dagengine.question import Answer, Capabilities, Question, Usage
 from dagengine.results import Attempt
 from dagengine.store import Store
@@ -322,7 +322,7 @@ async def test_the_harmless_question_has_the_simplest_form_that_a_judge_answers(
     (question,) = [question for question in judge.questions if question.name == HARMLESS]
     assert (question.parser is not None) == able.text
     if able.decides:
-        assert (asked_of(question).type, state_text(question)) == ("predicate", '"ice"')
+        assert (read_wording(question).type, state_text(question)) == ("predicate", '"ice"')
     if able.text:
         assert question.parser is not None
         assert dict(question.parser("Yes."))["output"] == "Yes."

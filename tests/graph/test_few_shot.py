@@ -32,7 +32,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
-from dagengine.prompts.decisions import worded
+from dagengine.prompts.decisions import decision_question
 from dagengine.prompts.instructions import material_of, parts_of, without_examples
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Question
@@ -225,7 +225,9 @@ def test_metrics_of_the_catalogue_take_examples() -> None:
 def test_a_judge_that_only_decides_gets_examples_as_material() -> None:
     (question,) = questions(polite(RUDE), {"verdict": True})
     assert question.decision is not None
-    asked = json.loads(worded(question, question.decision, "case").messages[1]["content"])
+    asked = json.loads(
+        decision_question(question, question.decision, "case").messages[1]["content"]
+    )
     assert asked["material"] == {
         "solved example 1 of 1": {
             "actual_output": "Go away.",

@@ -24,7 +24,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 from dagengine.report import draw
 from dagengine.test_case import LLMTestCase
 
@@ -215,7 +215,7 @@ def test_a_judgement_that_names_nothing_reads_what_the_one_before_it_read() -> N
     assert metric.measure(LLMTestCase(input="Sum it up.", actual_output="A B")) == 0.5
     assert "Sum it up." in seen["present"]
     assert "A, B" in seen["present"]
-    shown = [unfenced(seen[name]) for name in ("order", "last", "present")]
+    shown = [unfence(seen[name]) for name in ("order", "last", "present")]
     assert shown[0] == shown[1] == shown[2]
     questions = draw(MetricSpec("Format", dag), questions=True).mermaid
     assert questions.count("reads input") == 3

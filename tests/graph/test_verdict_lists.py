@@ -13,7 +13,7 @@ from dagengine.graph import VerdictListNode
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode, Judgement
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 from dagengine.question import Question
 from dagengine.results import EvaluationResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
@@ -31,7 +31,7 @@ def item(number: int, verdict: str) -> dict[str, Any]:
 
 def texts(question: Question[Any]) -> list[str]:
     """The items that a question is about."""
-    return [piece.text for piece in unfenced(question.messages[1]["content"])]
+    return [piece.text for piece in unfence(question.messages[1]["content"])]
 
 
 class Sloppy:

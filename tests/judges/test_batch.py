@@ -306,7 +306,7 @@ def test_a_journal_holds_the_batches_of_each_judge_apart_and_survives_half_a_lin
     other = theirs.begin(["c-0"])
     with path.open("a") as file:
         file.write('{"batch": "cut o')
-    mine.sent(begun, "batch-7")
+    mine.note_id(begun, "batch-7")
     found = mine.under_way()
     assert [(one.id, list(one.questions)) for one in found] == [("batch-7", ["a-0", "b-0"])]
     mine.end(found)

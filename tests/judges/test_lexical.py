@@ -41,7 +41,7 @@ from dagengine.metrics.summarization import ALIGNED, ANSWERED, SummarizationMetr
 from dagengine.metrics.toxicity import TOXIC, ToxicityMetric
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
-from dagengine.prompts.evidence import fenced, parted, unfenced
+from dagengine.prompts.evidence import fence, split_evidence, unfence
 from dagengine.prompts.instructions import list_instructions, task_instructions
 from dagengine.question import FirstMatch, Question
 from dagengine.results import MetricResult
@@ -455,18 +455,18 @@ _EVIDENCE = st.lists(st.builds(Evidence, _TEXTS, _TEXTS), max_size=5)
 def test_what_was_not_fenced_is_an_error_or_the_same_text(
     evidence: list[Evidence], more: str
 ) -> None:
-    text = fenced(evidence) + more
+    text = fence(evidence) + more
     try:
-        found, rest = parted(text)
+        found, rest = split_evidence(text)
     except ValueError:
         return
-    assert text in (fenced(found, rest), f"{fenced(found, rest)}\n\n{rest}")
+    assert text in (fence(found, rest), f"{fence(found, rest)}\n\n{rest}")
 
 
 @pytest.mark.parametrize("text", ["plain", "<", "<<<BEGIN a>>>", "<<<BEGIN a>>>\nx\n<<<END b>>>"])
 def test_unfenced_refuses_other_texts(text: str) -> None:
     with pytest.raises(ValueError, match="not evidence between fences"):
-        unfenced(text)
+        unfence(text)
 
 
 @given(st.lists(_TEXTS, min_size=1, max_size=4))

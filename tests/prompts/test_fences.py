@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagengine.prompts import Evidence
-from dagengine.prompts.evidence import as_text, evidence_of, fenced, unfenced
+from dagengine.prompts.evidence import as_text, evidence_of, fence, unfence
 
 _ANY = st.characters(categories=None)  # control characters and lone surrogates, too
 _PIECES = [
@@ -42,20 +42,20 @@ VALUES = st.recursive(
 def test_evidence_is_read_back_as_it_was_whatever_texts_and_labels_say(
     evidence: list[Evidence],
 ) -> None:
-    assert unfenced(fenced(evidence)) == evidence
+    assert unfence(fence(evidence)) == evidence
 
 
 @given(EVIDENCE, EVIDENCE)
 def test_different_evidence_never_makes_the_same_prompt(
     one: list[Evidence], other: list[Evidence]
 ) -> None:
-    assert (fenced(one) == fenced(other)) is (one == other)
+    assert (fence(one) == fence(other)) is (one == other)
 
 
 @given(st.dictionaries(st.sampled_from(["input", "docs", "a.b"]), VALUES))
 def test_fields_of_any_json_are_read_back_from_blocks_of_their_own(fields: dict[str, Any]) -> None:
     evidence = [piece for label, value in fields.items() for piece in evidence_of(label, value)]
-    assert unfenced(fenced(evidence)) == evidence
+    assert unfence(fence(evidence)) == evidence
     for label, value in fields.items():
         if not isinstance(value, list):
             assert [piece.text for piece in evidence if piece.label == label] == [as_text(value)]
@@ -68,11 +68,11 @@ def test_a_whole_prompt_in_a_text_opens_and_closes_nothing(
     known: list[Evidence], around: list[str]
 ) -> None:
     """Somebody plants all that the last prompt held, then all that the next one held."""
-    planted = fenced(known)
+    planted = fence(known)
     for _ in range(3):
         evidence = [Evidence("input", planted), *(Evidence("docs", text) for text in around)]
-        planted = fenced(evidence)
-        assert unfenced(planted) == evidence
+        planted = fence(evidence)
+        assert unfence(planted) == evidence
 
 
 @given(EVIDENCE.filter(bool), st.integers(1, len("<<<END >>>")))
@@ -80,13 +80,13 @@ def test_a_prompt_whose_last_fence_is_cut_off_is_refused(
     evidence: list[Evidence], cut: int
 ) -> None:
     with pytest.raises(ValueError, match="not evidence between fences"):
-        unfenced(fenced(evidence)[:-cut])
+        unfence(fence(evidence)[:-cut])
 
 
-@given(st.one_of(TEXTS, EVIDENCE.map(fenced)))
+@given(st.one_of(TEXTS, EVIDENCE.map(fence)))
 def test_what_can_be_read_is_just_what_fences_make(text: str) -> None:
     try:
-        evidence = unfenced(text)
+        evidence = unfence(text)
     except ValueError:
         return
-    assert fenced(evidence) == text
+    assert fence(evidence) == text

@@ -15,7 +15,7 @@ from dagengine.errors import InputError
 from dagengine.prompts.answer_types import rating_type
 from dagengine.prompts.probabilities.logprobs import expected_score
 from dagengine.prompts.probabilities.scales import Labels, WholeNumbers, scale_of
-from dagengine.prompts.probabilities.tokens import telling, value_span
+from dagengine.prompts.probabilities.tokens import telling_tokens, value_span
 from dagengine.question import Answer, FirstMatch, TokenChoice
 
 Mass = dict[str, float]
@@ -387,7 +387,7 @@ def test_text_without_the_field_has_no_place_for_it(raw: str) -> None:
 
 def told(raw: str, *texts: str) -> list[str]:
     """The tokens whose alternatives are kept."""
-    kept = telling(raw, texts, Judged)
+    kept = telling_tokens(raw, texts, Judged)
     return [text for index, text in enumerate(texts) if index in kept]
 
 
@@ -407,8 +407,8 @@ def test_the_tokens_that_tell_something_are_those_of_what_has_a_fixed_form() -> 
 def test_the_token_after_a_number_tells_how_likely_a_longer_one_was() -> None:
     parts = ('{"reason": "r", "score": ', "1", "}", "\n")
     raw = "".join(parts)
-    assert telling(raw, parts, rating_type(0, 10)) == {1, 2}
-    assert telling(raw, parts, rating_type(0, 9)) == {1}
+    assert telling_tokens(raw, parts, rating_type(0, 10)) == {1, 2}
+    assert telling_tokens(raw, parts, rating_type(0, 9)) == {1}
 
 
 @pytest.mark.parametrize("raw", ["No.", '{"reason": "r"}', "other"])

@@ -30,7 +30,7 @@ from dagengine.errors import InputError, RefusedError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 from dagengine.question import Question
 from dagengine.record import load_run
 from dagengine.report.page.drafts import drafts_of
@@ -455,11 +455,11 @@ def listing(question: Question[Any]) -> Any:
     text = evidence(question)
     if question.name == "Draft":
         number = int(question.messages[-1]["content"].split("Write ")[1].split()[0])
-        material = " ".join(shown.text for shown in unfenced(text))
+        material = " ".join(shown.text for shown in unfence(text))
         mark = re.sub(r"\W+", " ", material)[-60:]
         return [f"Word{n} other{n * n} thing{n * 7} of {mark}" for n in range(number)]
     if question.name in ("Rewrite", "Evolve 1"):
-        return unfenced(text)[0].text
+        return unfence(text)[0].text
     if question.name in ("Expected output", "Expected outcome", "User description"):
         return f"{question.name} for {len(text)}"
     return True

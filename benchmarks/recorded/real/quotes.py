@@ -30,7 +30,7 @@ from dagengine import evaluate
 from dagengine.judges import GGUFJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.prompts.quotes.matching import folded, quote_places
+from dagengine.prompts.quotes.matching import fold, quote_places
 from dagengine.question import Options
 from dagengine.results import Attempt, EvaluationResult
 from dagengine.test_case import LLMTestCase
@@ -48,7 +48,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 def spontaneous(folder: Path) -> dict[str, tuple[int, int]]:
     """Passages in quotation marks by judge, and how many of them stand in the material."""
     material = {
-        item["id"]: folded(
+        item["id"]: fold(
             "\n".join([item["context"], *(given["text"] for given in item["responses"].values())])
         )
         for item in lines(folder / "items.jsonl")

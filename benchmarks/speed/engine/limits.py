@@ -56,10 +56,10 @@ class Fixed(AdaptiveConcurrency):
     def __init__(self, ceiling: int, start: int = 0) -> None:
         super().__init__(ceiling, ceiling)
 
-    def succeeded(self, serial: int, in_flight: int) -> None:
+    def note_success(self, serial: int, in_flight: int) -> None:
         """Learn nothing."""
 
-    def rejected(self, serial: int, in_flight: int) -> bool:
+    def note_rejection(self, serial: int, in_flight: int) -> bool:
         """Learn nothing."""
         return True
 

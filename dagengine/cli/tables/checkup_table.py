@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dagengine.checkup.server import named
+from dagengine.checkup.server import models_in_words
 from dagengine.checkup.values import (
     Checkup,
     EasyQuestions,
@@ -88,7 +88,8 @@ def lines(checkup: Checkup) -> Iterator[Line]:
         # Some servers answer with the model that they have, whatever was asked for.
         models = connection.listed or ()
         near = did_you_mean(connection.model, models)
-        text = f"{connection.model} is not listed, but something answers. {named(models)}; {near}"
+        listed = models_in_words(models)
+        text = f"{connection.model} is not listed, but something answers. {listed}; {near}"
         yield "model", "warning", text.rstrip("; ")
     facts = checkup.facts
     yield "server", "ok" if facts.server else "-", facts.server or "it does not say what it is"

@@ -64,7 +64,7 @@ from dagengine.file_locks import available
 from dagengine.gateway.inner_metrics import current_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
-from dagengine.gateway.waiting import merged
+from dagengine.gateway.waiting import merge_waits
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
@@ -226,7 +226,7 @@ class Cluster:
     @property
     def waiting(self) -> Sequence[Waiting]:
         """The questions that wait on the workers, as far as they have said."""
-        return merged(wait for count in self._asked.values() for wait in count.waiting)
+        return merge_waits(wait for count in self._asked.values() for wait in count.waiting)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:

@@ -224,7 +224,7 @@ class Leased:
         for share in self._shares.values():
             share.look()
 
-    def freed(self) -> None:
+    def give_back(self) -> None:
         """A place became free that is asked back."""
         self._shares[PLACES].settle()
 

@@ -36,16 +36,15 @@ class _Trial:
     limit: int
     too_many: int | None
     sample: int = _SAMPLE
-    last: bool = False
+    is_last: bool = False
 
 
 class AdaptiveConcurrency:
     """The number of calls that one judge may have in progress: `limit`, from 1 to `ceiling`.
 
-    `serial` numbers the calls: whoever starts one counts it up. `succeeded` and `rejected` take the
-    number of the call. So calls
-    started before the last step back are not compared with it a second time. Calls that end in any
-    other way need not be told.
+    `serial` numbers the calls: whoever starts one counts it up. `note_success` and `note_rejection`
+    take the number of the call. So calls started before the last step back are not compared with it
+    a second time. Calls that end in any other way need not be told.
     """
 
     def __init__(self, ceiling: int, start: int | None = None) -> None:
@@ -62,7 +61,7 @@ class AdaptiveConcurrency:
         self._trial: _Trial | None = None
         self._trusted = 0
 
-    def succeeded(self, serial: int, in_flight: int) -> None:
+    def note_success(self, serial: int, in_flight: int) -> None:
         """An answer came; `in_flight` counts the calls in progress, this one included."""
         if serial <= self._epoch:
             return
@@ -73,7 +72,7 @@ class AdaptiveConcurrency:
             self.limit = min(self._ceiling, self.limit + _FAST)
         self._count(saturated)
 
-    def rejected(self, serial: int, in_flight: int) -> bool:
+    def note_rejection(self, serial: int, in_flight: int) -> bool:
         """The judge rejected a call for overload; returns whether that holds for all its calls.
 
         That is so unless trying out a greater number explains it. It is also not so if rejections
@@ -87,7 +86,8 @@ class AdaptiveConcurrency:
                 self.limit = min(self.limit, max(1, in_flight - 1))
             return False
         self._bad += 1
-        slack, trying = self.limit // _SLACK, self._is_trying
+        # More calls may be in progress than the judge was ever seen to take.
+        slack, trying = self.limit // _SLACK, 0 < self._proven < self.limit
         if self._trial or self._trusted:
             heavy = self._bad > _MILD * max(self.limit, self._good + self._bad)
         else:
@@ -96,11 +96,6 @@ class AdaptiveConcurrency:
                 self._retreat(min(self.limit, in_flight))
         self._count(saturated=True)
         return heavy
-
-    @property
-    def _is_trying(self) -> bool:
-        """Return whether more calls are in progress than the judge was ever seen to take."""
-        return 0 < self._proven < self.limit
 
     def _retreat(self, too_much: int) -> None:
         """Rejections: give up what was being tried out, or really have fewer calls."""
@@ -144,8 +139,8 @@ class AdaptiveConcurrency:
             if (bad / total) > _MILD:
                 self._trial = _Trial(self.limit, self._known, sample=0)
                 self._step_back(self.limit, _FAR_BACK)
-            elif not self._trial.last:
-                self._trial.last, self._trial.sample = True, _SAMPLE
+            elif not self._trial.is_last:
+                self._trial.is_last, self._trial.sample = True, _SAMPLE
                 self._step_back(self.limit, _FAR_BACK)
             else:
                 self.limit, self._known = self._trial.limit, self._trial.too_many

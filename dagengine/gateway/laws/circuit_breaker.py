@@ -69,20 +69,20 @@ class CircuitBreaker:
 
     @property
     def opens_at(self) -> float:
-        """When the next call may start; minus infinity at any time."""
+        """The time at which the next call may start; minus infinity at any time."""
         earliest = self._tried + _APART if self._in_doubt else -math.inf
         return max(earliest, self._next_probe) if self.is_open else -math.inf
 
     def has_answered_since(self, serial: int) -> bool:
-        """Whether there was an answer to any call since this one started."""
+        """Return whether there was an answer to any call since this one started."""
         return serial <= self._alive
 
     @property
     def patience(self) -> float:
-        """How many seconds it may be out of order, by what is known of it now."""
+        """Seconds that it may be out of order, by what is known of it now."""
         return self._longest if self.has_answered or self._reached else self._unreached
 
-    def started(self, serial: int, now: float) -> bool:
+    def note_start(self, serial: int, now: float) -> bool:
         """Note a call that starts; returns whether it is the harmless question."""
         self.last = serial
         if self.given_up is not None:
@@ -97,7 +97,7 @@ class CircuitBreaker:
                 self._next_probe = math.inf
         return serial == self._trying
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """An answer of any kind: the judge is in order."""
         self.has_answered, self._alive = True, self.last
         if self._failures or self._trying:
@@ -129,7 +129,7 @@ class CircuitBreaker:
         if self._in_doubt:
             self.is_open = self._in_doubt = False
 
-    def ended(self, serial: int) -> None:
+    def note_end(self, serial: int) -> None:
         """A call ended in a way that says nothing about the judge."""
         self._try = 0 if serial == self._try else self._try
         if serial == self._trying:
@@ -137,7 +137,7 @@ class CircuitBreaker:
         if self._probes.pop(serial, None) is not None and not self._probes:
             self._next_probe = -math.inf if self.given_up is None else math.inf
 
-    def failed(
+    def note_failure(
         self, serial: int, now: float, why: str, in_flight: int = 1, status: int | None = None
     ) -> None:
         """The endpoint gave no answer, or an error that may pass.
@@ -148,7 +148,7 @@ class CircuitBreaker:
         """
         in_a_row = self._count(now, in_flight, status)
         if self.given_up is not None:
-            self.ended(serial)
+            self.note_end(serial)
         elif serial in self._probes:
             if serial == self._trying:
                 self._trying, self._in_doubt = 0, False
@@ -167,7 +167,7 @@ class CircuitBreaker:
             self._failures = max(1, self._failures)
             self._probes.clear()
 
-    def doubted(
+    def note_doubt(
         self,
         serial: int,
         now: float,
@@ -181,7 +181,7 @@ class CircuitBreaker:
         `wait` is how many seconds it asks to wait.
         """
         in_a_row, alike = self._count(now, in_flight, status), serial == self._trying
-        self.ended(serial)
+        self.note_end(serial)
         if alike or (in_a_row and not (self._asks or self.has_answered)):
             self._in_doubt = self._asks
             self._try_wait = _LONGEST_TRY if wait is None else self._try_wait
@@ -199,13 +199,13 @@ class CircuitBreaker:
         return self._failures >= max(_IN_A_ROW, in_flight)
 
     def _may_be_all(self, now: float, status: int | None) -> bool:
-        """Whether a failure may be about the judge: it has not just answered that question only."""
+        """Return whether a failure may be about the judge: not just that question was answered."""
         stale = self._cleared is None or now >= self._tried + _APART
         return stale or (status not in _MIXED and self._alive > (self._cleared or 0))
 
-    def refused(self, serial: int, status: int | None) -> None:
+    def note_refusal(self, serial: int, status: int | None) -> None:
         """The endpoint refused this question for good."""
-        self.ended(serial)
+        self.note_end(serial)
         if status is not None and not self._in_doubt:  # it did answer
             self._failures, self.is_open = 0, False
             self._return()
@@ -231,6 +231,6 @@ class CircuitBreaker:
         self.is_open, self._next_probe = True, math.inf
         self._tries_at = max(self._tries_at, until)
         if self.given_up is None:
-            then = "it is tried again from time to time" if self.returns else "and run again"
+            hint = "it is tried again from time to time" if self.returns else "and run again"
             # The name is long: what happened goes first.
-            self.given_up = f"{why}, {then} (judge: {self._name!r})"
+            self.given_up = f"{why}, {hint} (judge: {self._name!r})"

@@ -78,12 +78,14 @@ class ThroughputLimit:
         self._held, self._hold = 0, _HOLD
         self._has_stepped_back = False
 
-    def answered(self, kind: object, level: int, epoch: int, seconds: float) -> None:
+    def note_answer(self, kind: object, level: int, epoch: int, seconds: float) -> None:
         """An answer of some kind took so long; its call began in this epoch.
 
         `level` calls were in progress then, this one included.
         """
-        if epoch != self.epoch or level <= self._floor:
+        # Calls that began as one of no more than so many tell nothing of the limit.
+        floor = self._level if self._is_trying else self.limit // 2
+        if epoch != self.epoch or level <= floor:
             return
         seconds = max(seconds, self._quick)
         self._round.append(_Sample(kind, level, seconds))
@@ -104,11 +106,6 @@ class ThroughputLimit:
     def _is_trying(self) -> bool:
         return self._level < self.limit
 
-    @property
-    def _floor(self) -> int:
-        """Calls that began as one of no more than so many tell nothing of the limit."""
-        return self._level if self._is_trying else self.limit // 2
-
     def _enough(self, seconds: float) -> int:
         """The answers that make a round; where a wrong step costs little, half of what is new."""
         quick = seconds <= _STEPS[0][0] * self.time_limit
@@ -121,21 +118,18 @@ class ThroughputLimit:
     def _draw_consequences(self, samples: list[_Sample]) -> None:
         """A round is complete: keep what was tried or go back, and try more when it is time."""
         # The calls that were added, of which the quickest half has answered.
-        added = 0 if self._has_stepped_back else self.limit - self._level
-        middle = partial(_middle, share=max(0.5, added / 2 / len(samples)))
-        # How many times as long as usual answers take, where something is usual
-        usual = self._usual
-        ratios = [sample.seconds / usual[sample.kind] for sample in samples if sample.kind in usual]
-        slower = middle(ratios) if ratios else 1.0
+        new_calls = 0 if self._has_stepped_back else self.limit - self._level
+        middle = partial(_middle, share=max(0.5, new_calls / 2 / len(samples)))
+        slower = self._slowdown(samples, middle)
         long = sorted(sample.seconds for sample in samples)[math.ceil(0.9 * len(samples)) - 1]
         self._longest = longest = max(long, _FADING * self._longest)
         halfway = (self._level + self.limit) / 2
-        level = halfway if added else fmean(sample.level for sample in samples)
+        level = halfway if new_calls else fmean(sample.level for sample in samples)
         if self._level and self._is_trying and slower > (level / self._level) ** _PROFIT:
             self._step_back(max(self._level, int(_GAIN * level / (slower * self._waiting))))
             return
         worse = slower > _WORSE and longest > _CRITICAL * self.time_limit
-        if worse and self._has_grown and not self._is_trying:
+        if worse and self.limit > self._start and not self._is_trying:
             self._step_back(max(self._start, self.limit // 2))
             return
         if self._is_trying or slower < 1 / _WORSE:  # what was tried holds, or it is quicker now
@@ -146,9 +140,11 @@ class ThroughputLimit:
         if not self._held:
             self.limit = min(self._ceiling, self._next(longest / self.time_limit))
 
-    @property
-    def _has_grown(self) -> bool:
-        return self.limit > self._start
+    def _slowdown(self, samples: list[_Sample], middle: Callable[[list[float]], float]) -> float:
+        """The factor by which answers take longer than usual; 1 where nothing is usual."""
+        usual = self._usual
+        ratios = [sample.seconds / usual[sample.kind] for sample in samples if sample.kind in usual]
+        return middle(ratios) if ratios else 1.0
 
     def _learn(
         self, samples: list[_Sample], slower: float, middle: Callable[[list[float]], float]
@@ -165,9 +161,9 @@ class ThroughputLimit:
         self._waiting = max(1.0, self._waiting * slower)
         usual = {kind: seconds * slower for kind, seconds in self._usual.items()}
         for kind, seconds in by_kind.items():
-            before = None if self._is_trying else self._usual.get(kind)
-            now = middle(seconds)
-            usual[kind] = math.sqrt((before or now) * now)
+            former = None if self._is_trying else self._usual.get(kind)
+            current = middle(seconds)
+            usual[kind] = math.sqrt((former or current) * current)
         self._usual = usual
 
     def _next(self, share: float) -> int:

@@ -51,25 +51,25 @@ class Participant:
         """A strand waits for what may wait for packs."""
         self._strands -= 1
         if not self._strands:
-            self.packing.rested()
+            self.packing.begin_rest()
 
     def resume(self) -> None:
         """A strand continues."""
         self._strands += 1
         if self._strands == 1:
-            self.packing.resumed()
+            self.packing.end_rest()
 
     def split(self, strands: int) -> None:
         """So many strands more; less where the number is negative."""
         self._strands += strands
         if strands < 0 and not self._strands:
-            self.packing.rested()
+            self.packing.begin_rest()
 
     def end(self) -> None:
         """The node has ended."""
         if self._strands <= 0:  # it was stopped where it rested
-            self.packing.resumed()
-        self.packing.gone()
+            self.packing.end_rest()
+        self.packing.finish()
 
 
 class Pause:
@@ -129,17 +129,17 @@ class Packing:
         """A node is ready to start, and may bring a question."""
         self._busy += 1
 
-    def gone(self) -> None:
+    def finish(self) -> None:
         """A node brings no question any more."""
         self._busy -= 1
         self._look()
 
-    def rested(self) -> None:
+    def begin_rest(self) -> None:
         """A node waits for what may wait for packs."""
         self._parked(1)
-        self.gone()
+        self.finish()
 
-    def resumed(self) -> None:
+    def end_rest(self) -> None:
         """A node continues."""
         self._parked(-1)
         self._busy += 1
@@ -182,35 +182,29 @@ class Packing:
                 packs.append(Pack(self, entry, most))
             packs[-1].add(entry)
             entry.pack = packs[-1]
-        self._fill(lots)
+        self._fill(lots, {entry.question.key for entry in entries})
         for entry in entries:
             entry.pause.resume()
             entry.moved.set()
 
-    def _fill(self, lots: Mapping[_Lot, list[Pack]]) -> None:
-        """Let what nodes may ask later ride along where all of it has room."""
+    def _fill(self, lots: Mapping[_Lot, list[Pack]], keys: set[str]) -> None:
+        """Let what nodes may ask later ride along where all of it has room.
+
+        `keys` are those of the questions that leave.
+        """
         most = max(packs[0].sender.packs.ahead for packs in lots.values())
         if most <= self._ahead_so_far:
             return
-        taken = {
-            entry.question.key
-            for packs in lots.values()
-            for pack in packs
-            for entry in pack.entries
-        }
         for judge, questions in self._riders(most - self._ahead_so_far):
             packs = lots.get(_lot(judge, questions[0]))
             if packs is None:
                 continue
             pack, sender = packs[-1], packs[-1].sender
-            new = [
-                question for question in questions
-                if question.key not in taken and sender.key(question) not in self.ahead
-                and not sender.knows(question)
-            ]  # fmt: skip
+            unasked = [question for question in questions if question.key not in keys]
+            new = [q for q in unasked if sender.key(q) not in self.ahead and not sender.knows(q)]
             if self._ahead_so_far + len(new) <= sender.packs.ahead and pack.takes(*new):
                 pack.carry(new)
-                taken.update(question.key for question in new)
+                keys.update(question.key for question in new)
                 self._ahead_so_far += len(new)
 
 
@@ -238,8 +232,8 @@ class Pack:
         """Return whether there is room for some more, all about the same."""
         count = len(self.entries) + len(self.riders) + len(questions)
         size = self.size + sum(map(_size, questions))
-        same = len({_lot(self.sender.judge, question) for question in questions}) < 2
-        return same and count <= self._most and size <= self.sender.packs.characters
+        is_one_lot = len({_lot(self.sender.judge, question) for question in questions}) < 2
+        return is_one_lot and count <= self._most and size <= self.sender.packs.characters
 
     def add(self, entry: PackEntry) -> None:
         """Take one more question."""
@@ -258,20 +252,20 @@ class Pack:
             call: Call = await self._once.get("enter", self._enter)
         except BaseException:
             # Cancelled when the places of all were there already: its own goes back, once.
-            gone = entry in self.entries and self._call is not None
+            had_place = entry in self.entries and self._call is not None
             self.drop(entry)
-            if gone and self._call is not None:
+            if had_place and self._call is not None:
                 self.sender.leave(self._call)
             raise
         return call
 
     async def _enter(self) -> Call:
-        places = len(self.entries) + len(self.riders)
+        count = len(self.entries) + len(self.riders)
         tokens = sum(entry.tokens for entry in self.entries)
-        urgency = min((entry.urgency for entry in self.entries), key=lambda turn: turn.place)
-        call = await self.sender.enter(tokens, urgency, places, self.entries[0].question)
+        urgency = min((entry.urgency for entry in self.entries), key=lambda turn: turn.rank)
+        call = await self.sender.enter(tokens, urgency, count, self.entries[0].question)
         self._call = call
-        for _ in range(places - len(self.entries) - len(self.riders)):  # who went meanwhile
+        for _ in range(count - len(self.entries) - len(self.riders)):  # who went meanwhile
             self.sender.leave(call)
         return call
 
@@ -304,9 +298,9 @@ class Pack:
         await self._complete.wait()
         entries = list(self._aboard)
         questions = [*(entry.question for entry in entries), *self.riders]
-        begun = anyio.current_time()
+        start = anyio.current_time()
         outcomes = await self.sender.send(questions, len(self.riders))
-        seconds = anyio.current_time() - begun
+        seconds = anyio.current_time() - start
         for question, outcome in zip(self.riders, outcomes[len(entries) :], strict=True):
             if isinstance(outcome, Answer):
                 self._packing.ahead[self.sender.key(question)] = outcome, seconds

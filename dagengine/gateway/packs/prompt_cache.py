@@ -85,7 +85,7 @@ class PromptCacheOrder:
         # it, since it may have failed; then one of them leads, and the rest wait once more.
         while not self._is_warm(key) and key in self._leading:
             landed, leader = self._leading[key]
-            leader.lend(urgency.place)
+            leader.lend(urgency.rank)
             with self._resting:
                 await landed.wait()
         if self._is_warm(key):
@@ -102,8 +102,8 @@ class PromptCacheOrder:
             landed.set()
 
     def _is_warm(self, key: tuple[str, bytes]) -> bool:
-        used = self._warm.get(key)
-        return used is not None and anyio.current_time() - used < WARM_SECONDS
+        last_use = self._warm.get(key)
+        return last_use is not None and anyio.current_time() - last_use < WARM_SECONDS
 
     def _keep(self, key: tuple[str, bytes]) -> None:
         self._warm[key] = anyio.current_time()
@@ -163,7 +163,7 @@ class StickyPlaces:
 
     def _place_for(self, beginning: bytes, urgency: Urgency) -> int | None:
         """The place where a question may be asked now."""
-        warm = next((slot for slot, read in self._read.items() if read == beginning), None)
+        warm = next((slot for slot, text in self._read.items() if text == beginning), None)
         if warm is not None:
             return None if warm in self._busy else warm
         # A question that finds no warm place takes a cold one, but none that somebody waits for,
@@ -174,13 +174,10 @@ class StickyPlaces:
         # E of case 3 sees two cold places, and D before it: it takes the second. With one cold
         # place it would wait, although that place is free: D is about to take it.
         waited_for = {awaited for awaited, _ in self._waiting.values()}
-        cold = [
-            slot for slot, read in self._read.items()
-            if slot not in self._busy and read not in waited_for
-        ]  # fmt: skip
-        read = set(self._read.values())
-        before = sum(
-            awaited not in read and waiting.place < urgency.place
-            for awaited, waiting in self._waiting.values()
-        )
-        return cold[before] if before < len(cold) else None
+        free = [slot for slot in self._read if slot not in self._busy]
+        cold = [slot for slot in free if self._read[slot] not in waited_for]
+        earlier = 0
+        for awaited, waiting in self._waiting.values():
+            if awaited not in self._read.values() and waiting.rank < urgency.rank:
+                earlier += 1
+        return cold[earlier] if earlier < len(cold) else None

@@ -38,13 +38,13 @@ class PackCounts:
     """What travelled in packs, over a run.
 
     `questions` are the calls that did, `requests` those that were made for them; `ahead` were
-    asked before anybody wanted them, `used` of these were wanted. `usage` is that of `ahead`.
+    asked before anybody wanted them, `consumed` of these were wanted. `usage` is that of `ahead`.
     """
 
     questions: int = 0
     requests: int = 0
     ahead: int = 0
-    used: int = 0
+    consumed: int = 0
     usage: Usage = NO_USAGE
 
 
@@ -82,15 +82,15 @@ class PackSender:
 
     async def send(self, questions: Sequence[Question[Any]], ahead: int) -> list[Outcome]:
         """Send questions and return their outcomes; nobody wants the last `ahead` of them yet."""
-        asked = len(questions) - ahead
+        count = len(questions) - ahead
         outcomes = await self._request(questions, ahead)
         if all(map(_is_too_much, outcomes)) and len(questions) > 1:
-            wanted = questions[:asked]
-            parts = await self._request(wanted) if ahead else outcomes
-            if asked > 1 and all(map(_is_too_much, parts)):
-                parts = await self._halves(wanted)
-            outcomes = [*parts, *outcomes[asked:]]
-        for outcome in outcomes[asked:]:
+            own_questions = questions[:count]
+            parts = await self._request(own_questions) if ahead else outcomes
+            if count > 1 and all(map(_is_too_much, parts)):
+                parts = await self._halves(own_questions)
+            outcomes = [*parts, *outcomes[count:]]
+        for outcome in outcomes[count:]:
             if isinstance(outcome, UnsupportedError):
                 continue
             usage = outcome.usage if isinstance(outcome, Answer) else Usage(*outcome.tokens)

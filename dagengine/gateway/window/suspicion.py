@@ -125,8 +125,8 @@ class PromptCounts:
         if read > self._top:
             self._top, self._top_size = read, size
 
-    def needed(self, size: Size) -> int:
-        """About how many tokens this server needs for a prompt."""
+    def tokens_needed(self, size: Size) -> int:
+        """Approximate tokens that this server needs for a prompt."""
         script = self._scripts.get(size.script)
         return round(size.tokens * (1.25 if script is None else max(1.0, script.level)))
 

@@ -65,8 +65,8 @@ class WholePrompts:
     async def require_fit(self, question: Question[Any]) -> None:
         """Raise TooLongError before a call for a prompt that cannot fit, whatever the tokenizer."""
         facts = self._facts
-        is_known = getattr(self._judge, "knows_server", facts is not NO_FACTS)
-        if facts is None or not is_known:
+        is_current = getattr(self._judge, "knows_server", facts is not NO_FACTS)
+        if facts is None or not is_current:
             facts = await self._hear()
         if facts.window is None:
             return
@@ -76,45 +76,45 @@ class WholePrompts:
         if least > facts.window:
             facts = await self._hear_again()
         if facts.window is not None and least > facts.window:
-            needed = max(least, self._counts.needed(size_of(question.messages)))
+            estimate = max(least, self._counts.tokens_needed(size_of(question.messages)))
             raise TooLongError(
-                too_long(question.messages, Overflow(needed, facts.window), facts),
-                needed=needed,
+                too_long(question.messages, Overflow(estimate, facts.window), facts),
+                needed=estimate,
                 window=facts.window,
             )
 
     async def require_whole(self, question: Question[Any], usage: Usage) -> None:
         """Raise TruncatedError if what a server counted for an answer is not the whole prompt."""
-        read = usage.input_tokens
-        if not read:
+        tokens = usage.input_tokens
+        if not tokens:
             return
         facts, size, counts = self._facts or NO_FACTS, size_of(question.messages), self._counts
-        if facts.window is not None and read + usage.output_tokens > facts.window + 2:
+        if facts.window is not None and tokens + usage.output_tokens > facts.window + 2:
             facts = await self._hear_again()
-            if facts.window is not None and read + usage.output_tokens > facts.window + 2:
-                raise self._truncated(question, usage, max(read, counts.needed(size)))
-        if not counts.is_cut(size, read) and not counts.is_suspicious(size, read):
-            counts.accept(size, read)
+            if facts.window is not None and tokens + usage.output_tokens > facts.window + 2:
+                raise self._cut_error(question, usage, max(tokens, counts.tokens_needed(size)))
+        if not counts.is_cut(size, tokens) and not counts.is_suspicious(size, tokens):
+            counts.accept(size, tokens)
             return
         async with self._turn:  # what others found out meanwhile holds
-            if counts.is_cut(size, read):
-                raise self._truncated(question, usage, counts.needed(size))
-            if not counts.is_suspicious(size, read):
-                counts.accept(size, read)
+            if counts.is_cut(size, tokens):
+                raise self._cut_error(question, usage, counts.tokens_needed(size))
+            if not counts.is_suspicious(size, tokens):
+                counts.accept(size, tokens)
                 return
-            needed = await self._looked_into(question, size, read)
-        if needed is not None:
-            raise self._truncated(question, usage, max(needed, read + 1))
+            estimate = await self._look_into(question, size, tokens)
+        if estimate is not None:
+            raise self._cut_error(question, usage, max(estimate, tokens + 1))
 
-    def explained(self, question: Question[Any], error: TooLongError) -> TooLongError:
+    def explain(self, question: Question[Any], error: TooLongError) -> TooLongError:
         """A server's refusal in our words, with the field and the remedy."""
         facts = self._facts or NO_FACTS
         if error.window and facts.window and error.window != facts.window:
             self._forget()
-        return explained(question, error, facts)
+        return explain_overflow(question, error, facts)
 
     async def _hear(self) -> ServerFacts:
-        """What the server says of itself; a judge whose server was not ready asks it again."""
+        """The facts of the server; a judge whose server was not ready asks it again."""
         facts = self._facts = await facts_of(self._judge)
         self._counts.window = facts.window
         sizes = getattr(self._judge, "sizes_window", False)
@@ -133,36 +133,36 @@ class WholePrompts:
         if forget is not None:
             forget()
 
-    def _truncated(self, question: Question[Any], usage: Usage, needed: int) -> TruncatedError:
+    def _cut_error(self, question: Question[Any], usage: Usage, needed: int) -> TruncatedError:
         message = cut(question.messages, needed, usage.input_tokens, self._facts or NO_FACTS)
         return TruncatedError(message, (usage.input_tokens, usage.output_tokens))
 
-    async def _looked_into(self, question: Question[Any], size: Size, read: int) -> int | None:
-        """About how many tokens a cut prompt has, or None if it was read whole."""
-        proved, needed = read, None
+    async def _look_into(self, question: Question[Any], size: Size, read: int) -> int | None:
+        """Approximate tokens of a cut prompt, or None if it was read whole."""
+        proved, estimate = read, None
         try:
             count = getattr(self._judge, "count_tokens", None)
             exact: int | None = None if count is None else await count(question.messages)
             if exact is None:
-                proved, needed = await self._by_more_words(question, size, read)
+                proved, estimate = await self._by_more_words(question, size, read)
             elif read < _EXACT * exact - _TEMPLATE:
-                needed = exact
+                estimate = exact
         except TooLongError:  # a server that says when a prompt is too long cuts none
             pass
         except JudgeError:
             return self._if_few(size, read)
-        if needed is None:
+        if estimate is None:
             self._counts.accept(size, read, proved)
-        return needed
+        return estimate
 
     def _if_few(self, size: Size, read: int) -> int | None:
-        """What can be said without the server: nobody's tokenizer counts so few."""
-        return self._counts.needed(size) if read < _EFFICIENT * size.tokens else None
+        """The tokens that are known to be missing without the server: nobody counts so few."""
+        return self._counts.tokens_needed(size) if read < _EFFICIENT * size.tokens else None
 
     async def _by_more_words(
         self, question: Question[Any], size: Size, read: int
     ) -> tuple[int, int | None]:
-        """How many tokens are proved to be read, and about how many a cut prompt has."""
+        """The tokens that are proved to be read, and approximate tokens of a cut prompt."""
         # The same prompt with as many known words before it as were counted:
         #
         #     count grows by        0              it cuts there, or says the same for everything
@@ -171,23 +171,23 @@ class WholePrompts:
         #                           some of them   it cut the longer prompt only, or this one, too
         words = max(_FEWEST, read)
         # The prompt with known words before it: no cache of its beginning serves it, either
-        first = question.messages[0]
+        opening = question.messages[0]
         filler = _WORDS * (words // 10 + 1)
-        changed: Any = {**first, "content": f"{filler}\n\n{first['content']}"}
-        more = await self._count(question, (changed, *question.messages[1:]))
-        if not more:
+        changed: Any = {**opening, "content": f"{filler}\n\n{opening['content']}"}
+        longer = await self._count(question, (changed, *question.messages[1:]))
+        if not longer:
             return 0, self._if_few(size, read)
-        growth = more - read
+        growth = longer - read
         if abs(growth) <= 1:
             if await self._count(question, _TINY) >= _CONSTANT * read:
                 self._counts.mute = True
                 return 0, None
             self._counts.limit = read
-            return 0, self._counts.needed(size)
+            return 0, self._counts.tokens_needed(size)
         if growth > _CACHED * words:  # the count before left out what the server had in its cache
             return read, None
         if growth >= _GROWS * words and not self._counts.is_few(size, read):
-            return more - 1, None  # it may be the limit itself
+            return longer - 1, None  # it may be the limit itself
         # Whether two halves of the longest message have more tokens than the whole prompt
         longest = max((message["content"] for message in question.messages), key=len)
         middle, around = len(longest) // 2, await self._count(question, _TINY)
@@ -197,7 +197,7 @@ class WholePrompts:
         return read, whole if read < _HALVES * whole else None
 
 
-def explained(
+def explain_overflow(
     question: Question[Any], error: TooLongError, facts: ServerFacts = NO_FACTS
 ) -> TooLongError:
     """The error with the field that takes most room and the remedy, and what the server said."""

@@ -52,12 +52,12 @@ NOTHING: Final = Size(0.0, 0, "words")
 
 
 def size_of(messages: Iterable[Message]) -> Size:
-    """About how many tokens a prompt has, if the tokenizer is an efficient one."""
-    sizes = [
-        (_cached_size if message["role"] == "system" else _size)(message["content"])
-        for message in messages
-    ]
-    return sum(sizes[1:], sizes[0]) if sizes else NOTHING
+    """The approximate tokens of a prompt, if the tokenizer is an efficient one."""
+    size: Size | None = None
+    for message in messages:
+        own = (_cached_size if message["role"] == "system" else _size)(message["content"])
+        size = own if size is None else size + own
+    return size or NOTHING
 
 
 def least_tokens(messages: Iterable[Message]) -> int:
@@ -68,11 +68,9 @@ def least_tokens(messages: Iterable[Message]) -> int:
     least = 0.0
     for message in messages:
         text = _PAIRS.sub(r"\1", _RUNS.sub(" ", message["content"]))
-        ideographs = (
-            0
-            if text.isascii()
-            else len(_IDEOGRAPHS.findall(text)) + len(_UNSPACED_LETTERS.findall(text))
-        )
+        ideographs = 0
+        if not text.isascii():
+            ideographs = len(_IDEOGRAPHS.findall(text)) + len(_UNSPACED_LETTERS.findall(text))
         least += (len(text) - ideographs) / _MOST_CHARACTERS + ideographs / _MOST_IDEOGRAPHS
     return int(least)
 
@@ -107,7 +105,8 @@ _cached_size = lru_cache(maxsize=256)(_size)  # instructions are those of many p
 def _data_tokens(word: str) -> float:
     if len(set(word)) <= 4:
         return 1 + len(word) / _REPEATED
-    coded = sum(
-        len(part) for part in _CODE.findall(word) if 3 * len(_MIXED.findall(part)) > len(part)
-    )
+    coded = 0
+    for part in _CODE.findall(word):
+        if 3 * len(_MIXED.findall(part)) > len(part):
+            coded += len(part)
     return coded / _CODED + (len(word) - coded) / _DATA

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 from dagengine.question import Message, ServerFacts
 
 _CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
@@ -47,34 +47,38 @@ class Overflow(NamedTuple):
 
     @property
     def is_of_prompt(self) -> bool:
-        """Whether the prompt alone is too long, whatever room is left for an answer."""
+        """Return whether the prompt alone is too long, whatever room is left for an answer."""
         return self.needed is not None and self.window is not None and self.needed > self.window
 
 
 def overflow_in(text: str, body: Any = None) -> Overflow | None:
-    """What a server's error says of a prompt that is too long; None if it is about else.
+    """The overflow that a server's error speaks of; None if it is about anything else.
 
     `text` is its message, `body` its parsed body or the error object in it.
     """
     fields = body if isinstance(body, dict) else {}
     if isinstance(fields.get("error"), dict):
         fields = fields["error"]
-    named = {str(fields.get("code")), str(fields.get("type"))} & _CODES
-    if not named and not _OVERFLOW.search(text):
+    codes = {str(fields.get("code")), str(fields.get("type"))} & _CODES
+    if not codes and not _OVERFLOW.search(text):
         return None
-    needed, window = _count(fields.get("n_prompt_tokens")), _count(fields.get("n_ctx"))
     start = text[:2_000]
-    if not window and (place := _WINDOW.search(start)):
-        digits = next((group for group in place.groups() if group), "")
-        window = _count(int(digits.replace(",", ""))) if 0 < len(digits) <= 12 else None
-    if not needed and (place := _PROMPT.search(start)):  # tells the prompt from the answer
-        needed = int(next(filter(None, place.groups())))
+    tokens = _count(fields.get("n_prompt_tokens"))
+    window = _count(fields.get("n_ctx")) or _window_in(start)
+    if not tokens and (match := _PROMPT.search(start)):  # tells the prompt from the answer
+        tokens = int(next(filter(None, match.groups())))
     counts = (int(number.replace(",", "")) for number in _COUNTS.findall(start))
     numbers = [number for number in counts if number != window]
-    if needed is None and numbers:
+    if tokens is None and numbers:
         most = max(numbers)
-        needed = most if window is None or most > window else None
-    return Overflow(needed, window)
+        tokens = most if window is None or most > window else None
+    return Overflow(tokens, window)
+
+
+def _window_in(text: str) -> int | None:
+    match = _WINDOW.search(text)
+    digits = next(filter(None, match.groups()), "") if match else ""
+    return _count(int(digits.replace(",", ""))) if 0 < len(digits) <= 12 else None
 
 
 def _count(value: Any) -> int | None:
@@ -84,15 +88,15 @@ def _count(value: Any) -> int | None:
 
 def too_long(messages: Sequence[Message], overflow: Overflow, facts: ServerFacts) -> str:
     """Why a prompt was not read, and the one thing to do."""
-    needed, window = overflow.needed, overflow.window or facts.window
-    if needed and window and needed <= window:
+    tokens, window = overflow.needed, overflow.window or facts.window
+    if tokens and window and tokens <= window:
         return (
-            f"the prompt has {needed:,} of the {window:,} tokens that the server reads, which "
-            f"leaves no room for the answer; {_most(messages)}{remedy(needed, facts)}"
+            f"the prompt has {tokens:,} of the {window:,} tokens that the server reads, which "
+            f"leaves no room for the answer; {_most(messages)}{remedy(tokens, facts)}"
         )
-    need = f"needs about {needed:,} tokens" if needed else "is too long"
+    need = f"needs about {tokens:,} tokens" if tokens else "is too long"
     room = f", and the server reads {window:,}" if window else " for the server"
-    return f"the prompt {need}{room}; {_most(messages)}{remedy(needed, facts)}"
+    return f"the prompt {need}{room}; {_most(messages)}{remedy(tokens, facts)}"
 
 
 def cut(messages: Sequence[Message], needed: int, read: int, facts: ServerFacts) -> str:
@@ -104,14 +108,14 @@ def cut(messages: Sequence[Message], needed: int, read: int, facts: ServerFacts)
 
 
 def _most(messages: Sequence[Message]) -> str:
-    """Which field takes most of the room."""
+    """A sentence that names the field that takes most of the room."""
     whole = sum(len(message["content"]) for message in messages)
     sizes: dict[str, int] = {}
     for message in messages:
         if message["role"] != "user":
             continue
         with suppress(ValueError):  # a prompt of the caller's own has no fences
-            for piece in unfenced(message["content"]):
+            for piece in unfence(message["content"]):
                 label = piece.label.partition(" (")[0]
                 sizes[label] = sizes.get(label, 0) + len(piece.text)
     if not sizes:
@@ -121,7 +125,7 @@ def _most(messages: Sequence[Message]) -> str:
 
 
 def remedy(needed: int | None, facts: ServerFacts) -> str:
-    """What makes room for a prompt, on this kind of server."""
+    """A sentence that says how to make room for a prompt on this kind of server."""
     if needed is None:
         return "Use a model with a larger window, or shorten the text"
     room = -(-(needed + _ANSWER) // _STEP) * _STEP
@@ -131,11 +135,11 @@ def remedy(needed: int | None, facts: ServerFacts) -> str:
 
 
 def window_option(facts: ServerFacts, tokens: int) -> str | None:
-    """How a kind of server is told the window of a call; None where it is not known."""
-    places = facts.slots or 1
-    side_by_side = f" --parallel {places}" if places > 1 else ""
+    """The option that gives a kind of server a window for each call; None where it is unknown."""
+    parallel = facts.slots or 1
+    side_by_side = f" --parallel {parallel}" if parallel > 1 else ""
     return {
-        "llama.cpp": f"llama-server --ctx-size {tokens * places}{side_by_side}",
+        "llama.cpp": f"llama-server --ctx-size {tokens * parallel}{side_by_side}",
         "model file": f"GGUFJudge(..., window={tokens})",
         "Ollama": f"OLLAMA_CONTEXT_LENGTH={tokens} ollama serve",
         "vLLM": f"vllm serve --max-model-len {tokens}",

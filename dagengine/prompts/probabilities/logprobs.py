@@ -55,7 +55,7 @@ class _Part:
 
     @property
     def counts(self) -> bool:
-        """Whether it may be a rating."""
+        """Return whether it may be a rating."""
         return self.own is not None or self.longer is not None
 
     @property
@@ -73,7 +73,7 @@ def expected_score(
 ) -> Reading:
     """The rating as the expectation over the alternatives of its token, else as it is stated.
 
-    `stated` is the rating that the answer states (None: none of the scale). `place` is its start
+    `stated` is the rating that the answer states (None: none of the scale). `span` is its start
     and end in `answer.raw`, counted in characters.
     """
     if answer.tokens is None:
@@ -109,10 +109,10 @@ def mean_rating(odds: Odds, ends: Ends, mass: float | None) -> tuple[float | Non
     """
     if not odds:
         return None, f"raw (only {mass_words(mass or 0.0)} of the probability is on the ratings)"
-    rest = unknown_of(odds)
-    if rest > TOLERANCE:
-        return None, f"raw ({mass_words(rest)} of the probability is unknown)"
-    mean = math.fsum(number * chance for number, chance in odds) / (1 - rest)
+    unknown = unknown_of(odds)
+    if unknown > TOLERANCE:
+        return None, f"raw ({mass_words(unknown)} of the probability is unknown)"
+    mean = math.fsum(number * chance for number, chance in odds) / (1 - unknown)
     return min(max(mean, ends[0]), ends[1]), "weighted"
 
 
@@ -125,8 +125,10 @@ def stated_probability(
     below half of the mass, where the token may begin several verdicts, and where a verdict that the
     server does not tell may change it by more than a hundredth.
     """
-    place = value_span(answer.raw, "verdict") if answer.tokens else None
-    choice = token_over(place[0], answer.raw, answer.tokens) if place and answer.tokens else None
+    if not answer.tokens:
+        return None, None
+    span = value_span(answer.raw, "verdict")
+    choice = token_over(span[0], answer.raw, answer.tokens) if span else None
     if choice is None or not 0 < _whole_of(choice) <= _WHOLE:
         return None, None
     options, doubt = {str(option).casefold(): 0.0 for option in verdicts}, 0.0
@@ -150,11 +152,11 @@ def _whole_of(choice: TokenChoice) -> float:
 
 
 def _around(token: str, stated: str, scale: Scale) -> Around | None:
-    """What is around a rating in the token that states or begins it; None if there is more."""
+    """The text around a rating in the token that states or begins it; None if there is more."""
     text = token.strip().strip('"')
     if text == stated:
-        before, _, after = token.partition(stated)
-        return before, after
+        prefix, _, suffix = token.partition(stated)
+        return prefix, suffix
     begins = text and stated.startswith(text) and token.endswith(text) and scale.reads_on
     return (token.removesuffix(text), "") if begins else None
 
@@ -162,25 +164,25 @@ def _around(token: str, stated: str, scale: Scale) -> Around | None:
 def _first_parts(
     path: Sequence[TokenChoice], scale: Scale, around: Around, whole: bool
 ) -> list[_Part]:
-    """What the alternatives of the token that states (`whole`) or begins a rating may be."""
-    choice, after = path[0], path[1:]
-    read = {token: scale.read(token, around) for token, _ in choice.alternatives}
-    seen = sorted({value for value in read.values() if value is not None})
+    """The ratings that the alternatives of the token that states (`whole`) or begins one may be."""
+    choice, following = path[0], path[1:]
+    numbers = {token: scale.read(token, around) for token, _ in choice.alternatives}
+    stated_numbers = sorted({value for value in numbers.values() if value is not None})
     parts: list[_Part] = []
     for token, logprob in choice.alternatives:
-        stated, own = token == choice.token, read[token]
-        longer = scale.longer(token, around, () if stated and not whole else seen)
+        stated, own = token == choice.token, numbers[token]
+        longer = scale.longer(token, around, () if stated and not whole else stated_numbers)
         if own is None and longer is None:
             continue
         part = _Part(math.exp(logprob), own, longer)
-        parts += _read_on(part, token.strip(), after, scale) if stated else [part]
+        parts += _read_on(part, token.strip(), following, scale) if stated else [part]
     return parts
 
 
 def _read_on(
     part: _Part, start: str, after: Sequence[TokenChoice], scale: Scale
 ) -> Iterable[_Part]:
-    """What a start that the answer states becomes, as far as the next token tells."""
+    """The ratings that a start in the answer becomes, as far as the next token tells."""
     if part.longer is None or not scale.reads_on or not after or not after[0].alternatives:
         return [part]
     choice, next_parts = after[0], list[_Part]()
@@ -189,30 +191,28 @@ def _read_on(
         next_part = _Part(mass, *scale.read_on(start, token, choice.token[:1]))
         on = token == choice.token
         next_parts += _read_on(next_part, start + token, after[1:], scale) if on else [next_part]
-    counted = [each for each in next_parts if each.counts]
-    whole = math.fsum(each.mass for each in counted)
+    ratings = [rating for rating in next_parts if rating.counts]
+    whole = math.fsum(rating.mass for rating in ratings)
     if whole < LEAST_MASS:
         return [part]
     # What is not told here may be any of them, too.
-    left = max(0.0, 1 - math.fsum(mass for _, mass in chances))
-    hidden = min(left, min(mass for _, mass in chances))
-    counted.append(_Part(hidden, None, part.span))
-    return [replace(each, mass=part.mass * each.mass / (whole + hidden)) for each in counted]
+    unlisted = max(0.0, 1 - math.fsum(mass for _, mass in chances))
+    hidden = min(unlisted, min(mass for _, mass in chances))
+    ratings.append(_Part(hidden, None, part.span))
+    return [replace(rating, mass=part.mass * rating.mass / (whole + hidden)) for rating in ratings]
 
 
 def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
     """The ratings that are not among the alternatives, with the most that they may have."""
     chances = list(map(math.exp, map(itemgetter(1), choice.alternatives)))
-    left = max(0.0, 1 - math.fsum(chances))
-    seen, begun = {part.own for part in parts}, [part.longer for part in parts if part.longer]
-    absent = [
-        point
-        for point in scale.steps.values()
-        if point not in seen and not (begun and any(low <= point <= high for low, high in begun))
-    ]
+    unlisted = max(0.0, 1 - math.fsum(chances))
+    stated, longer = {part.own for part in parts}, [part.longer for part in parts if part.longer]
+    absent = [point for point in scale.steps.values() if point not in stated]
+    for low, high in longer:
+        absent = [point for point in absent if not low <= point <= high]
     if not scale.steps:  # more ratings than are worth counting
-        return _Part(left, None, scale.ends)
-    most = min(left, len(absent) * min(chances))
+        return _Part(unlisted, None, scale.ends)
+    most = min(unlisted, len(absent) * min(chances))
     return _Part(most, None, (min(absent), max(absent)) if most else scale.ends)
 
 
@@ -223,33 +223,37 @@ def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | 
     low = _least([(mass, least, own is None) for mass, own, least, _ in spans])
     high = -_least([(mass, -most, own is None) for mass, own, _, most in spans])
     worst, best = scale.ends
-    firm, why = [mass for mass, own, *_ in spans if own is not None], None
+    firm = [(mass, own, least, most) for mass, own, least, most in spans if own is not None]
+    why = None
     if high - low > TOLERANCE * (best - worst) or not firm:
         doubt = any(part.longer is not None and part.mass > hidden.mass for part in parts)
         cause = f"a token may be {scale.doubt}" if doubt else "the server does not tell all ratings"
         why = f"{cause}: the average is between {low:.3g} and {high:.3g}"
-    if not firm:
-        return None, why
-    total = math.fsum(firm)
-    # The middle of what an alternative may be; of one with next to no mass, what it states.
-    points = [
-        (mass, own if mass / total <= _NEGLIGIBLE else (least + most) / 2)
+    return _firm_mean(firm), why
+
+
+def _firm_mean(spans: Sequence[tuple[float, float, float, float]]) -> float | None:
+    """The mean of alternatives that state a rating, by mass, rating and span; None without any."""
+    if not spans:
+        return None
+    total = math.fsum([mass for mass, *_ in spans])
+    # The middle of what it may be; of one with next to no mass, what it states.
+    values = [
+        own if mass / total <= _NEGLIGIBLE else (least + most) / 2
         for mass, own, least, most in spans
-        if own is not None
     ]
-    mean = math.fsum([mass * value for mass, value in points]) / total
+    mean = math.fsum([span[0] * value for span, value in zip(spans, values, strict=True)]) / total
     # Rounding alone may leave the range of the alternatives.
-    values = [value for _, value in points]
-    return min(max(mean, min(values)), max(values)), why
+    return min(max(mean, min(values)), max(values))
 
 
 def _least(parts: Iterable[tuple[float, float, bool]]) -> float:
     """The least mean of (mass, value, whether it may be left out): a few of these pull it down."""
     # What must be there comes first, then the others, the lowest first. One that is above the mean
     # of those before it would only raise the mean, and so would all that follow.
-    kept = sorted(parts, key=itemgetter(2, 1))
+    ordered = sorted(parts, key=itemgetter(2, 1))
     total = mass = 0.0
-    for weight, value, optional in kept:
+    for weight, value, optional in ordered:
         if optional and mass and value * mass >= total:
             break
         total, mass = total + weight * value, mass + weight

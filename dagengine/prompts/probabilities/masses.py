@@ -38,8 +38,8 @@ class Masses:
     def of(cls, options: Mapping[Any, float], told: Sequence[float]) -> Masses:
         """The masses of options among the probabilities of everything that was told."""
         absent = sum(not mass for mass in options.values())
-        left = max(0.0, 1 - math.fsum(told))
-        return cls(options, min(left, absent * min(told, default=1.0)))
+        unlisted = max(0.0, 1 - math.fsum(told))
+        return cls(options, min(unlisted, absent * min(told, default=1.0)))
 
     @property
     def total(self) -> float:
@@ -72,8 +72,8 @@ def sure_of(option: Any, odds: Odds) -> float | None:
 
 def unknown_of(odds: Odds) -> float:
     """Probability that odds leave open (0 to 1)."""
-    rest = 1 - math.fsum(chance for _, chance in odds)
-    return rest if rest > 1e-9 else 0.0  # rounding leaves less
+    unknown = 1 - math.fsum(chance for _, chance in odds)
+    return unknown if unknown > 1e-9 else 0.0  # rounding leaves less
 
 
 class MassCount:

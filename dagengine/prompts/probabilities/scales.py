@@ -114,17 +114,17 @@ class WholeNumbers:
 
     def longer(self, token: str, around: Around, seen: Sequence[float]) -> Ends | None:
         # Where one has been seen the tokenizer has longer numbers as single tokens.
-        return None if seen and seen[-1] >= 10 else self._begun(token.strip())
+        return None if seen and seen[-1] >= 10 else self._longer_numbers(token.strip())
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
-        rest = token.lstrip("0123456789")
-        digits = token[: len(token) - len(rest)]
-        if digits and not rest:
-            return self.read(start + token, _ALONE), self._begun(start + token)
-        ended = not rest or rest[0] in _AFTER_A_NUMBER or rest[0] == stop
-        return self.read(start + digits, _ALONE) if ended else None, None
+        tail = token.lstrip("0123456789")
+        digits = token[: len(token) - len(tail)]
+        if digits and not tail:
+            return self.read(start + token, _ALONE), self._longer_numbers(start + token)
+        is_whole = not tail or tail[0] in _AFTER_A_NUMBER or tail[0] == stop
+        return self.read(start + digits, _ALONE) if is_whole else None, None
 
-    def _begun(self, text: str) -> Ends | None:
+    def _longer_numbers(self, text: str) -> Ends | None:
         """The lowest and the highest number of the scale that begins with a text and is longer."""
         if text == "-":
             return (self.low, min(self.high, -1)) if self.low < 0 else None
@@ -155,11 +155,13 @@ class Labels:
     def __post_init__(self) -> None:
         if not all(isinstance(label, str) and label.strip() for label in self.values):
             raise InputError(f"the labels of the scale {self.values!r} must be words")
-        if not all(
-            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-            for value in self.values.values()
-        ):
-            raise InputError(f"the labels of the scale {self.values!r} must stand for numbers")
+        for value in self.values.values():
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not abs(value) < 1e300
+            ):
+                raise InputError(f"the labels of the scale {self.values!r} must stand for numbers")
         if len(set(self.values.values())) < 2:
             raise InputError(
                 f"the scale {self.values!r} has one point: give it labels for two numbers at "
@@ -185,20 +187,19 @@ class Labels:
         return float(self.values[stated]) if stated in self.values else None
 
     def read(self, token: str, around: Around) -> float | None:
-        before, after = around
-        label = token.removeprefix(before).removesuffix(after)
-        return self.values.get(label) if f"{before}{label}{after}" == token else None
+        prefix, suffix = around
+        label = token.removeprefix(prefix).removesuffix(suffix)
+        return self.values.get(label) if f"{prefix}{label}{suffix}" == token else None
 
     def longer(self, token: str, around: Around, seen: Sequence[float]) -> Ends | None:
         label, start = token.strip().strip('"'), token.removeprefix(around[0])
         if self.read(token, around) is None and label in self.values:
             return self.values[label], self.values[label]  # but with other blanks or quotes
-        begun = [
-            value
-            for label, value in self.values.items()
-            if token and label != start and label.startswith(start) and value not in seen
-        ]
-        return (min(begun), max(begun)) if begun else None
+        values = []
+        for label, value in self.values.items():
+            if token and label != start and label.startswith(start) and value not in seen:
+                values.append(value)
+        return (min(values), max(values)) if values else None
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
         return None, None

@@ -19,22 +19,22 @@ _DECODER: Final = json.JSONDecoder()
 _AFTER = 8  # tokens after an answer that servers cut off: fences, ends of turns
 
 
-def token_over(place: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
-    """The token that the character at a place of `raw` belongs to."""
-    path = tokens_from(place, raw, tokens)
+def token_over(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
+    """The token that the character at an offset of `raw` belongs to."""
+    path = tokens_from(offset, raw, tokens)
     return path[0] if path else None
 
 
-def tokens_from(place: int, raw: str, tokens: Sequence[TokenChoice]) -> Sequence[TokenChoice]:
-    """The token that the character at a place of `raw` belongs to, and those after it."""
+def tokens_from(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> Sequence[TokenChoice]:
+    """The token that the character at an offset of `raw` belongs to, and those after it."""
     texts = [choice.token for choice in tokens]
     for index, (start, end) in enumerate(_spans_of(texts, raw)):
-        if start <= place < end:
+        if start <= offset < end:
             return tokens[index:]
     return ()
 
 
-def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Collection[int]:
+def telling_tokens(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Collection[int]:
     """The numbers of the tokens whose alternatives say how sure the answer is.
 
     These are the tokens that state a number, a verdict or a label, not those of a reason. So is
@@ -42,67 +42,66 @@ def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Col
     them where the answer is not a JSON object, or not what the tokens spell.
     """
     fields = schema_of(answer_type).get("properties", {})
-    places: list[Span] = []
-    for name, (first, last) in value_spans(raw).items():
+    values: list[Span] = []
+    for name, (start, end) in value_spans(raw).items():
         shape = fields.get(name) or {}
         if shape.get("type") == "string" and not {"enum", "const"} & shape.keys():
             continue  # prose
         ends = shape.get("minimum", -10), shape.get("maximum", 10)
         goes_on = shape.get("type") == "integer" and max(map(abs, ends)) >= 10
-        places.append((first, last + goes_on))
+        values.append((start, end + goes_on))
     spans = _spans_of(texts, raw)
-    if not places or not spans:
+    if not values or not spans:
         return range(len(texts))
-    return {
-        index
-        for first, last in places
-        for index, (start, end) in enumerate(spans)
-        if start < last and first < end
-    }
+    indices = set[int]()
+    for start, end in values:
+        parts = enumerate(spans)
+        indices |= {index for index, (begin, stop) in parts if begin < end and start < stop}
+    return indices
 
 
 def value_span(raw: str, field: str) -> Span | None:
-    """Where the value of a top-level `field` is in a JSON object's text, without quotes."""
+    """Span of the value of a top-level `field` in a JSON object's text, without quotes."""
     return value_spans(raw).get(field)
 
 
 @lru_cache(maxsize=8)  # an answer is looked into several times, one answer after the other
 def value_spans(raw: str) -> Mapping[str, Span]:
-    """Where the value of every top-level field of an object stands; nothing without an object.
+    """Span of the value of every top-level field of an object; nothing without an object.
 
     Thoughts, a fence or a sentence may be before it.
     """
     spans: dict[str, Span] = {}
-    place = (raw if raw.lstrip().startswith("{") else without_thoughts(raw)).find("{")
-    if place < 0:
+    offset = (raw if raw.lstrip().startswith("{") else without_thoughts(raw)).find("{")
+    if offset < 0:
         return {}
     try:
-        place = _after_blanks(raw, place + 1)
-        while not raw.startswith("}", place):
-            name, place = _DECODER.raw_decode(raw, place)
-            place = _after_blanks(raw, place)
-            start = _after_blanks(raw, place + 1)
-            _, place = _DECODER.raw_decode(raw, start)
+        offset = _after_blanks(raw, offset + 1)
+        while not raw.startswith("}", offset):
+            name, offset = _DECODER.raw_decode(raw, offset)
+            offset = _after_blanks(raw, offset)
+            start = _after_blanks(raw, offset + 1)
+            _, offset = _DECODER.raw_decode(raw, start)
             quotes = int(raw.startswith('"', start))
             # Written twice, the last one counts, as for the parser.
-            spans[name] = start + quotes, place - quotes
-            place = _after_blanks(raw, place)
-            if not raw.startswith(",", place):
+            spans[name] = start + quotes, offset - quotes
+            offset = _after_blanks(raw, offset)
+            if not raw.startswith(",", offset):
                 break
-            place = _after_blanks(raw, place + 1)
+            offset = _after_blanks(raw, offset + 1)
     except json.JSONDecodeError:
         return {}
     return spans
 
 
 def _spans_of(texts: Sequence[str], raw: str) -> list[Span]:
-    """Where every token starts and ends in the answer; nothing if they do not spell it."""
+    """Span of every token in the answer; nothing if they do not spell it."""
     # Some servers trim the answer but not its tokens (blanks, a code fence, an end token).
     # The last such place: thinking that the server cut out may hold a draft of the answer.
-    before = "".join(texts).rfind(raw)
-    if before < 0:
+    offset = "".join(texts).rfind(raw)
+    if offset < 0:
         return _spans_from_the_end(texts, raw)
-    return list(pairwise(accumulate(map(len, texts), initial=-before)))
+    return list(pairwise(accumulate(map(len, texts), initial=-offset)))
 
 
 def _spans_from_the_end(texts: Sequence[str], raw: str) -> list[Span]:
@@ -111,13 +110,13 @@ def _spans_from_the_end(texts: Sequence[str], raw: str) -> list[Span]:
     A character in the reason that two tokens share is shown as a sign in its place. The verdict
     comes after it. Before the first token that does not fit, tokens get the span of nothing.
     """
-    last = len(texts)
-    while last > max(0, len(texts) - _AFTER) and not (
-        texts[last - 1] and raw.endswith(texts[last - 1])
+    count = len(texts)
+    while count > max(0, len(texts) - _AFTER) and not (
+        texts[count - 1] and raw.endswith(texts[count - 1])
     ):
-        last -= 1
+        count -= 1
     end, spans = len(raw), [(0, 0)] * len(texts)
-    for index in range(last - 1, -1, -1):
+    for index in range(count - 1, -1, -1):
         text = texts[index]
         if not raw.endswith(text, 0, end):
             break
@@ -126,6 +125,6 @@ def _spans_from_the_end(texts: Sequence[str], raw: str) -> list[Span]:
     return spans if end < len(raw) else []
 
 
-def _after_blanks(text: str, place: int) -> int:
-    blanks = _BLANKS.match(text, place)
-    return place if blanks is None else blanks.end()
+def _after_blanks(text: str, offset: int) -> int:
+    blanks = _BLANKS.match(text, offset)
+    return offset if blanks is None else blanks.end()

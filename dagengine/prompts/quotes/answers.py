@@ -25,7 +25,7 @@ class Quote:
     """Words that a verdict stands on.
 
     `piece` is what the prompt calls the text that they are from, for instance `actual_output` or
-    `retrieval_context (2 of 3)`. `places` are the first and the last position (excluded) of each
+    `retrieval_context (2 of 3)`. `spans` are the first and the last position (excluded) of each
     part of the quote in that text, in characters. It is empty for words that the piece does not
     have. With `absent`, `text` says in the judge's words what the material does not say.
     """
@@ -51,8 +51,8 @@ class Quote:
         """JSON-ready form without the absent entries."""
         if self.absent:
             return {"text": self.text, "absent": True}
-        places = [list(span) for span in self.places]
-        return {"text": self.text, "piece": self.piece, "places": places}
+        spans = [list(span) for span in self.places]
+        return {"text": self.text, "piece": self.piece, "places": spans}
 
 
 def has_support(quotes: Iterable[Quote], mode: QuoteMode) -> bool:
@@ -80,9 +80,13 @@ class QuotedText(BaseModel):
 
 def _as_quotes(value: Any) -> Any:
     """A text, or one quote, where a list of quotes was asked for."""
-    quotes = value if isinstance(value, list) else [] if value is None else [value]
-    texts = [{"text": quote} if isinstance(quote, str) else quote for quote in quotes]
-    return [{"piece": "", **quote} if isinstance(quote, Mapping) else quote for quote in texts]
+    if value is None:
+        return []
+    quotes = list[Any]()
+    for quote in value if isinstance(value, list) else [value]:
+        fields = {"text": quote} if isinstance(quote, str) else quote
+        quotes.append({"piece": "", **fields} if isinstance(fields, Mapping) else fields)
+    return quotes
 
 
 class Quoting(BaseModel):
@@ -112,9 +116,9 @@ class QuotingOrAbsent(Quoting):
 @cache
 def quoted_type(answer_type: type[BaseModel], mode: QuoteMode) -> type[BaseModel]:
     """An answer type with its quotes before everything else."""
-    first = QuotingOrAbsent if mode == "required" else Quoting
+    base = QuotingOrAbsent if mode == "required" else Quoting
     # Fields of the last base come first.
-    return create_model(answer_type.__name__, __base__=(answer_type, first))
+    return create_model(answer_type.__name__, __base__=(answer_type, base))
 
 
 _HOW = (
@@ -168,13 +172,13 @@ class QuotingParser:
     parser: Parser
 
     def __call__(self, text: str, /) -> Mapping[str, Any]:
-        lines = list(_LINE.finditer(text))
-        quotes = [
-            {"piece": line["piece"].strip(" \t\"'`()"), "text": line["text"].strip()}
-            for line in lines
-            if line["kind"] == "QUOTE"
-        ]
-        absent = [line["text"].strip() for line in lines if line["kind"] == "ABSENT"]
+        quotes, absent = list[Any](), list[str]()
+        for line in _LINE.finditer(text):
+            if line["kind"] == "ABSENT":
+                absent.append(line["text"].strip())
+            else:
+                piece = line["piece"].strip(" \t\"'`()")
+                quotes.append({"piece": piece, "text": line["text"].strip()})
         missing = {"absent": " ".join(absent)} if absent else {}
         return {"quotes": quotes[:MOST], **missing, **self.parser(_blank_out(text))}
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.quotes.answers import Quote, QuotedText, QuoteMode, has_support
-from dagengine.prompts.quotes.matching import folded, nearly, quote_places
+from dagengine.prompts.quotes.matching import fold, nearly, quote_places
 
 _SHOWN, _NAMES = 120, 12
 
@@ -36,10 +36,10 @@ class QuoteCheck:
         problem = next(filter(None, problems), None)
         if not verdict.quotes and self.mode == "required" and not verdict.absent.strip():
             problem = "it quotes nothing, and does not name what the material does not say"
-        named = problem is not None and len(self.pieces) > 1
-        return f"verdict {verdict.number}: {problem}" if named else problem
+        is_numbered = problem is not None and len(self.pieces) > 1
+        return f"verdict {verdict.number}: {problem}" if is_numbered else problem
 
-    def unsupported(self, answer: BaseModel, quotes: Sequence[Sequence[Quote]]) -> str | None:
+    def support_problem(self, answer: BaseModel, quotes: Sequence[Sequence[Quote]]) -> str | None:
         """Why a verdict of an answer has no support at all; None if each has some."""
         for verdict, own in zip(judgements_in(answer), quotes, strict=True):
             if not has_support(own, self.mode):
@@ -49,18 +49,18 @@ class QuoteCheck:
 
 def quote_problem(quote: QuotedText, pieces: Sequence[Evidence]) -> str | None:
     """Why a quote does not count; None if it does."""
-    shown = f"{quote.text[:_SHOWN]!r}"
-    named = _pieces_named(quote.piece, pieces)
-    if quote.piece.strip() and not named:
+    words = f"{quote.text[:_SHOWN]!r}"
+    candidates = _pieces_named(quote.piece, pieces)
+    if quote.piece.strip() and not candidates:
         names = ", ".join(f"`{piece.label}`" for piece in pieces[:_NAMES])
         return f"no piece that may be quoted is called {quote.piece[:_SHOWN]!r}; there is {names}"
-    if _locate(quote, named or pieces) is not None:
+    if _locate(quote, candidates or pieces) is not None:
         return None
     elsewhere = _locate(quote, pieces)
-    where = f"`{named[0].label}`" if named else "the material that may be quoted"
+    where = f"`{candidates[0].label}`" if candidates else "the material that may be quoted"
     if elsewhere is not None:
-        return f"the quote {shown} is not in {where}, but in `{elsewhere.piece}`"
-    return f"the quote {shown} is not in {where}, word for word"
+        return f"the quote {words} is not in {where}, but in `{elsewhere.piece}`"
+    return f"the quote {words} is not in {where}, word for word"
 
 
 def quotes_in(
@@ -72,10 +72,10 @@ def quotes_in(
         own, quotes = pieces_for(verdict, pieces), list[Quote]()
         for quote in verdict.quotes:
             # A quote that names no piece is looked for in all; one that names a wrong one in none.
-            named = _pieces_named(quote.piece, own)
+            candidates = _pieces_named(quote.piece, own)
             stated = bool(quote.piece.strip())
-            placed = _locate(quote, named if stated else own)
-            label = named[0].label if named else quote.piece
+            placed = _locate(quote, candidates if stated else own)
+            label = candidates[0].label if candidates else quote.piece
             quotes.append(placed or Quote(quote.text, label))
         absent = getattr(verdict, "absent", "").strip()
         if absent and not verdict.quotes:
@@ -102,8 +102,8 @@ def _pieces_named(piece: str, pieces: Sequence[Evidence]) -> list[Evidence]:
     """
     if len(pieces) == 1:
         return list(pieces)
-    wanted = _plain(piece)
-    return [candidate for candidate in pieces if _plain(candidate.label) == wanted][:1]
+    label = _plain(piece)
+    return [candidate for candidate in pieces if _plain(candidate.label) == label][:1]
 
 
 def _plain(label: str) -> str:
@@ -113,9 +113,9 @@ def _plain(label: str) -> str:
 def _locate(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
     """The quote with its places in the first of the pieces that has it."""
     for piece in pieces:
-        places = quote_places(quote.text, folded(piece.text))
-        if places:
-            return Quote(quote.text, piece.label, places)
+        spans = quote_places(quote.text, fold(piece.text))
+        if spans:
+            return Quote(quote.text, piece.label, spans)
     return None
 
 

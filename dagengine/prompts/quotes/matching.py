@@ -55,26 +55,26 @@ class Folded:
 
 
 @lru_cache(maxsize=8)
-def folded(text: str) -> Folded:
+def fold(text: str) -> Folded:
     """A text in the form in which quotes are looked for; takes time in proportion to its length."""
     plain: list[str] = []
     starts, ends = array("I"), array("I")
-    last = ""
+    previous = ""
     for start, end, form in _pieces(text):
         if form is None:  # plain characters, each of them one
             plain.append(text[start:end])
             starts.extend(range(start, end))
             ends.extend(range(start + 1, end + 1))
-            last = ""
+            previous = ""
             continue
         for character in form:
-            if character == last and character in _RUNS:
+            if character == previous and character in _RUNS:
                 ends[-1] = end
                 continue
             plain.append(character)
             starts.append(start)
             ends.append(end)
-            last = character
+            previous = character
     return Folded("".join(plain), starts, ends)
 
 
@@ -129,11 +129,11 @@ def _single(character: str) -> str:
 
 def quote_parts(quote: str) -> tuple[str, ...]:
     """The parts of a quote in the form in which they are looked for; empty if it quotes nothing."""
-    parts = [folded(part).plain.strip(_EDGE) for part in _ELLIPSIS.split(quote)]
-    kept = tuple(part for part in parts if part)
-    sizes = [sum(map(str.isalnum, part)) for part in kept]
-    least = _LEAST if len(kept) > 1 else 1
-    return kept if len(kept) <= _PARTS and all(size >= least for size in sizes) else ()
+    parts = [fold(part).plain.strip(_EDGE) for part in _ELLIPSIS.split(quote)]
+    nonempty = tuple(part for part in parts if part)
+    sizes = [sum(map(str.isalnum, part)) for part in nonempty]
+    least = _LEAST if len(nonempty) > 1 else 1
+    return nonempty if len(nonempty) <= _PARTS and all(size >= least for size in sizes) else ()
 
 
 def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:
@@ -141,15 +141,15 @@ def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:
 
     These are the first places that fit.
     """
-    places: list[Span] = []
+    spans: list[Span] = []
     position = 0
     for part in quote_parts(quote):
         offset = next(_occurrences(part, text, position), None)
         if offset is None:
             return ()
         position = offset + len(part)
-        places.append((text.starts[offset], text.ends[position - 1]))
-    return tuple(places)
+        spans.append((text.starts[offset], text.ends[position - 1]))
+    return tuple(spans)
 
 
 def _occurrences(part: str, text: Folded, position: int) -> Iterator[int]:

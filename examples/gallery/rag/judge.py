@@ -3,7 +3,7 @@
 import re
 
 from dagengine.judges import LexicalJudge, ScriptedJudge
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 
 LITTLE = {"the", "does", "what", "when", "there", "and"}
 LEXICAL = LexicalJudge()
@@ -14,7 +14,7 @@ def words(text):
 
 
 def answer(question):
-    read = {one.label: one.text for one in unfenced(question.messages[-1]["content"])}
+    read = {one.label: one.text for one in unfence(question.messages[-1]["content"])}
     if question.name == "Admits it":
         return any(phrase in read["actual_output"] for phrase in ("do not say", "do not know"))
     rest = " ".join(text for label, text in read.items() if label != "input")

@@ -3,7 +3,7 @@
 import re
 
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.evidence import parted
+from dagengine.prompts.evidence import split_evidence
 
 RULE = "harsh words about the product are none"
 REASONS = ("because", "after", "since")
@@ -15,7 +15,7 @@ def has(text, words):
 
 
 def answer(question):
-    evidence, criterion = parted(question.messages[-1]["content"])
+    evidence, criterion = split_evidence(question.messages[-1]["content"])
     read = {part.label: part.text.lower() for part in evidence}
     if question.name == "New criterion":
         return f"Does `actual_output` contain insults ({RULE})?"

@@ -3,13 +3,13 @@
 import re
 
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 
 
 def answer(question):
     read = {
         one.label: one.text
-        for one in unfenced(question.messages[-1]["content"].split("\n\nThis was")[0])
+        for one in unfence(question.messages[-1]["content"].split("\n\nThis was")[0])
     }
     words = re.findall(r"“([^”]+)”", read["criterion 1"])
     found = [word for word in words if word in read["actual_output"].lower()]

@@ -1,11 +1,11 @@
 """A stand-in for a model: it looks for words."""
 
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 
 
 def answer(question):
-    read = {one.label: one.text.lower() for one in unfenced(question.messages[-1]["content"])}
+    read = {one.label: one.text.lower() for one in unfence(question.messages[-1]["content"])}
     text = read.get("actual_output", "")
     if question.name == "Request":
         if "neighbour" in read["input"]:

@@ -3,7 +3,7 @@
 import re
 
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 
 OPINIONS = {"sadly", "luckily", "beautiful"}
 
@@ -13,7 +13,7 @@ def words(text):
 
 
 def answer(question):
-    read = {one.label: one.text for one in unfenced(question.messages[-1]["content"])}
+    read = {one.label: one.text for one in unfence(question.messages[-1]["content"])}
     summary = read.get("actual_output", "")
     if question.name == "facts":
         return re.split(r"(?<=\.)\s+", read["input"])

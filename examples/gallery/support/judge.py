@@ -1,7 +1,7 @@
 """A stand-in for a model: it looks for words."""
 
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 
 WORDS = {
     "Helps": ("restart", "replace", "refund", "reset", "update"),
@@ -11,7 +11,7 @@ WORDS = {
 
 
 def answer(question):
-    read = {one.label: one.text.lower() for one in unfenced(question.messages[-1]["content"])}
+    read = {one.label: one.text.lower() for one in unfence(question.messages[-1]["content"])}
     text = read["actual_output"]
     if question.name == "Tone":
         if any(word in text for word in ("obviously", "should have")):

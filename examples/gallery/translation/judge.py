@@ -3,11 +3,11 @@
 import re
 
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 
 
 def answer(question):
-    read = {one.label: one.text for one in unfenced(question.messages[-1]["content"])}
+    read = {one.label: one.text for one in unfence(question.messages[-1]["content"])}
     german, english = read.get("German text", ""), read["English text"]
     if question.name == "Complete":
         return len(re.findall(r"[.?!]", german)) <= len(re.findall(r"[.?!]", english))

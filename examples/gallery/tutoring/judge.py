@@ -3,11 +3,11 @@
 import re
 
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 
 
 def answer(question):
-    (text,) = (one.text for one in unfenced(question.messages[-1]["content"]))
+    (text,) = (one.text for one in unfence(question.messages[-1]["content"]))
     if question.name == "Pupil is right":
         first, second, given = map(int, re.findall(r"\d+", text))
         return first * second == given

@@ -25,8 +25,10 @@ from dagengine.judges.wire.dialects.demands import (
     Hypotheses,
     Lowering,
     ladder,
+    limit_demands,
     named_demands,
 )
+from dagengine.judges.wire.dialects.failures import Complaint
 from dagengine.question import NO_USAGE, Answer, Question, Usage
 
 T = TypeVar("T", bound=BaseModel)
@@ -39,13 +41,13 @@ _WORDED: Final = frozenset({400, 402, 403, 404, 422, 500})
 class Attempt(Generic[T]):
     """One way of asking a question: what it demands, and how it is sent.
 
-    `asked` are the fields of the demands that the request has. `limit` are the tokens that it names
+    `fields` are those of the demands that the request has. `limit` are the tokens that it names
     and that may be left out, `alternatives` the log-probabilities of a token. `room` says whether
     thoughts may be given more tokens.
     """
 
     demands: Demands
-    asked: frozenset[str]
+    fields: frozenset[str]
     send: Callable[[], Awaitable[Answer[T] | JudgeError]]
     limit: int | None = None
     alternatives: int = 0
@@ -54,25 +56,28 @@ class Attempt(Generic[T]):
     def lowerings(self, failure: JudgeError, law: Hypotheses) -> list[Lowering] | None:
         """The lower demands that a failure names; None if it is about no demand at all."""
         if isinstance(failure, RunawayError):
-            return (
-                [Lowering("thoughts", ROOM)] if self.room and failure.cause == "thinking" else None
-            )
+            thinking = self.room and failure.cause == "thinking"
+            return [Lowering("thoughts", ROOM)] if thinking else None
         complaint = failure.complaint
         if complaint is None or isinstance(failure, UnparseableError | RefusedError):
             return None
         if isinstance(failure, TooLongError):
-            # Only the limit makes room: such messages count the tokens of the schema, too.
-            full = (failure.needed or 0) > (failure.window or math.inf)
-            limit = self.asked & {"limit"}
-            return (
-                None if full else named_demands(complaint, self.demands, limit, self.limit) or None
-            )
-        named = named_demands(complaint, self.demands, self.asked, self.limit, self.alternatives)
-        if named and complaint.status in _WORDED:
-            return named
+            return self._room_for_prompt(failure, complaint) or None
+        lowerings = named_demands(
+            complaint, self.demands, self.fields, self.limit, self.alternatives
+        )
+        if lowerings and complaint.status in _WORDED:
+            return lowerings
         # What lasts has a cause that is known: the model, the quota.
         lasts = complaint.status != 404 and isinstance(failure, ProviderError) and failure.lasting
         return [] if not lasts and law.is_rejection(complaint) else None
+
+    def _room_for_prompt(self, failure: TooLongError, complaint: Complaint) -> list[Lowering]:
+        # Only the limit makes room: such messages count the tokens of the schema, too.
+        is_full = (failure.needed or 0) > (failure.window or math.inf)
+        if is_full or "limit" not in self.fields:
+            return []
+        return limit_demands(complaint.said, self.demands, self.limit)
 
 
 async def ask_lawfully(
@@ -89,20 +94,20 @@ async def ask_lawfully(
     way = attempt(law.standing)
     outcome = await way.send()
     if isinstance(outcome, Answer):
-        if not way.asked <= law.proven:
-            law.worked(way.asked)
+        if not way.fields <= law.proven:
+            law.note_success(way.fields)
         return outcome
-    first = failure = outcome
+    reported = failure = outcome
     spent, trial = NO_USAGE, law.trial(question.key)
     async with AsyncExitStack() as stack:
         explores = False
-        while (named := way.lowerings(failure, law)) is not None:
+        while (lowerings := way.lowerings(failure, law)) is not None:
             spent += Usage(*failure.tokens)
             # A step that leaves the words as they were, but for numbers, is taken back.
             complaint = failure.complaint
             shape = str(failure) if complaint is None else complaint.shape
-            rungs = ladder(way.demands, way.asked, way.limit)
-            if not trial.lower(shape, named, rungs):
+            rungs = ladder(way.demands, way.fields, way.limit)
+            if not trial.lower(shape, lowerings, rungs):
                 break
             if trial.explores and not explores:
                 await stack.enter_async_context(exploring)
@@ -112,15 +117,16 @@ async def ask_lawfully(
             way = attempt(trial.demands)
             outcome = await way.send()
             if isinstance(outcome, Answer):
-                trial.work(way.asked)
+                trial.work(way.fields)
                 return replace(outcome, usage=outcome.usage + spent)
             failure = outcome
         else:
             # The model was reached, or the server failed in a way that is not about demands.
             if isinstance(failure, UnparseableError):
-                trial.work(way.asked)
-            first, spent = failure, spent + Usage(*failure.tokens)
+                trial.work(way.fields)
+            reported, spent = failure, spent + Usage(*failure.tokens)
     # Thoughts without an end in all the room that there is say more than the first ones.
-    last = failure if isinstance(failure, RunawayError) else first
-    last.tokens = (spent.input_tokens, spent.output_tokens)
-    return last
+    if isinstance(failure, RunawayError):
+        reported = failure
+    reported.tokens = (spent.input_tokens, spent.output_tokens)
+    return reported

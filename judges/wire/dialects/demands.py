@@ -123,17 +123,29 @@ def named_demands(
     """
     words = complaint.said
     lowerings = list[Lowering]()
-    if "limit" in asked and _LIMIT.search(words):
+    if "limit" in asked:
+        lowerings += limit_demands(words, demands, limit)
+    fields = {field for field, pattern in _PATTERNS.items() if pattern.search(words)}
+    numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
+    if "logprobs" in fields and numbers:
+        fields.add("alternatives")
+    if "alternatives" in fields & asked:
+        fewer = [number for number in numbers if 0 < number < alternatives]
+        lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
+    for field in _PATTERNS:
+        if field in (fields & asked) - {"alternatives"}:
+            lowerings += _lower(field, demands)
+    return lowerings
+
+
+def limit_demands(words: str, demands: Demands, limit: int | None) -> list[Lowering]:
+    """The lower demands for the limit of tokens that a server's words name."""
+    lowerings = list[Lowering]()
+    if _LIMIT.search(words):
         if TOKEN_LIMITS[1] in words and _OTHER_NAME.search(words):
             lowerings += _lower("limit", demands)
-        lowerings += [] if limit is None else [Lowering("too_many", limit)]
-    named = [field for field, pattern in _PATTERNS.items() if pattern.search(words)]
-    numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
-    fewer = [number for number in numbers if 0 < number < alternatives]
-    if "alternatives" in asked and ("alternatives" in named or ("logprobs" in named and numbers)):
-        lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
-    for field in named:
-        lowerings += _lower(field, demands) if field in asked - {"alternatives"} else []
+        if limit is not None:
+            lowerings.append(Lowering("too_many", limit))
     return lowerings
 
 
@@ -170,7 +182,7 @@ class Hypotheses:
         """The question with this key, on its way through lower demands."""
         return Trial(self, key)
 
-    def worked(self, asked: Collection[str]) -> None:
+    def note_success(self, asked: Collection[str]) -> None:
         """Note that a question with these demands was answered."""
         self.proven.update(asked)
         self._repeated = ("", 0)
@@ -180,8 +192,8 @@ class Hypotheses:
 
         It is not if its words name a demand that the request did not have.
         """
-        named = any(pattern.search(complaint.said) for pattern in _PATTERNS.values())
-        if named or complaint.is_known:
+        is_named = any(pattern.search(complaint.said) for pattern in _PATTERNS.values())
+        if is_named or complaint.is_known:
             return False
         if complaint.status != 500:
             return complaint.status in (400, 404, 422)
@@ -193,7 +205,7 @@ class Hypotheses:
     def note_help(self, key: str, complaint: str, steps: Iterable[Lowering], named: bool) -> None:
         """Note that a question worked with these steps, and was rejected without them.
 
-        `named` says that the words of all rejections named the demands.
+        `is_named` says that the words of all rejections named the demands.
         """
         self._cured.add(complaint)
         for step in steps:
@@ -202,7 +214,7 @@ class Hypotheses:
                 keys.add(key)
             sure = named and _demand(step) not in self.proven
             if sure or len(keys) >= _CONFIRMED:
-                self.standing = lowered(self.standing, step)
+                self.standing = lower_demand(self.standing, step)
                 self.proven.discard(_demand(step))
 
 
@@ -218,14 +230,14 @@ class Trial:
 
     @property
     def explores(self) -> bool:
-        """Whether it tries demands that no words name; one question at a time should do so."""
-        return not any(named for _, named in self._rejections)
+        """True if it tries demands that no words name; one question at a time should do so."""
+        return not any(has_name for _, has_name in self._rejections)
 
     def lower(self, shape: str, named: Sequence[Lowering], rungs: Sequence[Lowering]) -> bool:
         """Take the next step after a rejection; False if there is none left.
 
         `shape` are its words without numbers: a step that left them as they were is taken back.
-        `named` are the steps that the words name, `rungs` those to try where no words help.
+        `is_named` are the steps that the words name, `rungs` those to try where no words help.
         """
         if self._steps and shape == self._rejections[-1][0]:
             vain = self._steps.pop()
@@ -241,9 +253,9 @@ class Trial:
 
     def work(self, asked: Collection[str]) -> None:
         """Note that the question was answered with `demands`, whose fields are `asked`."""
-        self._law.worked(set(asked).difference(map(_demand, self._steps)))
+        self._law.note_success(set(asked).difference(map(_demand, self._steps)))
         if self._steps:
-            every_named = all(named for _, named in self._rejections)
+            every_named = all(has_name for _, has_name in self._rejections)
             self._law.note_help(self._key, self._rejections[0][0], self._steps, every_named)
 
     def _take(self, steps: Iterable[Lowering]) -> bool:
@@ -253,7 +265,7 @@ class Trial:
             return False
         self._tried.add(step)
         self._steps.append(step)
-        self.demands = reduce(lowered, self._steps, self._start)
+        self.demands = reduce(lower_demand, self._steps, self._start)
         return True
 
     def _steps_without_words(self, rungs: Sequence[Lowering]) -> list[Lowering]:
@@ -271,7 +283,7 @@ def _demand(step: Lowering) -> str:
     return "limit" if step.field in ("limit_name", "too_many") else step.field
 
 
-def lowered(demands: Demands, step: Lowering) -> Demands:
+def lower_demand(demands: Demands, step: Lowering) -> Demands:
     """Demands with one of them lowered; never raised again."""
     value = step.value
     if step.field == "mode":

@@ -42,7 +42,7 @@ _STEMS: Final = (
 
 
 def end_of(reason: object) -> End:
-    """How an answer ended by its finish reason; one that nobody knows is that of a whole answer."""
+    """The end of an answer by its finish reason; a reason that nobody knows is a whole answer."""
     return _end_of(reason) if type(reason) is str else End.WHOLE
 
 

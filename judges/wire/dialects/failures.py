@@ -101,6 +101,7 @@ _STATUSES: Final = (
     (404, r"not_?found"),
     (500, r"internal|server_?error|api_?error|provider returned|upstream"),
 )
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus if status.value >= 300}
 _SECONDS: Final = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
 _ESCAPE: Final = re.compile(r"\\+(?:u[0-9a-fA-F]{4}|.)")
 _NUMBERED: Final = re.compile(r"\w*\d\w*")
@@ -133,7 +134,7 @@ class Complaint:
 
     @property
     def is_known(self) -> bool:
-        """Whether the cause is known, and no demand: the model is not there, or a web page came."""
+        """True if the cause is known and no demand: the model is not there, or a web page came."""
         page = isinstance(self.body, str) and _PAGE.match(self.body) is not None
         return page or _UNKNOWN_MODEL.search(self.said) is not None
 
@@ -151,7 +152,7 @@ def complaint_in(
     retry_after: float | None = None,
     failed: bool = False,
 ) -> Complaint | None:
-    """What a body says of a failure; None for a body with status 2xx that has no error in it.
+    """The complaint in a body; None for a body with status 2xx that has no error in it.
 
     `body` is parsed JSON, or a text that is none. `prompt` is all that was sent as text. A body
     that `failed` has no answer in it: all its words are about that.
@@ -162,15 +163,13 @@ def complaint_in(
     words = _words_in(body)
     if fine and not (isinstance(body, dict) and ((failed and words) or _has_error(body))):
         return None
-    names = {name.value: name.phrase for name in HTTPStatus}
-    message = words or (json.dumps(body)[:200] if body else names.get(status, "error"))
+    message = words or (json.dumps(body)[:200] if body else _PHRASES.get(status, "error"))
     codes = " ".join(_codes(body))
-    if fine or (status < 500 and status not in names):
+    if status < 500 and status not in _PHRASES:
         status = _status_of(codes, message)
-    generated = next(
-        (str(text) for key, text in pairs_in(body) if key == "failed_generation"), None
-    )
-    words = unquoted(message[:_SHOWN], prompt)
+    texts = (str(text) for key, text in pairs_in(body) if key == "failed_generation")
+    generated = next(texts, None)
+    words = blank_quotations(message[:_SHOWN], prompt)
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
@@ -186,33 +185,39 @@ def response_error(
 def error_of(complaint: Complaint) -> JudgeError:
     """The error that a complaint is, with the complaint until its judge lets go of it."""
     error: JudgeError
-    status, words, shown = complaint.status, complaint.said, f"HTTP {complaint.status}: "
-    shown += complaint.message
+    status, words = complaint.status, complaint.said
+    text = f"HTTP {status}: {complaint.message}"
     overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
     if complaint.generated is not None or _INVALID_JSON.search(complaint.codes):
         why = f"the server could not use what the model wrote: {complaint.message}"
         error = UnparseableError(why, complaint.generated or "")
     elif overflow is not None or status == 413:
-        error = TooLongError(shown, **(overflow or Overflow(None, None))._asdict())
+        error = TooLongError(text, **(overflow or Overflow(None, None))._asdict())
     elif status in _REFUSABLE and _REFUSED.search(words):
-        error = RefusedError(f"the provider's content filter refused the question: {shown}")
+        error = RefusedError(f"the provider's content filter refused the question: {text}")
     else:
-        hint, lasting = ACCESS.get(status, ""), None
-        transient = status in TRANSIENT or status >= 500
-        if not transient and _UNKNOWN_MODEL.search(words):
-            hint, lasting = _NO_MODEL, True
-        used_up = _DAY.search(words) or (_QUOTA.search(words) and not _SOON.search(words))
-        if status in (400, 402, 403, 429) and used_up:
-            hint, lasting, transient = _USED_UP, True, False
-        error = ProviderError(
-            f"{shown}{hint}",
-            transient=transient,
-            status=status,
-            retry_after=complaint.retry_after,
-            lasting=lasting,
-        )
+        error = _provider_error(complaint, text)
     error.complaint = complaint
     return error
+
+
+def _provider_error(complaint: Complaint, text: str) -> ProviderError:
+    """An error that is about neither the prompt nor the answer, with what to do about it."""
+    status, words = complaint.status, complaint.said
+    hint, lasting = ACCESS.get(status, ""), None
+    transient = status in TRANSIENT or status >= 500
+    if not transient and _UNKNOWN_MODEL.search(words):
+        hint, lasting = _NO_MODEL, True
+    used_up = _DAY.search(words) or (_QUOTA.search(words) and not _SOON.search(words))
+    if status in (400, 402, 403, 429) and used_up:
+        hint, lasting, transient = _USED_UP, True, False
+    return ProviderError(
+        f"{text}{hint}",
+        transient=transient,
+        status=status,
+        retry_after=complaint.retry_after,
+        lasting=lasting,
+    )
 
 
 def page_in(text: str) -> str | None:
@@ -220,14 +225,14 @@ def page_in(text: str) -> str | None:
     if _PAGE.match(text) is None:
         return None
     title = _TITLE.search(text)
-    called = f" ({title[1].strip()!r})" if title else ""
+    heading = f" ({title[1].strip()!r})" if title else ""
     return (
-        f"a web page{called} came in place of an answer; check the address (most servers want one "
+        f"a web page{heading} came in place of an answer; check the address (most servers want one "
         "that ends in /v1), and whether a proxy or a login is in between"
     )
 
 
-def unquoted(message: str, prompt: str) -> str:
+def blank_quotations(message: str, prompt: str) -> str:
     """A message with blanks for what it repeats of the prompt: three words in a row, or more."""
     if not prompt:
         return message
@@ -235,17 +240,17 @@ def unquoted(message: str, prompt: str) -> str:
     theirs = [(word[0].casefold(), *word.span()) for word in _WORD.finditer(plain)]
     own = [word.casefold() for word in _WORD.findall(_ESCAPE.sub(" ", prompt[:_PROMPT]))]
     runs = set(zip(own, own[1:], own[2:], strict=False))
-    kept = list(message)
+    characters = list(message)
     for index in range(len(theirs) - _QUOTED + 1):
         run = theirs[index : index + _QUOTED]
         if tuple(word for word, _, _ in run) in runs:
-            first, last = run[0][1], run[-1][2]
-            kept[first:last] = " " * (last - first)
-    return "".join(kept)
+            start, end = run[0][1], run[-1][2]
+            characters[start:end] = " " * (end - start)
+    return "".join(characters)
 
 
 def _has_error(body: Mapping[str, Any]) -> bool:
-    """Whether a body says that it is an error: an answer beside an empty `error` is none."""
+    """Return whether a body says that it is an error: an answer beside an empty `error` is none."""
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(choice, dict):
@@ -276,10 +281,10 @@ def _words_in(body: Any) -> str:
 
 def pairs_in(value: Any) -> Iterator[tuple[str, Any]]:
     """The keys and values of a body, at every depth, as far as they are looked at."""
-    level, left = [value], _MOST
-    while level and left > 0:
+    level, budget = [value], _MOST
+    while level and budget > 0:
         part = level.pop(0)
-        left -= 1
+        budget -= 1
         if isinstance(part, dict):
             yield from ((str(key).lower(), item) for key, item in part.items())
             level += [item for item in part.values() if isinstance(item, dict | list)]
@@ -310,7 +315,7 @@ def _status_of(codes: str, message: str) -> int:
     return 400
 
 
-def parsed(content: bytes) -> Any:
+def parse_body(content: bytes) -> Any:
     """A body as JSON, else as text."""
     text = content.decode("utf-8-sig", errors="replace")
     with suppress(ValueError):
@@ -325,7 +330,7 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
     and web pages, and nothing at all.
     """
     text = content.decode(errors="replace")
-    complaint = complaint_in(200, parsed(content), prompt=prompt, failed=True)
+    complaint = complaint_in(200, parse_body(content), prompt=prompt, failed=True)
     if complaint is not None:
         return error_of(complaint)
     page = page_in(text)
@@ -341,7 +346,7 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
 def of_response(error: Any, prompt: str = "") -> JudgeError:
     """The error of a response that the openai client raised (`APIStatusError`)."""
     content = error.response.content
-    body = parsed(content) if content else error.body
+    body = parse_body(content) if content else error.body
     retry_after = _retry_after(error.response.headers)
     return response_error(error.status_code, body, prompt=prompt, retry_after=retry_after)
 

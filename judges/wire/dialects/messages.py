@@ -92,12 +92,12 @@ def only_json(text: str) -> str:
 def with_system_in_front(body: Json) -> Json:
     """A body whose instructions begin the message of the user, for models without a system role."""
     own = [message for message in body["messages"] if message["role"] == "system"]
-    rest = [dict(message) for message in body["messages"] if message["role"] != "system"]
-    first = next((message for message in rest if message["role"] == "user"), None)
-    if own and first is not None:
-        texts = [message["content"] for message in (*own, first)]
-        first["content"] = "\n\n".join(texts)
-        body = {**body, "messages": rest}
+    messages = [dict(message) for message in body["messages"] if message["role"] != "system"]
+    user_message = next((message for message in messages if message["role"] == "user"), None)
+    if own and user_message is not None:
+        texts = [message["content"] for message in (*own, user_message)]
+        user_message["content"] = "\n\n".join(texts)
+        body = {**body, "messages": messages}
     return body
 
 
@@ -146,9 +146,9 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
         if key in _WHOLE and not value.keys() & _WRAPPING:
             pieces[kind].append(json.dumps(value, ensure_ascii=False))
             return
-        kind = (
-            "thoughts" if value.get("thought") is True else _TYPES.get(str(value.get("type")), kind)
-        )
+        kind = _TYPES.get(str(value.get("type")), kind)
+        if value.get("thought") is True:
+            kind = "thoughts"
         for name in filter(_KINDS.__contains__, value):
             _gather(value[name], _KINDS[name] or kind, pieces, name)
 
@@ -164,12 +164,12 @@ def without_answer(body: Any) -> str:
     choices = body["choices"]
     choice = choices[0] if isinstance(choices, list) and choices else None
     if choice is None:
-        what = "it has no choice, so nothing was generated"
+        problem = "it has no choice, so nothing was generated"
     elif isinstance(choice, dict) and not choice.get("message"):
-        what = f"its choice has no message (finish_reason {choice.get('finish_reason')!r})"
+        problem = f"its choice has no message (finish_reason {choice.get('finish_reason')!r})"
     else:
         return ""
-    return f"{what}; see the server's log, or ask another model"
+    return f"{problem}; see the server's log, or ask another model"
 
 
 def _logprobs_of(logprobs: Any) -> Json | None:
@@ -179,24 +179,19 @@ def _logprobs_of(logprobs: Any) -> Json | None:
     if not isinstance(logprobs, dict):
         return None
     content = logprobs.get("content")
-    if isinstance(content, list) and all(
-        isinstance(item, dict) and isinstance(item.get("token"), str) for item in content
-    ):
-        return logprobs
+    if isinstance(content, list):
+        items = [item.get("token") if isinstance(item, dict) else None for item in content]
+        if all(isinstance(text, str) for text in items):
+            return logprobs
     tokens, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
     if not isinstance(tokens, list) or not isinstance(tops, list) or len(tokens) != len(tops):
         return None
-    items = [
-        {
-            "token": str(token),
-            "top_logprobs": [
-                {"token": text, "logprob": value}
-                for text, value in (top.items() if isinstance(top, dict) else ())
-            ],
-        }
-        for token, top in zip(tokens, tops, strict=True)
-    ]
-    return {"content": items}
+    content = []
+    for token, top in zip(tokens, tops, strict=True):
+        pairs = top.items() if isinstance(top, dict) else ()
+        alternatives = [{"token": text, "logprob": value} for text, value in pairs]
+        content.append({"token": str(token), "top_logprobs": alternatives})
+    return {"content": content}
 
 
 def _events_in(text: str) -> list[Any] | None:

@@ -37,10 +37,10 @@ class Server:
             (bad if place >= self.capacity or noisy else good).append(serial)
         under_way = len(calls)
         for serial in bad:
-            self.law.rejected(serial, under_way)
+            self.law.note_rejection(serial, under_way)
             under_way -= 1
         for serial in good:
-            self.law.succeeded(serial, self.law.limit)  # others wait for the place
+            self.law.note_success(serial, self.law.limit)  # others wait for the place
         self.served += len(good)
         self.rejected += len(bad)
         return len(good)
@@ -68,7 +68,7 @@ def test_many_rejections_of_one_round_trip_halve_the_limit_at_most() -> None:
     law = AdaptiveConcurrency(64)
     serials = [started(law) for _ in range(16)]
     for under_way, serial in zip(range(16, 0, -1), serials, strict=True):
-        law.rejected(serial, under_way)
+        law.note_rejection(serial, under_way)
     assert law.limit == 7  # half of the 15 that were under way at the second one
 
 
@@ -83,16 +83,16 @@ def test_the_last_rejection_of_a_burst_says_what_was_too_much() -> None:
 def test_one_rejection_among_many_answers_costs_one_call_at_most() -> None:
     law = AdaptiveConcurrency(16)
     serials = [started(law) for _ in range(16)]
-    law.rejected(serials[0], 16)
+    law.note_rejection(serials[0], 16)
     for serial in serials[1:]:
-        law.succeeded(serial, 16)
+        law.note_success(serial, 16)
     assert law.limit == 15
 
 
 def test_a_run_that_never_needs_the_limit_does_not_raise_it() -> None:
     law = AdaptiveConcurrency(64)
     for _ in range(500):
-        law.succeeded(started(law), 1)
+        law.note_success(started(law), 1)
     assert law.limit == 16
 
 
@@ -120,16 +120,16 @@ def test_rejections_whatever_the_load_do_not_bring_the_number_of_calls_down() ->
 
 def test_a_rejection_means_everybody_unless_it_is_known_to_be_independent_of_the_load() -> None:
     law = AdaptiveConcurrency(64)
-    assert law.rejected(started(law), 1)
+    assert law.note_rejection(started(law), 1)
     server = Server(AdaptiveConcurrency(64), 10**6, noise=0.1)
     said: list[bool] = []
-    heard: Callable[[int, int], bool] = server.law.rejected
+    heard: Callable[[int, int], bool] = server.law.note_rejection
 
     def rejected(serial: int, in_flight: int) -> bool:
         said.append(heard(serial, in_flight))
         return said[-1]
 
-    server.law.rejected = rejected  # type: ignore[method-assign]
+    server.law.note_rejection = rejected  # type: ignore[method-assign]
     for _ in range(200):
         server.round()
     assert sum(said) < 0.1 * len(said)
@@ -138,9 +138,9 @@ def test_a_rejection_means_everybody_unless_it_is_known_to_be_independent_of_the
 def test_a_rejection_of_what_was_only_being_tried_out_does_not_mean_everybody() -> None:
     law = AdaptiveConcurrency(64)
     for _ in range(4):
-        law.succeeded(started(law), law.limit)
+        law.note_success(started(law), law.limit)
     tried = [started(law) for _ in range(law.limit)]
-    assert not any(law.rejected(serial, law.limit) for serial in tried)
+    assert not any(law.note_rejection(serial, law.limit) for serial in tried)
 
 
 @settings(max_examples=200, deadline=None)
@@ -158,9 +158,9 @@ def test_the_limit_stays_between_one_and_the_ceiling(
         elif under_way and what != "start":
             serial = under_way.pop(place % len(under_way))
             if what == "good":
-                law.succeeded(serial, len(under_way) + 1)
+                law.note_success(serial, len(under_way) + 1)
             elif what == "bad":
-                law.rejected(serial, len(under_way) + 1)
+                law.note_rejection(serial, len(under_way) + 1)
         assert 1 <= law.limit <= ceiling
 
 

@@ -21,17 +21,17 @@ def broken(patience: float = 60.0, at: float = 100.0) -> CircuitBreaker:
     """A breaker that has just opened."""
     breaker = CircuitBreaker("judge", patience)
     for serial in range(1, 6):
-        breaker.started(serial, at)
-        breaker.failed(serial, at, "refused")
+        breaker.note_start(serial, at)
+        breaker.note_failure(serial, at, "refused")
     return breaker
 
 
 def test_the_circuit_opens_after_failures_in_a_row_only() -> None:
     breaker = CircuitBreaker("judge", 60.0)
     for serial in range(1, 40):
-        breaker.failed(serial, 0.0, "refused")
+        breaker.note_failure(serial, 0.0, "refused")
         if serial % 4 == 0:
-            breaker.answered()
+            breaker.note_answer()
     assert not breaker.is_open
     assert broken().is_open
 
@@ -40,30 +40,30 @@ def test_a_few_quick_failures_among_many_calls_do_not_open_it() -> None:
     breaker = CircuitBreaker("judge", 60.0)
     for serial in range(1, 33):
         assert not breaker.is_open
-        breaker.failed(serial, 0.0, "refused", in_flight=65 - serial)
-    breaker.failed(33, 0.0, "refused", in_flight=32)
+        breaker.note_failure(serial, 0.0, "refused", in_flight=65 - serial)
+    breaker.note_failure(33, 0.0, "refused", in_flight=32)
     assert breaker.is_open
 
 
 def test_while_it_is_open_the_next_probe_waits_until_the_last_one_seems_to_be_worked_on() -> None:
     breaker = broken(at=100.0)
     assert 100 < breaker.opens_at < 101
-    breaker.started(6, 100.25)
+    breaker.note_start(6, 100.25)
     assert breaker.opens_at == 100.75
-    breaker.failed(6, 103.25, "refused")
+    breaker.note_failure(6, 103.25, "refused")
     opens = breaker.opens_at
     assert 103.25 < opens < math.inf
-    breaker.started(7, opens)
+    breaker.note_start(7, opens)
     assert breaker.opens_at == opens + 6  # the other one took three seconds to fail
 
 
 def test_a_judge_is_not_given_up_while_it_seems_to_work_on_a_probe() -> None:
     breaker = broken(patience=30.0, at=0.0)
-    breaker.started(6, 29.0)
-    breaker.started(7, 29.5)
-    breaker.failed(7, 31.0, "refused")
+    breaker.note_start(6, 29.0)
+    breaker.note_start(7, 29.5)
+    breaker.note_failure(7, 31.0, "refused")
     assert (breaker.given_up, breaker.opens_at) == (None, math.inf)
-    breaker.failed(6, 149.0, "no answer")
+    breaker.note_failure(6, 149.0, "no answer")
     assert breaker.given_up is not None
 
 
@@ -71,8 +71,8 @@ def test_a_server_of_which_there_is_no_sign_is_given_up_sooner_than_one_that_say
     for status in (None, 503):
         breaker, now = CircuitBreaker("judge", 300.0, 60.0), 0.0
         for serial in range(1, 500):
-            breaker.started(serial, now)
-            breaker.failed(serial, now, "not yet", status=status)
+            breaker.note_start(serial, now)
+            breaker.note_failure(serial, now, "not yet", status=status)
             if breaker.given_up:
                 break
             now = max(now, breaker.opens_at)
@@ -81,10 +81,10 @@ def test_a_server_of_which_there_is_no_sign_is_given_up_sooner_than_one_that_say
 
 def test_it_knows_whether_a_call_was_in_progress_when_the_judge_answered() -> None:
     breaker = CircuitBreaker("judge", 60.0)
-    breaker.started(1, 0.0)
-    breaker.started(2, 0.0)
-    breaker.answered()
-    breaker.started(3, 1.0)
+    breaker.note_start(1, 0.0)
+    breaker.note_start(2, 0.0)
+    breaker.note_answer()
+    breaker.note_start(3, 1.0)
     assert [breaker.has_answered_since(serial) for serial in (1, 2, 3)] == [True, True, False]
 
 
@@ -93,8 +93,8 @@ def test_waits_between_probes_grow_and_the_last_one_is_when_the_patience_ends() 
     for serial in range(6, 99):
         waits.append(breaker.opens_at - now)
         now = breaker.opens_at
-        breaker.started(serial, now)
-        breaker.failed(serial, now, "refused")
+        breaker.note_start(serial, now)
+        breaker.note_failure(serial, now, "refused")
         if breaker.given_up:
             break
     assert now == 60.0
@@ -104,22 +104,22 @@ def test_waits_between_probes_grow_and_the_last_one_is_when_the_patience_ends() 
 
 def test_any_answer_closes_the_circuit() -> None:
     breaker = broken()
-    breaker.answered()
+    breaker.note_answer()
     assert not breaker.is_open
     assert breaker.opens_at == -math.inf
 
 
 def test_a_probe_that_is_cancelled_makes_room_for_the_next() -> None:
     breaker = broken()
-    breaker.started(6, 101.0)
-    breaker.ended(6)
+    breaker.note_start(6, 101.0)
+    breaker.note_end(6)
     assert breaker.opens_at < math.inf
 
 
 def test_giving_up_says_what_happened_for_how_long_and_what_to_do() -> None:
     breaker = broken(patience=30.0, at=0.0)
-    breaker.started(6, 31.0)
-    breaker.failed(6, 31.0, "connection refused")
+    breaker.note_start(6, 31.0)
+    breaker.note_failure(6, 31.0, "connection refused")
     assert breaker.given_up is not None
     for part in ("'judge'", "6 calls", "31 s", "'connection refused'", "patience of 30 s"):
         assert part in breaker.given_up
@@ -155,7 +155,7 @@ class World:
             may_start = waiting and len(ends) < self.most and breaker.opens_at <= self.now
             if may_start and (not ends or dice.random() < 0.6):
                 self.calls += 1
-                asks = breaker.started(self.calls, self.now)
+                asks = breaker.note_start(self.calls, self.now)
                 self.harmless += [self.now] if asks else []
                 end = self.now + dice.choice([0.0, 0.01, 1.0, 30.0])
                 ends[self.calls] = (None if asks else waiting.pop(0)), end
@@ -166,12 +166,12 @@ class World:
                 failure = harmless(0) if question is None else fate(question)
                 if failure is None:
                     self.answers += 1
-                    breaker.answered()
+                    breaker.note_answer()
                     assert not breaker.is_open
                     assert breaker.opens_at == -math.inf
                     continue
                 for_good = "lasting" in failure
-                note = breaker.doubted if for_good else breaker.failed
+                note = breaker.note_doubt if for_good else breaker.note_failure
                 note(serial, self.now, "why", len(ends) + 1, failure["status"])
                 if question is not None and not for_good:
                     waiting.insert(0, question)
@@ -235,50 +235,50 @@ def test_a_judge_that_fails_from_some_answer_on_is_given_up_after_few_calls(
 def test_an_answer_that_comes_meanwhile_counts_more_than_the_harmless_question() -> None:
     breaker = CircuitBreaker("judge", 60.0)
     for serial in (1, 2):
-        breaker.started(serial, 0.0)
-    breaker.doubted(1, 1.0, "no such key", status=401)
-    assert breaker.started(3, 1.0)
-    breaker.answered()
-    breaker.doubted(3, 2.0, "no such key", status=401)
+        breaker.note_start(serial, 0.0)
+    breaker.note_doubt(1, 1.0, "no such key", status=401)
+    assert breaker.note_start(3, 1.0)
+    breaker.note_answer()
+    breaker.note_doubt(3, 2.0, "no such key", status=401)
     assert (breaker.given_up, breaker.is_open) == (None, False)
 
 
 def test_nothing_but_the_harmless_question_goes_out_in_doubt() -> None:
     breaker = CircuitBreaker("judge", 60.0)
-    breaker.doubted(1, 5.0, "no such key", status=401)
+    breaker.note_doubt(1, 5.0, "no such key", status=401)
     assert breaker.opens_at <= 5.0
-    assert breaker.started(2, 5.0)
+    assert breaker.note_start(2, 5.0)
     assert breaker.opens_at == 65.0
-    breaker.failed(2, 6.0, "HTTP 503", status=503)  # it could not tell: a question goes out …
+    breaker.note_failure(2, 6.0, "HTTP 503", status=503)  # it could not tell: a question goes out …
     assert 6.0 < breaker.opens_at < 7.0
-    assert not breaker.started(3, 7.0)
-    breaker.doubted(3, 8.0, "no such key", status=401)
+    assert not breaker.note_start(3, 7.0)
+    breaker.note_doubt(3, 8.0, "no such key", status=401)
     assert breaker.opens_at == 65.0  # … and fails for good: nothing until it may be asked again
 
 
 def test_a_judge_that_is_tried_again_gets_the_harmless_question_first_and_a_minute_later() -> None:
     breaker = CircuitBreaker("judge", 60.0)
-    breaker.doubted(1, 5.0, "no such key", status=401)
-    assert breaker.started(2, 5.0)
-    breaker.doubted(2, 6.0, "no such key", status=401)
+    breaker.note_doubt(1, 5.0, "no such key", status=401)
+    assert breaker.note_start(2, 5.0)
+    breaker.note_doubt(2, 6.0, "no such key", status=401)
     assert "no such key" in str(breaker.given_up)
     assert breaker.opens_at == math.inf
     breaker.try_again(30.0)
     assert (breaker.given_up, breaker.opens_at) == (None, 65.0)
-    assert breaker.started(3, 65.0)
-    breaker.answered()
+    assert breaker.note_start(3, 65.0)
+    breaker.note_answer()
     assert (breaker.given_up, breaker.is_open) == (None, False)
 
 
 def test_the_answer_to_the_harmless_question_explains_failures_for_a_minute() -> None:
     for status, failed in ((403, "refused"), (503, "away")):
         breaker = CircuitBreaker("judge", 60.0)
-        breaker.doubted(1, 0.0, "flagged", status=403)
-        assert breaker.started(2, 0.0)
-        breaker.answered()
-        note = breaker.doubted if failed == "refused" else breaker.failed
+        breaker.note_doubt(1, 0.0, "flagged", status=403)
+        assert breaker.note_start(2, 0.0)
+        breaker.note_answer()
+        note = breaker.note_doubt if failed == "refused" else breaker.note_failure
         for serial in range(3, 40):
-            breaker.started(serial, 59.0)
+            breaker.note_start(serial, 59.0)
             note(serial, 59.0, failed, status=status)
             assert not breaker.is_open
         note(40, 60.0, failed, status=status)

@@ -73,7 +73,7 @@ class Queue:
             self.law.late(epoch)
         else:
             self.answered += 1
-            self.law.answered(self.seconds(number)[0], level, epoch, self.now - began)
+            self.law.note_answer(self.seconds(number)[0], level, epoch, self.now - began)
 
 
 def constant(seconds: float) -> Callable[[int], tuple[str, float]]:
@@ -239,7 +239,7 @@ def test_the_limit_stays_between_one_and_the_ceiling(
     limit = ThroughputLimit(ceiling, LIMIT)
     for what, level, seconds, kind in events:
         if what == "answered":
-            limit.answered(kind, level, limit.epoch, seconds)
+            limit.note_answer(kind, level, limit.epoch, seconds)
         elif what == "late":
             limit.late(limit.epoch)
         else:

@@ -41,12 +41,12 @@ def test_what_is_taken_is_always_the_most_urgent_of_what_waits(acts: list[tuple[
             queue.remove(gone)
             del model[gone]
         elif act == "take" and model:
-            best = min(model, key=lambda one: (model[one].place, model[one].turn))
+            best = min(model, key=lambda one: (model[one].rank, model[one].turn))
             assert queue.take() == best
             del model[best]
         assert len(queue.things) == len(model)
     left = [queue.take() for _ in range(len(queue.things))]
-    assert left == sorted(model, key=lambda one: (model[one].place, model[one].turn))
+    assert left == sorted(model, key=lambda one: (model[one].rank, model[one].turn))
     assert queue.first() is None
 
 
@@ -55,4 +55,4 @@ def test_who_lends_their_place_only_ever_makes_it_more_urgent(lent: list[int], o
     urgency = Urgency(own)
     for place in lent:
         urgency.lend(place)
-    assert urgency.place == min(own, *lent)
+    assert urgency.rank == min(own, *lent)

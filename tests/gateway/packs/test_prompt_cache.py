@@ -403,5 +403,5 @@ def test_requests_to_llama_cpp_name_the_place() -> None:
     form = RequestForm(lambda messages: {"messages": messages}, partial(judge._route, Demands()))
     question = asked("Good?").warm_at(Warmth("k", 3))
     assert form.body(question)["id_slot"] == 3
-    assert json.loads(form.encoded(question)) == form.body(question)
+    assert json.loads(form.encode(question)) == form.body(question)
     assert "id_slot" not in form.body(asked("Good?"))

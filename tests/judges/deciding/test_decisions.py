@@ -25,7 +25,7 @@ from dagengine.errors import (
 from dagengine.gateway import Gateway
 from dagengine.judges import DecisionJudge, OpenAIJudge, ProviderJudge, as_judge
 from dagengine.prompts.answer_types import judgement_type, labelled_type, rating_type
-from dagengine.prompts.decisions import worded
+from dagengine.prompts.decisions import decision_question
 from dagengine.question import Answer, Question, Usage
 from dagengine.results import Attempt
 from dagengine.test_case import LLMTestCase
@@ -60,7 +60,7 @@ def about(
     fields = (("input", "why?"), ("actual_output", "so"))
     decision = Decision(kind, words, tuple(options), case, fields, **more)
     plain = Question(({"role": "user", "content": "chat"},), shape, name="q", decision=decision)
-    return worded(plain, decision, "case")
+    return decision_question(plain, decision, "case")
 
 
 def predicate(words: str = "Is it so?", **more: Any) -> Question[Any]:

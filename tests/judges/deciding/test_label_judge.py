@@ -34,8 +34,8 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.decisions import worded
-from dagengine.prompts.evidence import parted
+from dagengine.prompts.decisions import decision_question
+from dagengine.prompts.evidence import split_evidence
 from dagengine.prompts.probabilities.masses import unknown_of
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
@@ -53,7 +53,7 @@ def question(options: Any = OPTIONS, **more: Any) -> Question[Any]:
     kind: Any = "predicate" if values == (True, False) else "choice"
     decision = Decision(kind, "Which tone?", tuple(options), CASE, (("input", "why?"),), **more)
     plain = Question(({"role": "user", "content": "chat"},), shape, name="q", decision=decision)
-    return worded(plain, decision, "case")
+    return decision_question(plain, decision, "case")
 
 
 def saying(token: str, chances: Mapping[str, float]) -> Reply:
@@ -107,7 +107,7 @@ async def test_the_case_stands_between_fences_and_the_question_after_them() -> N
         await LabelJudge("m", base_url=server.base_url).answer(asked)
         system, user = (one["content"] for one in server.requests[0]["messages"])
     assert user.startswith("<<<<BEGIN state>>>")  # longer than the fence that the case holds
-    evidence, step = parted(user)
+    evidence, step = split_evidence(user)
     assert [piece.label for piece in evidence] == ["state", "material"]
     assert evidence[1].text == '{"claim": "it is"}'
     assert not any("label" in piece.text for piece in evidence)

@@ -20,7 +20,7 @@ from dagengine.judges.wire.dialects.demands import (
     ladder,
     named_demands,
 )
-from dagengine.judges.wire.dialects.failures import Complaint, complaint_in, unquoted
+from dagengine.judges.wire.dialects.failures import Complaint, blank_quotations, complaint_in
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
 from dagengine.test_case import LLMTestCase
@@ -66,7 +66,7 @@ def ask(law: Hypotheses, server: Server, number: int) -> Iterator[bool | None]:
     asked = asked_with(law.standing)
     rejected = server.reject(number, asked)
     if rejected is None:
-        law.worked(asked)
+        law.note_success(asked)
         yield True
         return
     trial = law.trial(str(number))
@@ -175,7 +175,7 @@ def test_words_that_repeat_the_prompt_name_nothing(shown: str) -> None:
     read = complaint_in(400, {"error": {"message": shown}}, prompt=prompt)
     assert read is not None
     assert named_demands(read, Demands(), ALL, alternatives=20) == []
-    assert unquoted(shown, "") == shown
+    assert blank_quotations(shown, "") == shown
 
 
 RATED = '{"reason": "It says so.", "score": 8}'

@@ -27,7 +27,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.prompts.evidence import parted, turn_names
+from dagengine.prompts.evidence import split_evidence, turn_names
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ConversationalTestCase, MultiTurnParams, ToolCall, Turn, TurnParams
 
@@ -75,7 +75,7 @@ def test_there_is_one_family_of_nodes() -> None:
 
 def test_role_and_content_are_the_whole_conversation() -> None:
     prompt = shown(ConversationalBinaryJudgementNode("Is it polite?", evaluation_params=SAID))
-    pieces = [(piece.label, piece.text) for piece in parted(prompt)[0]]
+    pieces = [(piece.label, piece.text) for piece in split_evidence(prompt)[0]]
     names = ["user turn 1", "assistant turn 1", "user turn 2", "assistant turn 2"]
     assert pieces == list(zip(names, (turn.content for turn in CASE.turns), strict=True))
     assert "Order 7" not in prompt

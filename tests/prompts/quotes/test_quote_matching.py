@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dagengine.prompts.quotes.matching import folded, quote_parts, quote_places
+from dagengine.prompts.quotes.matching import fold, quote_parts, quote_places
 
 MARKS = "\"'`´‘’‚‛“”„‟«»‹›′″‴‵‶「」『』＂＇"  # noqa: RUF001
 # Where the plain matcher and a faster one could part: runs, marks, what combines, what is wide.
@@ -41,13 +41,13 @@ def plain(text: str) -> str:
 @example("a\u200b\u0301")
 @example("- \u2014 \u00ad -")
 def test_the_form_of_a_text_is_that_of_a_plain_normalisation(text: str) -> None:
-    assert folded(text).plain == plain(text)
+    assert fold(text).plain == plain(text)
 
 
 @given(TEXTS)
 @settings(max_examples=300)
 def test_every_character_of_the_form_is_made_of_what_stands_at_its_place(text: str) -> None:
-    form = folded(text)
+    form = fold(text)
     assert len(form.plain) == len(form.starts) == len(form.ends)
     for character, start, end in zip(form.plain, form.starts, form.ends, strict=True):
         assert character in plain(text[start:end]) or character in "'- "
@@ -65,7 +65,7 @@ def test_what_is_copied_is_found_where_it_was_copied(text: str, data: st.DataObj
     quote = text[words[first][0] : words[last][1]]
     if len(quote_parts(quote)) != 1:  # marks and points alone quote nothing
         return
-    places = quote_places(quote, folded(text))
+    places = quote_places(quote, fold(text))
     # White space is one character of many: what it stands beside may combine with it.
     if not places:
         assert any(map(unicodedata.combining, unicodedata.normalize("NFKD", text)))
@@ -79,7 +79,7 @@ def test_a_short_quote_is_found_as_a_word_wherever_a_plain_search_finds_one(
     text: str, quote: str
 ) -> None:
     wanted = re.search(rf"(?<![ab]){quote}(?![ab])", text)
-    places = quote_places(quote, folded(text))
+    places = quote_places(quote, fold(text))
     assert bool(places) == (wanted is not None)
 
 
@@ -88,7 +88,7 @@ def test_a_short_quote_is_found_as_a_word_wherever_a_plain_search_finds_one(
 )
 def test_an_ellipsis_joins_two_parts_in_their_order(sentences: list[str]) -> None:
     text = ". ".join(sentences)
-    places = quote_places("two three … five six", folded(text))
+    places = quote_places("two three … five six", fold(text))
     in_order = re.search("two three.*five six", text)
     assert bool(places) == (in_order is not None)
     if places:
@@ -113,7 +113,7 @@ def test_an_ellipsis_joins_two_parts_in_their_order(sentences: list[str]) -> Non
     ],
 )
 def test_what_differs_in_writing_only_is_found(quote: str, text: str) -> None:
-    assert quote_places(quote, folded(text))
+    assert quote_places(quote, fold(text))
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_what_differs_in_writing_only_is_found(quote: str, text: str) -> None:
     ],
 )
 def test_what_differs_in_words_is_not_found(quote: str, text: str) -> None:
-    assert quote_places(quote, folded(text)) == ()
+    assert quote_places(quote, fold(text)) == ()
 
 
 @pytest.mark.parametrize("unit", ["words and more ", "été café ", "好的我们走 ", "''-- "])
 def test_a_million_characters_are_searched(unit: str) -> None:
     text = unit * (1_000_000 // len(unit)) + "the very last words"
-    ((start, end),) = quote_places("the very last words", folded(text))
+    ((start, end),) = quote_places("the very last words", fold(text))
     assert text[start:end] == "the very last words"
-    assert not quote_places("the very best words", folded(text))
+    assert not quote_places("the very best words", fold(text))
 
 
 def test_a_text_made_of_near_misses_ends() -> None:
-    assert quote_places("é" * 299 + "e", folded("é" * 300_000)) == ()
+    assert quote_places("é" * 299 + "e", fold("é" * 300_000)) == ()

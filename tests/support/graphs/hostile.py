@@ -36,7 +36,7 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.prompts import Evidence, PromptTemplate
-from dagengine.prompts.evidence import parted
+from dagengine.prompts.evidence import split_evidence
 from dagengine.question import Question
 from dagengine.results import MetricResult
 from dagengine.test_case import (
@@ -445,15 +445,15 @@ def instructions_and_evidence(question: Question[Any]) -> tuple[str, list[Eviden
     roles = [message["role"] for message in question.messages]
     if roles == ["system", "user", "assistant", "user"]:
         system, user, _, complaint = (message["content"] for message in question.messages)
-        evidence, step = parted(user)
+        evidence, step = split_evidence(user)
         return f"{system}\n{step}\n{complaint}", evidence
     *before, last = (message["content"] for message in question.messages)
     if roles == ["system", "user"] and last.startswith("<<<"):
-        evidence, step = parted(last)
+        evidence, step = split_evidence(last)
         return f"{before[0]}\n{step}", evidence
     if roles == ["user"] and question.parser is None and "\n\n<<<" in last:
         head, _, _ = last.partition("\n\n<<<")
-        evidence, step = parted(last[len(head) + 2 :])
+        evidence, step = split_evidence(last[len(head) + 2 :])
         return f"{head}\n{step}", evidence
     return "\n".join([*before, last]), []
 

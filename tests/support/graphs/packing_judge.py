@@ -7,7 +7,7 @@ import anyio.lowlevel
 
 from dagengine.errors import JudgeError, ProviderError
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.decisions import answer_fields, asked_of, state_text
+from dagengine.prompts.decisions import answer_fields, read_wording, state_text
 from dagengine.question import Answer, Capabilities, Packs, Question
 
 Decide = Callable[[Question[Any]], Any]
@@ -15,7 +15,7 @@ Decide = Callable[[Question[Any]], Any]
 
 
 def first_option(question: Question[Any]) -> Any:
-    return asked_of(question).values[0]
+    return read_wording(question).values[0]
 
 
 async def at_once(names: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ class PackingJudge:
         value = self._decide(question)
         if isinstance(value, JudgeError):
             return value
-        options = asked_of(question).values
+        options = read_wording(question).values
         odds = tuple((option, float(option == value)) for option in options)
         fields = answer_fields(question.answer_type, value, odds)
         return Answer(question.answer_type(**fields), str(value), odds=odds)

@@ -16,7 +16,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.prompts.evidence import unfenced
+from dagengine.prompts.evidence import unfence
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
 
@@ -116,7 +116,7 @@ def support_judge() -> ScriptedJudge:
 def _answer(question: Question[Any]) -> Any:
     # A question that is put again has more messages; the evidence stands in the first of the user.
     evidence = next(m["content"] for m in question.messages if m["role"] == "user")
-    texts = {piece.label: piece.text for piece in unfenced(evidence)}
+    texts = {piece.label: piece.text for piece in unfence(evidence)}
     output, asked = texts.get("actual_output", ""), texts.get("input", "")
     if question.name == "Kind of request":
         kind = next(kind for text, kind in _QUESTIONS if text == asked)

@@ -8,6 +8,8 @@ from typing import Any
 from dagengine.results.passing import SIGNS
 from dagengine.terminal import counted, one_line
 
+_EDIT = 60  # characters of an old or a new value
+
 _NAME = 200  # characters of a cell
 _CAUSES = {
     "definition": "definition changed",
@@ -80,8 +82,8 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
         if change["kind"] == "definition" and change["old"] != change["new"]:
             line += f" ({change['old']!r} → {change['new']!r})"
         elif change["kind"] == "definition":
-            parts = (f"{key} {old} → {new}" for key, (old, new) in change["data"].items())
-            line += f": {'; '.join(parts)}" if change["data"] else ""
+            parts = [part for key, values in change["data"].items() for part in _edit(key, *values)]
+            line += f": {'; '.join(parts)}" if parts else ""
         lines.append(("changed", line))
     for name, line in lines:
         table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))
@@ -102,6 +104,27 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
         out.print(_cases(shown[:limit]))
     if len(shown) > limit:
         _say(out, f"{len(shown) - limit:,} more: --limit {len(shown)}, or --format json")
+
+
+def _edit(key: str, old: Any, new: Any) -> Iterator[str]:
+    """The change of one key of a node's document; of `then`, verdict by verdict."""
+    if key != "then":
+        yield f"{key} {one_line(str(old), _EDIT)} → {one_line(str(new), _EDIT)}"
+        return
+    before, after = (
+        {str(entry.get("verdict")): _target(entry) for entry in entries or ()}
+        for entries in (old, new)
+    )
+    for verdict in before | after:
+        ends = before.get(verdict, "none"), after.get(verdict, "none")
+        if ends[0] != ends[1]:
+            yield f"{verdict}: {ends[0]} → {ends[1]}"
+
+
+def _target(entry: Mapping[str, Any]) -> str:
+    """The score, node or metric that a verdict leads to."""
+    child = entry.get("child") or {}
+    return str(child.get("ref") or child.get("name") or entry.get("score", "another tree"))
 
 
 def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

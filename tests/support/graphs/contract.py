@@ -55,7 +55,10 @@ ARGUMENTS: dict[str, Any] = {
 
 # Values of parameters that mean something else to one metric, by its name.
 OWN_ARGUMENTS: dict[str, dict[str, Any]] = {
-    "RubricMetric": {"criteria": [{"criterion": "It is polite.", "points": 2}, "It is brief."]},
+    "RubricMetric": {
+        "name": "Rubric",
+        "criteria": [{"criterion": "It is polite.", "points": 2}, "It is brief."],
+    },
 }
 
 FULL = LLMTestCase(

@@ -16,7 +16,6 @@ from dagengine.errors import (
     MetricFailedError,
     MissingFieldError,
     NotApplicableError,
-    ProviderError,
     UnparseableError,
     UnsupportedError,
 )

@@ -12,7 +12,7 @@ import anyio
 
 from dagengine.judges.wire.completions import Completion, read_completion
 from dagengine.judges.wire.dialects.demands import MODES
-from dagengine.judges.wire.endpoint import follow
+from dagengine.judges.wire.endpoint import follow_redirects
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Question
@@ -108,7 +108,7 @@ def sender(api: AsyncOpenAI, path: str) -> Send:
 
     async def exchange(body: Body) -> bytes:
         ask = partial(api.post, cast_to=httpx2.Response, body=body, options=options)
-        response: httpx2.Response = await follow(ask, path)
+        response: httpx2.Response = await follow_redirects(ask, path)
         return response.content.removeprefix(BOM_UTF8)
 
     async def send(body: Body) -> bytes:

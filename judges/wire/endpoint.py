@@ -81,7 +81,7 @@ def redirect_target(response: Any) -> str | None:
     )
 
 
-async def follow(ask: Callable[[str], Awaitable[T]], target: str) -> T:
+async def follow_redirects(ask: Callable[[str], Awaitable[T]], target: str) -> T:
     """Ask at an address by the openai client, and wherever within its origin that redirects to."""
     import openai
 

@@ -20,7 +20,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, Field, ValidationError
 
-from dagengine.judges.wire.endpoint import follow
+from dagengine.judges.wire.endpoint import follow_redirects
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import NO_FACTS, Message, ServerFacts
 
@@ -261,7 +261,7 @@ async def _get(api: AsyncOpenAI, url: str, body: dict[str, Any] | None = None) -
     if body is not None:
         request = partial(api.post, body=without_surrogates(body), **shape)
     try:
-        return cast("bytes", (await follow(request, url)).content)
+        return cast("bytes", (await follow_redirects(request, url)).content)
     except openai.APIStatusError as error:
         if error.status_code == 503:
             raise

@@ -129,6 +129,8 @@ class JudgeError(DagengineError):
     kind = "provider_error"
     tokens: tuple[int, int] = (0, 0)
     retry_after: float | None = None
+    lasting = False
+    """Whether the judge answers nobody for now."""
     complaint: Any = None
     """What a server said, as long as its judge needs it."""
 

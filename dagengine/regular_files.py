@@ -177,9 +177,11 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         _note(path)
         new.replace(path)
-    except BaseException:
+    except BaseException as error:
         if created:
             new.unlink(missing_ok=True)
+        elif isinstance(error, OSError):
+            error.filename = str(path)  # the one that the caller knows
         raise
 
 

@@ -213,6 +213,9 @@ def chosen(names: Sequence[str] | None, more: Sequence[Family] = ()) -> tuple[Fa
     return tuple(there[name] for name in dict.fromkeys(names))
 
 
+_AN_ATTACK = 'an attack is {"family": "name", "text": "words", "whole": false}'
+
+
 def read_attacks(path: str | Path) -> tuple[Family, ...]:
     """The families in a file of rows with `text` and, if there are several, `family`.
 
@@ -221,16 +224,11 @@ def read_attacks(path: str | Path) -> tuple[Family, ...]:
     """
     texts: dict[tuple[str, bool], list[str]] = {}
     for record in table_of(path, "attack").read():
-        row = record.value
-        if record.problem:
-            raise InputError(f"{record.place}: {record.problem}")
-        stray = sorted(set(row) - {"family", "text", "whole"}) if isinstance(row, dict) else []
-        if not isinstance(row, dict) or not isinstance(row.get("text"), str) or stray:
+        row = record.cells(f"no `text`: {_AN_ATTACK}")
+        stray = sorted(set(row) - {"family", "text", "whole"})
+        if not isinstance(row.get("text"), str) or stray:
             wrong = f"has {stray[0]!r}" if stray else "has no `text`"
-            raise InputError(
-                f"{record.place} {wrong}: an attack is "
-                '{"family": "name", "text": "words", "whole": false}'
-            )
+            raise InputError(f"{record.place} {wrong}: {_AN_ATTACK}")
         name, whole = str(row.get("family") or OWN), row.get("whole") or "false"
         if str(whole).lower() not in ("true", "false"):  # a table has words
             raise InputError(f"{record.place}: `whole` must be true or false, not {whole!r:.40}")

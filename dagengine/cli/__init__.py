@@ -30,6 +30,9 @@ def main() -> None:
 
         # The command is done, and its exit code counts while Python puts its things away.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # After an interrupt in `exec`, which makes dataclasses, `python -m` ends by the signal and
+        # not with the exit code. The next `exec` clears that.
+        exec("")
 
 
 def __getattr__(name: str) -> Any:

@@ -276,14 +276,12 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
     if options.quotas is None:
         return [Quota(options.count)]
     columns = {"count", "document", "kind", "difficulty"}
+    need = f"wrong columns; use {', '.join(sorted(columns))} (count is required)"
     quotas: list[Quota] = []
     for record in table_of(options.quotas).read():
-        row = record.value
-        if not isinstance(row, dict) or not set(row) <= columns or "count" not in row:
-            raise InputError(
-                f"{record.place}: {record.problem or 'wrong columns'}; use "
-                f"{', '.join(sorted(columns))} (count is required)"
-            )
+        row = record.cells(need)
+        if not set(row) <= columns or "count" not in row:
+            raise InputError(f"{record.place}: {need}")
         cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell is not None}
         try:
             cells["count"] = int(row["count"])

@@ -42,6 +42,12 @@ class Record(NamedTuple):
         """The reason why the row cannot be read; empty for one that can."""
         return str(self.value) if isinstance(self.value, FlawError) else ""
 
+    def cells(self, need: str = "not a row of columns") -> Mapping[str, Any]:
+        """Return its cells by column; raises InputError, with what it `need`s, if it has none."""
+        if not isinstance(self.value, Mapping):
+            raise InputError(f"{self.place}: {self.problem or need}")
+        return self.value
+
 
 @dataclass(frozen=True, slots=True)
 class Table:

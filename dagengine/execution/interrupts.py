@@ -29,12 +29,13 @@ from dagengine.question import Judge
 from dagengine.threads import KeptOpen
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 # Seconds for which further interrupts are taken for the first one.
 _MOMENT = 1.0
 
 
-def has_signals() -> bool:
+def _has_signals() -> bool:
     """Whether interrupts come to this thread, and the program has no handler of its own."""
     here = threading.current_thread() is threading.main_thread()
     unclaimed = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -42,49 +43,63 @@ def has_signals() -> bool:
     return here and unclaimed and sys.platform != "win32"
 
 
-async def interruptible(work: Callable[[], Awaitable[R]]) -> R:
-    """What `work` gives; raises KeyboardInterrupt when it was interrupted.
+class _BlockedError(BaseException):
+    """Ends code that blocks the event loop; the loop itself goes on, and what is open is closed.
+
+    asyncio stops at a KeyboardInterrupt in a task: threads and tasks that are left are never ended.
+    """
+
+
+def _run_interruptible(
+    work: Callable[[], Awaitable[R]], run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+) -> R:
+    """Return what `work` gives in a loop that `run` runs; raises KeyboardInterrupt at an interrupt.
 
     Without this a second interrupt is raised in the middle of closing what is open, which
     then may never end.
 
     The event loop hears an interrupt between two steps of tasks. A judge whose code blocks it
-    (`time.sleep`) is interrupted in that code, when the loop has not heard for a moment.
+    (`time.sleep`) is interrupted in that code, every moment until the loop has heard.
     """
     interrupts: list[float] = []
-    heard, main = threading.Event(), threading.get_ident()
-    alarm = threading.Timer(_MOMENT, lambda: signal.pthread_kill(main, signal.SIGINT))
-    alarm.daemon = True
+    heard, reminded, thread = threading.Event(), threading.Event(), threading.get_ident()
     failure: BaseException | None = None
     results: list[R] = []
 
-    async def watch(*, task_status: TaskStatus[None]) -> None:
+    def remind() -> None:
+        while not heard.wait(_MOMENT):
+            reminded.set()
+            signal.pthread_kill(thread, signal.SIGINT)
+
+    async def watch(working: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as received:
             tell: Any = signal.getsignal(signal.SIGINT)
 
             def note(number: int, frame: FrameType | None) -> None:
+                if reminded.is_set():
+                    reminded.clear()
+                    if not heard.is_set():
+                        working.cancel()  # before the next task blocks, too
+                        raise _BlockedError
+                    return
                 interrupts.append(time.monotonic())
-                late = interrupts[-1] - interrupts[0] >= _MOMENT
-                if late and heard.is_set():
+                if interrupts[-1] - interrupts[0] >= _MOMENT:
                     os._exit(130)
-                if late:
-                    heard.set()
-                    raise KeyboardInterrupt
                 if len(interrupts) == 1:
-                    alarm.start()
+                    threading.Thread(target=remind, daemon=True).start()
                 tell(number, frame)
 
             signal.signal(signal.SIGINT, note)
             task_status.started()
             async for _ in received:
                 heard.set()
-                alarm.cancel()
                 working.cancel()
 
-    try:
+    async def main() -> None:
+        nonlocal failure
         async with anyio.create_task_group() as group:
             working = anyio.CancelScope()
-            await group.start(watch)
+            await group.start(watch, working)
             with working:
                 try:
                     results.append(await work())
@@ -93,8 +108,14 @@ async def interruptible(work: Callable[[], Awaitable[R]]) -> R:
                 except BaseException as error:  # noqa: BLE001 - comes out as it is, in no group
                     failure = error
             group.cancel_scope.cancel()
+
+    try:
+        run(main)
+    except BaseException:  # code that blocked may have been the loop's own
+        if not interrupts:
+            raise
     finally:
-        alarm.cancel()
+        heard.set()
     if interrupts and not results:
         raise KeyboardInterrupt
     if failure is not None:
@@ -171,9 +192,12 @@ class LastingLoop:
         """As `anyio.run`; what the work has left behind is cancelled, and what is kept stays."""
         context, self.is_running = contextvars.copy_context(), True
         context.run(sniffio.current_async_library_cvar.set, "asyncio")
-        work = interruptible(main) if has_signals() else main()
+
+        def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+            return self._runner.run(work(), context=context)
+
         try:
-            return self._runner.run(work, context=context)
+            return _run_interruptible(main, run) if _has_signals() else run(main)
         finally:
             self.is_running = False
             self._runner.run(self._end_others(), context=context)
@@ -234,7 +258,7 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
             if loop is None or loop.process != os.getpid():
                 loop = _thread.loop = LastingLoop()
             return loop.run(main)
-        return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
+        return _run_interruptible(main, anyio.run) if _has_signals() else anyio.run(main)
     with start_blocking_portal() as portal:
         work = portal.start_task_soon(main)
         try:

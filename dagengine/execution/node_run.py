@@ -16,7 +16,6 @@ from dagengine.errors import (
     MetricFailedError,
     MissingFieldError,
     NotApplicableError,
-    ProviderError,
     UnparseableError,
     UnsupportedError,
 )
@@ -153,7 +152,7 @@ def _failure(error: BaseException, node: str) -> Failure:
         kinds = [kind for kind in OutcomeKind if kind == error.kind]
         raw = error.raw if isinstance(error, UnparseableError) else None
         kind = kinds[0] if kinds else OutcomeKind.CODE_ERROR
-        lasting = isinstance(error, ProviderError) and error.lasting
+        lasting = isinstance(error, JudgeError) and error.lasting
         return Failure(kind, node, str(error), raw, lasting=lasting)
     if isinstance(error, MissingFieldError):
         return Failure(OutcomeKind.MISSING_FIELD, node, str(error))

@@ -107,9 +107,9 @@ class WorkerTasks:
             with WorkerScope() as worker:
                 for turn in itertools.count(1):
                     self._coming = False
-                    work = source.next()
+                    work = source.next() if self._most else None
                     if work is None:
-                        if source.over:
+                        if source.over or not self._most:
                             self.wake_all()
                             return
                         news = anyio.Event()

@@ -262,6 +262,7 @@ class JudgeLimiter:
         if self.breaker.has_answered_since(call.serial):
             self.breaker.note_end(call.serial)
             return
+        error.lasting = True
         self._give_time(MORE_TIME)
         moment = self.clock()
         self.breaker.note_failure(call.serial, moment, str(error), self.in_flight, status=0)

@@ -182,7 +182,7 @@ def one_each(rows: Mapping[int, list[Any]]) -> dict[int, list[Any]]:
 
 def _row_of(record: Record, places: Places) -> tuple[int, Mapping[str, Any]]:
     """The number of the case that a row is about, and the cells that have a meaning."""
-    row = record.value if isinstance(record.value, Mapping) else {}
+    row = record.cells(_NEEDED)
     try:
         cells = named_cells(row, _COLUMNS)
         column = next((name for name in ("case", "name") if name in cells), None)
@@ -191,10 +191,10 @@ def _row_of(record: Record, places: Places) -> tuple[int, Mapping[str, Any]]:
     except ValueError as error:
         raise InputError(f"{record.place}: {error}") from None
     there = f"; it has {', '.join(map(str, row))}" if row else ""
-    problem = record.problem or f"a row of labels needs the columns `case` and `label`{there}"
-    raise InputError(f"{record.place}: {problem}")
+    raise InputError(f"{record.place}: {_NEEDED}{there}")
 
 
+_NEEDED = "a row of labels needs the columns `case` and `label`"
 _COLUMNS = ("case", "name", "label", "metric", "run", "criterion")
 
 

@@ -373,10 +373,9 @@ class VerdictRows:
 
     def take(self, record: Record) -> None:
         """One row; raises InputError for anything else."""
-        if not isinstance(record.value, Mapping):
-            raise InputError(f"{record.place}: {record.problem or 'not a row of columns'}")
+        filled = record.cells()
         try:
-            cells = NO_CELLS | named_cells(record.value, [*NO_CELLS])
+            cells = NO_CELLS | named_cells(filled, [*NO_CELLS])
         except ValueError as error:
             raise InputError(f"{record.place} is not a verdict or score: {error}") from None
         self.add(cells, record.place)

@@ -468,6 +468,7 @@ _SHAPES = (
     "verdicts are read from runs, from results of promptfoo, deepeval, inspect and MLflow, and "
     "from tables with the columns `case` and `verdict`, `passed` or `score`"
 )
+_NO_CASE = f"no column `case`; {_SHAPES}"
 
 
 def _promptfoo(row: Any) -> Iterator[Row]:
@@ -648,7 +649,7 @@ def _table(path: Path) -> Iterator[Row]:
     settings: dict[tuple[Any, ...], dict[str, Any]] = {}  # few, of many rows
     shared: dict[tuple[Any, ...], dict[str, Any]] = {}
     for place, record in enumerate(table_of(path, "row").read()):
-        raw = record.value if isinstance(record.value, Mapping) else {}
+        raw = record.cells(_NO_CASE)
         try:
             cells = named_cells(raw, _COLUMNS)
             verdict, score = verdict_and_score(cells)
@@ -660,7 +661,7 @@ def _table(path: Path) -> Iterator[Row]:
             yield from rows
             if rows or "trace" in raw:
                 continue
-            raise InputError(f"{record.place}: {record.problem or 'no column `case`'}; {_SHAPES}")
+            raise InputError(f"{record.place}: {_NO_CASE}")
         if (case := cells["case"]) is None:
             raise InputError(f"{record.place}: `case` is empty or missing")
         verdict, number = _verdict(verdict)

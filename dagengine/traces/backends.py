@@ -84,7 +84,7 @@ class Backend(ABC):
         return None
 
     def rejected(self, request: Request, text: str) -> tuple[int, str] | None:
-        """Return the number of scores that an answer with 2xx did not take, and why.
+        """Return the number of scores that an answer with 2xx did not take, and why, or a warning.
 
         None if this is not an answer of the place, but for instance a page to log in.
         """
@@ -352,9 +352,15 @@ class Otlp(Backend):
 
     def _rejected(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
         partial = answer.get("partialSuccess", answer.get("partial_success")) or {}
-        counts = [int(count) for name, count in partial.items() if name.startswith("rejected")]
+        rejected, count = 0, len(request.scores)
+        for name, number in partial.items():
+            if name.startswith("rejected") and number is not None:
+                rejected += int(str(number))  # a text, as JSON of protobuf; and no other number
+        if not 0 <= rejected <= count:
+            raise ValueError(f"{rejected} of {count} records rejected")
         why = partial.get("errorMessage") or partial.get("error_message")
-        rejected, count = min(max(0, sum(counts)), len(request.scores)), len(request.scores)
+        if not rejected:
+            return 0, str(why or "")
         return rejected, f"{rejected} of {counted(count, 'record')} of one request rejected: {why}"
 
     def _record(self, score: Score, now: int) -> dict[str, Any]:

@@ -83,8 +83,16 @@ def records_of(value: Mapping[str, Any], leave_out: LeaveOut = _refuse) -> Itera
 
 
 def _lists(holders: Iterable[Any], leave_out: LeaveOut, *names: str) -> Iterator[Any]:
-    """Items of the lists of this name."""
-    for items in readable(holders, lambda holder: _list(holder, *names), leave_out):
+    """Items of the lists of this name; what holds other lists, and not this one, is damaged."""
+
+    def items_of(holder: Mapping[str, Any]) -> list[Any]:
+        items = _list(holder, *names)
+        strange = [name for name, value in holder.items() if value and isinstance(value, list)]
+        if strange and not items and not names[0].startswith("resource"):  # there, other signals
+            raise ValueError(f"{strange[0]} stands where {names[0]} must be")
+        return items
+
+    for items in readable(holders, items_of, leave_out):
         yield from items
 
 

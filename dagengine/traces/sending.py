@@ -207,10 +207,12 @@ class _Courier:
             self._make(request.otherwise)
             return
         sent.written += count - rejected
+        problem = public_text(f"{status or ''} {text}".strip(), backend.secrets)
         if not rejected:
             self.journal.done(request.scores)
+            if text:
+                sent.problems[f"warning: {problem}"] += count
             return
-        problem = public_text(f"{status or ''} {text}".strip(), backend.secrets)
         sent.problems[problem] += rejected
         self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
         if not backend.repeatable:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Hashable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dagengine.errors import ProviderError
 from dagengine.judges.wire.completions import Completion, read_completion
 from dagengine.judges.wire.dialects.demands import MODES
-from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
+from dagengine.judges.wire.endpoint import follow_redirects
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Question
@@ -98,7 +97,6 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 def sender(api: AsyncOpenAI, path: str) -> Send:
     """Sender of bodies to `path` by the openai client, which returns those of the answers."""
     import httpx2
-    import openai
 
     # The gateway retries, and counts. What is not given here is copied for every request.
     options: Any = {
@@ -109,22 +107,9 @@ def sender(api: AsyncOpenAI, path: str) -> Send:
     }
 
     async def exchange(body: Body) -> bytes:
-        target = path
-        for _ in range(REDIRECTS):
-            try:
-                response = await api.post(
-                    target, cast_to=httpx2.Response, body=body, options=options
-                )
-            except openai.APIStatusError as error:
-                moved = redirect_target(error.response)
-                if moved is None:
-                    raise
-                target = moved
-            else:
-                return response.content.removeprefix(BOM_UTF8)
-        raise ProviderError(
-            f"the endpoint redirected the request {REDIRECTS} times", transient=False
-        )
+        ask = partial(api.post, cast_to=httpx2.Response, body=body, options=options)
+        response: httpx2.Response = await follow_redirects(ask, path)
+        return response.content.removeprefix(BOM_UTF8)
 
     async def send(body: Body) -> bytes:
         try:

@@ -14,8 +14,7 @@ import aiohttp
 import httpx2
 import openai
 
-from dagengine.errors import ProviderError
-from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
+from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target, redirected_too_often
 from dagengine.judges.wire.requests import encode
 from dagengine.judges.wire.transport import AiohttpTransport
 
@@ -62,9 +61,7 @@ class DirectSend:
                 raise self._api._make_status_error_from_response(received.response(head.url))
             # For this request only: the next one may be sent on elsewhere.
             head = await self._request_head(location)
-        raise ProviderError(
-            f"the endpoint redirected the request {REDIRECTS} times", transient=False
-        )
+        raise redirected_too_often()
 
     async def _request_head(self, path: str) -> Head:
         """The head that the client would send to a path."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 
 from dagengine.errors import JudgeSetupError, ProviderError
 from dagengine.redaction import public_address, secrets_of_address
 
+T = TypeVar("T")
 REDIRECTS: Final = 5
 """How many times a request may be sent on."""
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
@@ -77,6 +79,26 @@ def redirect_target(response: Any) -> str | None:
         transient=False,
         status=response.status_code,
     )
+
+
+async def follow_redirects(ask: Callable[[str], Awaitable[T]], target: str) -> T:
+    """Ask at an address by the openai client, and wherever within its origin that redirects to."""
+    import openai
+
+    for _ in range(REDIRECTS):
+        try:
+            return await ask(target)
+        except openai.APIStatusError as error:
+            moved = redirect_target(error.response)
+            if moved is None:
+                raise
+            target = moved
+    raise redirected_too_often()
+
+
+def redirected_too_often() -> ProviderError:
+    """The error of a request that is sent on for ever."""
+    return ProviderError(f"the endpoint redirected the request {REDIRECTS} times", transient=False)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

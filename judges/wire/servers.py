@@ -20,7 +20,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, Field, ValidationError
 
-from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target
+from dagengine.judges.wire.endpoint import follow_redirects
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import NO_FACTS, Message, ServerFacts
 
@@ -260,16 +260,11 @@ async def _get(api: AsyncOpenAI, url: str, body: dict[str, Any] | None = None) -
     request = partial(api.get, **shape)
     if body is not None:
         request = partial(api.post, body=without_surrogates(body), **shape)
-    for _ in range(REDIRECTS):
-        try:
-            return cast("bytes", (await request(url)).content)
-        except openai.APIStatusError as error:
-            moved = redirect_target(error.response)
-            if moved is None:
-                if error.status_code == 503:
-                    raise
-                return None
-            url = moved
+    try:
+        return cast("bytes", (await follow_redirects(request, url)).content)
+    except openai.APIStatusError as error:
+        if error.status_code == 503:
+            raise
     return None
 
 

@@ -230,6 +230,12 @@ def test_what_a_check_finds_is_printed_for_machines(tmp_path: Path) -> None:
     assert list(lines) == [found, order]
 
 
+_ARGUMENTS = {
+    "improve": ["--labels", "l.csv", "--data", "d.csv"],
+    **{name: ["--data", "d.csv"] for name in ("run", "benchmark", "attack")},
+}
+
+
 def test_a_command_that_is_interrupted_says_so(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,3 +245,22 @@ def test_a_command_that_is_interrupted_says_so(
     monkeypatch.setattr("dagengine.record.run.load_run", interrupted)
     done = CliRunner().invoke(app, ["show", str(folder)])
     assert (done.exit_code, done.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["run", "benchmark", "attack", "improve", "synthesize"])
+def test_a_command_with_a_store_says_at_any_moment_that_it_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dagengine.cli.common.command.guard", interrupted)
+    store, done = tmp_path / "s.db", list[str]()
+    for _ in range(2):
+        ended = CliRunner().invoke(
+            app, [name, "a.py", "--store", str(store), *_ARGUMENTS.get(name, [])]
+        )
+        done.append(ended.stderr)
+        store.touch()
+    left = f"run the same command to continue: the answers so far are in {store}"
+    assert done == ["interrupted\n", f"interrupted; {left}\n"]

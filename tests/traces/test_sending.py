@@ -302,13 +302,25 @@ def test_log_records_that_are_rejected_are_not_written(
     assert (again.written, again.earlier) == ((4, 0) if rejected == 4 else (0, 4 - rejected))
 
 
-@pytest.mark.parametrize("count", ['"many"', "NaN", "[1]"])
+@pytest.mark.parametrize(
+    "count", ['"many"', "NaN", "[1]", "2.5", "true", "-1", "5", '"9e9"', "1e400"]
+)
 def test_what_a_damaged_answer_may_have_taken_is_not_sent_twice(tmp_path: Path, count: str) -> None:
     folder = run_in(tmp_path)
     with ScoreServer() as server:
         server.says = [(200, f'{{"partialSuccess": {{"rejectedLogRecords": {count}}}}}', {})]
         first, again = sent_to(folder, "otlp", server), sent_to(folder, "otlp", server)
     assert (first.uncertain, again.uncertain, server.records) == (4, 4, [])
+
+
+def test_a_warning_of_a_place_that_took_all_is_shown(tmp_path: Path) -> None:
+    folder = run_in(tmp_path)
+    with ScoreServer() as server:
+        warning = '{"partialSuccess": {"rejectedLogRecords": null, "errorMessage": "slow down"}}'
+        server.says = [(200, warning, {})]
+        sent = sent_to(folder, "otlp", server)
+    assert (sent.written, sent.complete) == (4, True)
+    assert sent.problems == {"warning: 200 slow down": 4}
 
 
 def test_annotations_without_an_id_are_not_written(tmp_path: Path) -> None:

@@ -68,6 +68,10 @@ def test_a_damaged_span_is_rejected_and_the_others_are_taken(place: tuple[str, P
     assert (code, answer["rejectedSpans"]) == (200, 1)
     assert "'x' is not an id" in answer["errorMessage"]
     assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(1)]
+    code, text = post(address, {"resourceSpans": [{"spans": [{"traceId": "x"}]}]})
+    answer = json.loads(text)["partialSuccess"]
+    assert (answer["rejectedSpans"], code) == (1, 200)
+    assert answer["errorMessage"] == "spans stands where scopeSpans must be"
 
 
 def begun(address: str, size: int) -> socket.socket:

@@ -107,10 +107,11 @@ def test_a_damaged_span_costs_itself_only(tmp_path: Path) -> None:
         {"attributes": [{"value": 1}]},
     ]
     spans += [5, no_id, *({**good, **damage} for damage in damages), good]
-    whole["resourceSpans"] += ["no resource", {"scopeSpans": 3}]
+    nested = [{"spans": [good]}, {"resourceSpans": [{}]}, {"scopeSpans": [{"scopeSpans": [{}]}]}]
+    whole["resourceSpans"] += ["no resource", {"scopeSpans": 3}, *nested, {}, {"resource": {}}]
     (tmp_path / "spans.jsonl").write_text(json.dumps([whole, export(3)]) + "\n")
     assert numbers(folder) == [1, 2, 3]
-    assert folder.flaws == {"damaged": 7}
+    assert folder.flaws == {"damaged": 10}
     assert folder.first["damaged"].startswith("spans.jsonl: ")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from folders.spans import trace_id, write
 
-from dagengine.errors import InputError, JudgeSetupError, ProviderError
+from dagengine.errors import InputError, JudgeSetupError, JudgeTimeoutError, ProviderError
 from dagengine.evaluation import RecordTo
 from dagengine.gateway.limits import Limits
 from dagengine.judges import ScriptedJudge
@@ -311,6 +311,8 @@ class Away(Judge):
     def __call__(self, question: Question[Any]) -> bool:
         self.calls += 1
         if self.first <= self.calls < self.last:
+            if "within" in self.why:
+                raise JudgeTimeoutError(self.why)
             status = int(self.why[5:8])
             # A quota of the day is known by its judge, and by no status.
             lasting = None if "quota" not in self.why else True
@@ -322,7 +324,7 @@ class Away(Judge):
     "why",
     [
         *("HTTP 503: away", "HTTP 401: revoked", "HTTP 402: pay", "HTTP 403: your address"),
-        *("HTTP 404: no such model", "HTTP 429: the quota of the day"),
+        *("HTTP 404: no such model", "HTTP 429: the quota of the day", "no answer within 120 s"),
     ],
 )
 @pytest.mark.parametrize(("first", "calls"), [(1, 30), (30, 20), (60, 7)])

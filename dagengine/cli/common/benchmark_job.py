@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.judge_access import Access
+from dagengine.cli.common.judge_access import CountedAccess
 from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dagengine.metrics import BaseMetric
     from dagengine.reliability.perturbations import Symmetry
     from dagengine.reliability.repetition import Observations
-    from dagengine.results import Attempt, CaseResult
     from dagengine.test_case import TestCase
 
 # Alternatives per token; a verdict's probability is read from them.
@@ -147,27 +146,13 @@ class BenchmarkJob:
 
         Raises JudgeSetupError if the judge accepts no call.
         """
-        from dagengine.results import OutcomeKind
-
-        done, accepted = 0, False
-
-        def note(attempt: Attempt) -> None:
-            nonlocal accepted
-            accepted = accepted or attempt.outcome is OutcomeKind.OK
-
-        access = Access(lambda: accepted)
-
-        def count(row: CaseResult) -> None:
-            nonlocal done
-            access.check(row)
-            done += 1
-
+        access = CountedAccess()
         try:
             return self.observations(
-                store=store, show=True, on_row=count, on_attempt=note, **settings
+                store=store, show=True, on_row=access.count, on_attempt=access.note, **settings
             )
         except KeyboardInterrupt:
-            what = f"interrupted after {done} of {counted(len(self.cases), 'case')}"
+            what = f"interrupted after {access.done} of {counted(len(self.cases), 'case')}"
             say(f"{what}; {go_on(store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 

@@ -15,7 +15,7 @@ from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
-from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED
+from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED, StorePath, go_on
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import did_you_mean, nearest
 from dagengine.regular_files import noting_writes
@@ -241,7 +241,10 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
                 # A question to the user ends with an Abort at Ctrl-C, and without an input.
                 if not {type(error), type(error.__context__)} & {KeyboardInterrupt}:
                     raise
-                say("interrupted", err=True)  # before, or after, what can be resumed
+                # Before the first question, or after the last; else the command says more
+                store = given.get("store") if hints.get("store") == StorePath else None
+                left = f"; {go_on(store)}" if store and store.exists() else ""
+                say(f"interrupted{left}", err=True)
                 raise typer.Exit(EXIT_INTERRUPTED) from None
             finally:
                 say_replaced(written, marks, given)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dagengine.errors import JudgeSetupError
 
 if TYPE_CHECKING:
-    from dagengine.results import Totals
+    from dagengine.results import Attempt, Totals
     from dagengine.results.rows import CaseResult
 
 
@@ -68,3 +68,20 @@ class Access:
 def any_accepted(totals: Totals) -> bool:
     """Whether a judge, or a store, has answered."""
     return totals.calls - totals.failed - totals.in_flight + totals.cached > 0
+
+
+class CountedAccess(Access):
+    """The access of a run that tells of every call; `done` counts its rows."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: self._any)
+        self._any, self.done = False, 0
+
+    def note(self, attempt: Attempt) -> None:
+        """Note how a call ended."""
+        self._any = self._any or attempt.outcome == "ok"
+
+    def count(self, row: CaseResult) -> None:
+        """Count a row; raises what `check` raises."""
+        self.check(row)
+        self.done += 1

@@ -11,7 +11,7 @@ import typer
 
 from dagengine.cli.common.files import Reads, named, sole, within
 from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.judge_access import Access
+from dagengine.cli.common.judge_access import CountedAccess
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from dagengine.attacking.campaign import Plan
     from dagengine.attacking.values import AttackCard
     from dagengine.metrics.common.base import BaseMetric
-    from dagengine.results import Attempt, CaseResult
     from dagengine.test_case import TestCase
 
 
@@ -245,21 +244,8 @@ def _run_attack(
     """Ask everything; an interrupt says how to continue."""
     from dagengine.attacking.campaign import attack as attacked
     from dagengine.gateway.limits import Limits
-    from dagengine.results import OutcomeKind
 
-    done, accepted = 0, False
-
-    def note(attempt: Attempt) -> None:
-        nonlocal accepted
-        accepted = accepted or attempt.outcome is OutcomeKind.OK
-
-    access = Access(lambda: accepted)
-
-    def count(row: CaseResult) -> None:
-        nonlocal done
-        access.check(row)
-        done += 1
-
+    access = CountedAccess()
     limits = Limits(
         max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
         max_calls=options.max_calls,
@@ -284,12 +270,12 @@ def _run_attack(
             line=options.line,
             seed=plan.seed,
             show=True,
-            on_row=count,
-            on_attempt=note,
+            on_row=access.count,
+            on_attempt=access.note,
             model=model,
             store=options.store,
             limits=limits,
         )
     except KeyboardInterrupt:
-        say(f"interrupted after {done:,} judged cases; {go_on(options.store)}", err=True)
+        say(f"interrupted after {access.done:,} judged cases; {go_on(options.store)}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -45,6 +45,20 @@ async def answer(question):
 
 judge = ScriptedJudge(answer, name="remote")
 """
+# Interrupts the command once an answer is stored, and then holds its event loop for good.
+BLOCKING = """
+import os, signal, time
+
+from dagengine.judges import ScriptedJudge
+
+def answer(question):
+    if question.name == "kind":
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(300)
+    return "none"
+
+judge = ScriptedJudge(answer, name="blocking")
+"""
 CASES, IN_FLIGHT = 60, 8
 LONG = 300.0
 QUESTIONS = 2 * CASES
@@ -191,3 +205,17 @@ def test_an_interrupted_run_ends_cleanly_and_goes_on_where_it_was(
     assert rows(folder) == undisturbed
     assert len(given) - len(answers) <= IN_FLIGHT
     assert asked_again(answers, given, judge) == set()
+
+
+@pytest.mark.parametrize("name", ["run", "benchmark"])
+def test_a_command_whose_judge_blocks_ends_at_an_interrupt_and_goes_on(
+    tmp_path: Path, name: str
+) -> None:
+    folder = write(tmp_path / "run")
+    (folder / "judge.py").write_text(BLOCKING)
+    run = start_command(folder, name, *command(folder)[1:])
+    code, errors = ended(run)
+    assert code == 130
+    assert "run the same command to continue: the answers so far are in" in errors
+    assert len(errors.splitlines()) == 1
+    assert len(stored(folder)) >= 1

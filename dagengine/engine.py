@@ -125,13 +125,7 @@ class Engine(_Figures):
         """Open the store and the judges; raises JudgeSetupError, and InputError a second time."""
         if self._kept is not None or self._root is not self:
             raise InputError("this engine was opened before: make another one")
-        holder = self._open()
-        try:
-            if not await holder.is_open():
-                raise holder.error or self._closed_error()
-        except BaseException:
-            await holder.end()
-            raise
+        await self._open().opened()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:

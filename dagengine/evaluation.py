@@ -33,7 +33,7 @@ from dagengine.errors import InputError, metric_failed
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.coordinator import Workers, cluster_of
 from dagengine.execution.executor import Executor, OnRow, Source
-from dagengine.execution.interrupts import lasting_loop, sync
+from dagengine.execution.interrupts import kept_judges, sync
 from dagengine.execution.local_executor import (
     LocalExecutor,
     Settings,
@@ -461,14 +461,8 @@ async def judged_case(
     test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
 ) -> tuple[CaseResult, Totals]:
     """The row of a single case, and its totals; without `at_once` one node runs at a time."""
-    loop, rows = lasting_loop(), list[CaseResult]()
-    if loop is None:
-        engine = LocalExecutor(metrics, settings, at_once=at_once)
-    else:
-        engine = LocalExecutor(
-            metrics, settings, at_once=at_once, judges=loop.judges, once=loop.once
-        )
-        await loop.keep_open(engine.asked_judges)
+    rows = list[CaseResult]()
+    engine = LocalExecutor(metrics, settings, at_once=at_once, judges=kept_judges())
     await engine.judge(engine.cases([test_case]), OnRow(rows.append))
     return rows[0], engine.totals
 

@@ -12,10 +12,14 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import anyio
 import anyio.lowlevel
 import sniffio
+from anyio.from_thread import BlockingPortal
 
-from dagengine.errors import DagengineError
+from dagengine.errors import DagengineError, EngineClosedError
 
 T = TypeVar("T")
+
+# Seconds that a thread has to put its things away.
+_PATIENCE = 10.0
 
 
 class EventLoop(NamedTuple):
@@ -83,7 +87,7 @@ class Kept:
 
     `over` is set when the task has ended. Then `error` is what the work raised, also where it was
     cancelled by the loop, perhaps before its first step; None where it ended by itself or was
-    ended. `whole` says that it ended by itself.
+    ended.
     """
 
     def __init__(
@@ -94,7 +98,6 @@ class Kept:
         self.error: BaseException | None = DagengineError(
             "the run was cancelled before its last row: its task was ended"
         )
-        self.whole = False
         self._work, self._on_end, self._scope = work, on_end, anyio.CancelScope()
         loop = EventLoop.here()
         self.task: Any = loop.spawn(self._run, contextvars.copy_context(), self._finish)
@@ -103,7 +106,6 @@ class Kept:
         try:
             with self._scope:
                 await self._work()
-                self.whole = True
             self.error = None
         except anyio.get_cancelled_exc_class():
             raise
@@ -145,6 +147,16 @@ class KeptOpen(Kept, Generic[T]):
             await self._opened.wait()
         return not self.over.is_set()
 
+    async def opened(self) -> T:
+        """Its `value`; raises what kept it from opening. A caller who is cancelled ends it."""
+        try:
+            if not await self.is_open():
+                raise self.error or EngineClosedError("it was closed while it was opened")
+        except BaseException:
+            await self.end()
+            raise
+        return self.value
+
     async def close(self) -> None:
         """Leave the context, and return when it is left; a caller who is cancelled cancels it."""
         self._closing.set()
@@ -152,6 +164,57 @@ class KeptOpen(Kept, Generic[T]):
             await self.over.wait()
         finally:
             await self.end()
+
+
+class LoopThread:
+    """An event loop in a thread of its own, from its first use on, and what is kept open on it."""
+
+    def __init__(self, name: str) -> None:
+        self._ready, self._kept = threading.Event(), list[KeptOpen[Any]]()
+        self._thread = threading.Thread(
+            target=anyio.run, args=(self._main,), name=name, daemon=True
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has begun, in this process, and not ended."""
+        return self._thread.is_alive()
+
+    @property
+    def portal(self) -> BlockingPortal:
+        """Takes calls from other threads."""
+        if not self._thread.ident:
+            self._thread.start()
+            self._ready.wait()
+        return self._portal
+
+    async def keep(self, context: AbstractAsyncContextManager[T]) -> KeptOpen[T]:
+        """Open a context, which is left at the end; raises what keeps it from opening."""
+        kept = KeptOpen(context)
+        await kept.opened()
+        self._kept.append(kept)
+        return kept
+
+    async def drop(self, kept: KeptOpen[Any]) -> None:
+        """Leave a context earlier."""
+        self._kept.remove(kept)
+        await kept.close()
+
+    def close(self) -> bool:
+        """End the thread and what is in progress in it; False when it does not end in time."""
+        if self.is_alive:
+            self._loop.soon(self._closing.set)
+            if not self._loop.is_here:
+                self._thread.join(_PATIENCE)
+        return not self.is_alive
+
+    async def _main(self) -> None:
+        self._loop, self._closing = EventLoop.here(), anyio.Event()
+        async with BlockingPortal() as self._portal:
+            self._ready.set()
+            await self._closing.wait()
+            for kept in reversed(self._kept):
+                await kept.close()
 
 
 class LoopCall(Generic[T]):

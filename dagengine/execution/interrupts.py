@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
 import signal
 import sys
@@ -11,25 +10,23 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
 import anyio
 import sniffio
 from anyio.abc import TaskStatus
-from anyio.from_thread import start_blocking_portal
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from dagengine.errors import JudgeSetupError
 from dagengine.gateway.inner_metrics import current_host
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge
-from dagengine.threads import KeptOpen
+from dagengine.threads import KeptOpen, LoopThread
 
 R = TypeVar("R")
-T = TypeVar("T")
 
 # Seconds for which further interrupts are taken for the first one.
 _MOMENT = 1.0
@@ -50,10 +47,8 @@ class _BlockedError(BaseException):
     """
 
 
-def _run_interruptible(
-    work: Callable[[], Awaitable[R]], run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
-) -> R:
-    """Return what `work` gives in a loop that `run` runs; raises KeyboardInterrupt at an interrupt.
+def _run_interruptible(work: Callable[[], Awaitable[R]]) -> R:
+    """Return what `work` gives in a loop; raises KeyboardInterrupt at an interrupt.
 
     Without this a second interrupt is raised in the middle of closing what is open, which
     then may never end.
@@ -110,7 +105,7 @@ def _run_interruptible(
             group.cancel_scope.cancel()
 
     try:
-        run(main)
+        anyio.run(main)
     except BaseException:  # code that blocked may have been the loop's own
         if not interrupts:
             raise
@@ -137,107 +132,78 @@ def _in_event_loop() -> bool:
 
 
 class JudgesOf:
-    """Makes judges of what stands for them, and the same one for the same: those `made`."""
+    """Makes judges of what stands for them, and the same one for the same."""
 
     def __init__(self) -> None:
-        self.made: dict[Any, tuple[Any, Judge]] = {}
+        self._made: dict[Any, tuple[Any, Judge]] = {}
 
     def __call__(self, model: Any) -> Judge:
         key = model if isinstance(model, str) else id(model)
-        if key not in self.made:
-            self.made[key] = model, as_judge(model)
-        return self.made[key][1]
+        if key not in self._made:
+            self._made[key] = model, as_judge(model)
+        return self._made[key][1]
+
+    def opened(self, judges: Sequence[Judge]) -> AbstractAsyncContextManager[None]:
+        """Open judges for a run; raises JudgeSetupError."""
+        return open_judges(judges)
+
+    def once(self, judge: Judge) -> SingleFlight[Any] | None:
+        """The answers of a judge that are equal for all cases, if other runs want them, too."""
+        return None
 
 
-class LastingLoop:
-    """The event loop of a thread that measures again and again, and what stays open on it.
+class KeptJudges(JudgesOf):
+    """The latest judges of a thread that measures again and again, open on a loop of their own.
 
-    These are the latest `judges`, as long as the environment is the same, with their connections
-    and their answers to questions that are equal for all cases.
+    Connections stay as long as the environment is the same, and so do answers to questions that
+    are equal for all cases.
     """
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._once: dict[Judge, SingleFlight[Any]] = {}
-        self._kept: OrderedDict[Judge, KeptOpen[None]] = OrderedDict()
-        self._environment, self._judges = dict(os.environ), JudgesOf()
-        self.process, self.is_running = os.getpid(), False
-        weakref.finalize(self, _put_away, self._runner, self._kept, self.process)
+        super().__init__()
+        self.thread = LoopThread("dagengine measures")
+        self._open: OrderedDict[Judge, tuple[KeptOpen[None], SingleFlight[Any]]] = OrderedDict()
+        self._environment = dict(os.environ)
+        _by_loop[self.thread.portal.call(threading.get_ident)] = self
+        weakref.finalize(self, self.thread.close)
 
-    @property
-    def judges(self) -> JudgesOf:
-        """The maker of judges, which gives the same ones as before."""
-        if self._environment != os.environ or len(self._judges.made) > _JUDGES:
-            self._environment, self._judges = dict(os.environ), JudgesOf()
-        return self._judges
+    def __call__(self, model: Any) -> Judge:
+        if self._environment != os.environ or len(self._made) > _JUDGES:
+            self._environment = dict(os.environ)
+            self._made.clear()
+        return super().__call__(model)
 
-    async def keep_open(self, judges: Iterable[Judge]) -> None:
-        """Open judges, and the oldest ones no more than fit; raises JudgeSetupError."""
+    @asynccontextmanager
+    async def opened(self, judges: Sequence[Judge]) -> AsyncIterator[None]:
         for judge in judges:
-            kept = self._kept.pop(judge, None) or KeptOpen(open_judges([judge]))
-            if not await kept.is_open():
-                raise kept.error or JudgeSetupError(f"{judge.identity} is closed")
-            self._kept[judge] = kept
-            self._once.setdefault(judge, SingleFlight(_ANSWERS))
-        while len(self._kept) > _JUDGES:
-            judge, kept = self._kept.popitem(last=False)
-            del self._once[judge]
-            await kept.close()
+            if judge not in self._open:
+                kept = await self.thread.keep(open_judges([judge]))
+                self._open[judge] = kept, SingleFlight(_ANSWERS)
+            self._open.move_to_end(judge)
+        while len(self._open) > _JUDGES:
+            await self.thread.drop(self._open.popitem(last=False)[1][0])
+        async with open_judges(judges):
+            yield
 
     def once(self, judge: Judge) -> SingleFlight[Any] | None:
-        """The answers of an open judge that are equal for all cases."""
-        return self._once.get(judge)
-
-    def run(self, main: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """As `anyio.run`; what the work has left behind is cancelled, and what is kept stays."""
-        context, self.is_running = contextvars.copy_context(), True
-        context.run(sniffio.current_async_library_cvar.set, "asyncio")
-
-        def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-            return self._runner.run(work(), context=context)
-
-        try:
-            return _run_interruptible(main, run) if _has_signals() else run(main)
-        finally:
-            self.is_running = False
-            self._runner.run(self._end_others(), context=context)
-
-    async def _end_others(self) -> None:
-        """Cancel the tasks that nobody keeps."""
-        mine = {asyncio.current_task(), *(kept.task for kept in self._kept.values())}
-        others = asyncio.all_tasks() - mine
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        return self._open[judge][1] if judge in self._open else None
 
 
 _JUDGES, _ANSWERS = 8, 1_000  # that stay
-_thread = threading.local()
+_own = threading.local()
+_by_loop = weakref.WeakValueDictionary[int, KeptJudges]()  # by the threads of their loops
 
 
-def _put_away(runner: asyncio.Runner, kept: Mapping[Judge, KeptOpen[None]], process: int) -> None:
-    """Close what is open at the end of the thread, or of the program."""
-    if process != os.getpid() or _in_event_loop():
-        return
-
-    async def close() -> None:
-        for opened in kept.values():
-            await opened.close()
-
-    with runner:
-        runner.run(close())
-
-
-def lasting_loop() -> LastingLoop | None:
-    """The loop of this thread that runs what is measured now, if it is one that lasts."""
-    loop: LastingLoop | None = getattr(_thread, "loop", None)
-    return loop if loop is not None and loop.is_running else None
+def kept_judges() -> KeptJudges | None:
+    """The judges that are kept on the event loop of this thread, if they are measured with."""
+    return _by_loop.get(threading.get_ident())
 
 
 def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
 
-    A `lasting` loop stays, with what is open on it, for the next call from this thread.
+    A `lasting` loop in a thread of its own stays for the next call from this thread, with what is
+    open on it.
 
     A running loop is left as it is: the work gets a thread and its own loop. Inside a
     node's own code the work joins the node's run (see `gateway.inner_metrics`).
@@ -252,16 +218,21 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
     host = current_host()
     if host is not None:
         return host.call(main)
+    if lasting:
+        kept: KeptJudges | None = getattr(_own, "judges", None)
+        if kept is None or not kept.thread.is_alive:
+            kept = _own.judges = KeptJudges()
+        return _result(kept.thread.portal, main)
     if not _in_event_loop():
-        if lasting:
-            loop: LastingLoop | None = getattr(_thread, "loop", None)
-            if loop is None or loop.process != os.getpid():
-                loop = _thread.loop = LastingLoop()
-            return loop.run(main)
-        return _run_interruptible(main, anyio.run) if _has_signals() else anyio.run(main)
+        return _run_interruptible(main) if _has_signals() else anyio.run(main)
     with start_blocking_portal() as portal:
-        work = portal.start_task_soon(main)
-        try:
-            return work.result()
-        finally:
-            work.cancel()  # an interrupt ends the run in the other thread, too
+        return _result(portal, main)
+
+
+def _result(portal: BlockingPortal, main: Callable[[], Awaitable[R]]) -> R:
+    """What work gives in the thread of a portal; an interrupt here ends it there, too."""
+    work = portal.start_task_soon(main)
+    try:
+        return work.result()
+    finally:
+        work.cancel()

@@ -42,7 +42,6 @@ from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
 from dagengine.graph.trial_question import example_question
-from dagengine.judges import open_judges
 from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
@@ -164,14 +163,12 @@ class LocalExecutor:
         gateway: Asks | None = None,
         judges: JudgesOf | None = None,
         returns: bool = False,
-        once: Once | None = None,
     ) -> None:
         """Without `at_once` one node runs at a time, and asks one question at a time.
 
         With a `gateway` it asks through this one, which is open and whose limits, store and
         ledger hold. `judges` are those of others who ask through it. A judge that is given up is
-        tried again if it `returns`. Questions that are equal for all cases are asked `once` for all
-        who share it.
+        tried again if it `returns`.
         """
         self.plan = compile_metrics(metrics)
         self._host = current_host() if gateway is None else None
@@ -184,7 +181,9 @@ class LocalExecutor:
         self._app = as_app(settings.get("app"))
         self.judges = [self._judge_of(model if own is None else own) for own in self.plan.models]
         check_judges(self.plan, self.judges)
-        self._asking = replace(Asking.of(settings, at_once=at_once), returns=returns, once=once)
+        self._asking = replace(
+            Asking.of(settings, at_once=at_once), returns=returns, once=self._judge_of.once
+        )
         self._at_once = at_once
         self._lent = gateway or self._host
         self._gateway: Asks = self._lent or Gateway(self._asking.limits)
@@ -267,7 +266,7 @@ class LocalExecutor:
         try:
             async with self._opened() as self._gateway:
                 needed = self.asked_judges
-                async with open_judges(needed):
+                async with self._judge_of.opened(needed):
                     await self._gateway.run.meet(needed)
                     yield
         except BaseExceptionGroup as group:

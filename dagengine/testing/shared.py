@@ -10,16 +10,13 @@ whole session, and one set of limits holds for all of it::
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal
 
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
@@ -29,14 +26,12 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.judges import open_judges
 from dagengine.question import Judge
 from dagengine.results import Attempt, Spent, Totals, Waiting
-from dagengine.threads import KeptOpen
+from dagengine.threads import LoopThread
 
 R = TypeVar("R")
 
 # Lists of metrics that stay compiled; a test that builds its own again compiles again.
 _COMPILED = 64
-# Seconds that the thread has to put its things away.
-_PATIENCE = 10.0
 
 
 @dataclass(slots=True)
@@ -61,11 +56,7 @@ class SharedRun:
         self._asking = asking
         self._desks: list[Desk] = []
         self._engines: OrderedDict[tuple[Any, ...], LocalExecutor] = OrderedDict()
-        self._judges, self._kept = JudgesOf(), list[KeptOpen[Any]]()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(
-            target=anyio.run, args=(self._main,), name="dagengine evaluations", daemon=True
-        )
+        self._judges, self._thread = JudgesOf(), LoopThread("dagengine evaluations")
 
     @property
     def totals(self) -> Totals:
@@ -93,8 +84,9 @@ class SharedRun:
         )
         desk = next((desk for desk in self._desks if desk.asking == asking), None)
         if desk is None:
-            gateway = self._started.call(self._kept_open, asking.open())
-            turns = self._started.call(anyio.Semaphore, asking.limits.max_in_flight)
+            portal = self._thread.portal
+            gateway = portal.call(self._thread.keep, asking.open()).value
+            turns = portal.call(anyio.Semaphore, asking.limits.max_in_flight)
             desk = Desk(asking, gateway, turns)
             self._desks.append(desk)
         return desk
@@ -122,8 +114,8 @@ class SharedRun:
         engine = LocalExecutor(listed, own, at_once=at_once, gateway=asks, judges=self._judges)
         for judge in engine.asked_judges:
             if judge not in desk.opened:
-                self._started.call(self._kept_open, open_judges([judge]))
-                self._started.call(desk.gateway.meet, [judge])
+                self._thread.portal.call(self._thread.keep, open_judges([judge]))
+                self._thread.portal.call(desk.gateway.meet, [judge])
                 desk.opened.add(judge)
         self._engines[key] = engine
         if len(self._engines) > _COMPILED:
@@ -141,38 +133,11 @@ class SharedRun:
             async with desk.turns:
                 return await work()
 
-        return self._started.start_task_soon(in_turn)
+        return self._thread.portal.start_task_soon(in_turn)
 
     def close(self) -> bool:
         """End the thread and what is in progress in it; False when it does not end in time."""
-        if not self._thread.ident:
-            return True
-        self._portal.start_task_soon(self._closing.set)
-        self._thread.join(_PATIENCE)
-        return not self._thread.is_alive()
-
-    @property
-    def _started(self) -> BlockingPortal:
-        if not self._thread.ident:
-            self._thread.start()
-            self._ready.wait()
-        return self._portal
-
-    async def _main(self) -> None:
-        async with BlockingPortal() as self._portal:
-            self._closing = anyio.Event()
-            self._ready.set()
-            await self._closing.wait()
-            for kept in reversed(self._kept):
-                await kept.close()
-
-    async def _kept_open(self, context: AbstractAsyncContextManager[R]) -> R:
-        """The value of a context, which is left at the end of the session."""
-        kept = KeptOpen(context)
-        self._kept.append(kept)
-        if not await kept.is_open() and kept.error is not None:
-            raise kept.error
-        return kept.value
+        return self._thread.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -542,6 +542,12 @@ def test_measures_in_a_loop_share_connections_and_the_steps_of_equal_criteria(
         asked = steps_asked(first)
         assert asked > 1
         measure(3, "Is it polite?")
+
+        async def measure_in_a_notebook() -> None:
+            measure(3, "Is it polite?")
+
+        anyio.run(measure_in_a_notebook)
+        assert steps_asked(first) == asked
         monkeypatch.setenv("OPENAI_BASE_URL", second.base_url)
         measure(1)  # another environment is another judge
         thread = threading.Thread(target=measure, args=(1,))

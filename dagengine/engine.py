@@ -29,15 +29,21 @@ from dagengine.data.converter import no_case
 from dagengine.data.golden import GOLDEN_TYPES
 from dagengine.errors import EngineClosedError, InputError
 from dagengine.execution.executor import OnRow
-from dagengine.execution.local_executor import LocalExecutor, Settings, cases_of, check_settings
+from dagengine.execution.local_executor import (
+    Figures,
+    LocalExecutor,
+    Settings,
+    cases_of,
+    check_settings,
+)
 from dagengine.execution.runner import failed_row
 from dagengine.execution.sources import Caller, CallSource
 from dagengine.gateway.answering import node_at_work
 from dagengine.gateway.budget import Account
+from dagengine.gateway.gateway import Asks
 from dagengine.gateway.inner_metrics import Host, current_host, no_host
-from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.results import CaseResult, Failure, OutcomeKind, Spent, Totals, Waiting
+from dagengine.results import CaseResult, Failure, OutcomeKind
 from dagengine.test_case import CASE_TYPES, InvalidCase
 from dagengine.threads import EventLoop, KeptOpen, in_daemon_thread
 
@@ -48,42 +54,22 @@ _CLOSED, _NOT_OPEN = "the engine is closed", "the engine is not open: use `async
 _GRACE = 0.1
 
 
-class _Figures:
-    """The figures of a run at any time, from any thread."""
+class _Judges(Figures):
+    """The figures of an engine, and the states of its judges."""
 
     _run: LocalExecutor
 
     @property
-    def totals(self) -> Totals:
-        """The sums of what was asked and used so far."""
-        return self._run.totals
-
-    @property
-    def spent(self) -> tuple[Spent, ...]:
-        """The same by metric, node and judge."""
-        return self._run.spent
-
-    @property
-    def waiting(self) -> Sequence[Waiting]:
-        """The questions that wait to be asked again at this moment."""
-        return self._run.waiting
+    def gateway(self) -> Asks:
+        return self._run.gateway
 
     @property
     def judges(self) -> dict[str, str]:
         """The states of the judges that were asked: "in order", or why they do not answer."""
-        return self._run.gateway.run.judges
-
-    @property
-    def limits(self) -> Limits:
-        """The limits; those of money, calls and cases may be set while it is open."""
-        return self._run.limits
-
-    @limits.setter
-    def limits(self, limits: Limits) -> None:
-        self._run.gateway.run.change_limits(limits)
+        return self.gateway.run.judges
 
 
-class Engine(_Figures):
+class Engine(_Judges):
     """Judges cases one by one, or many at a time, for as many callers as there are.
 
     ``async with Engine([metric], model="gpt-4o") as engine: row = await engine.judge(case)``. For
@@ -108,7 +94,7 @@ class Engine(_Figures):
         `account` counts calls and US dollars beyond this engine, for instance those of one day.
         Raises GraphError or InputError for what cannot work.
         """
-        check_settings(Engine, [name for name in settings if name != "account"])
+        check_settings(Engine, settings)
         if account is not None and not isinstance(account, Account):
             raise InputError(f"account must be an Account, got {account!r:.80}")
         self._begin(LocalExecutor(as_metrics(metrics), settings, returns=True), None)
@@ -200,7 +186,7 @@ class Engine(_Figures):
         if host is not None:
             context.run(node_at_work.set, None)
         calls = [Caller(item, until, late, context) for item in items]
-        if host is not None and host.run is self._run.gateway.run:
+        if host is not None and host.run is self.gateway.run:
             with anyio.CancelScope(deadline=until):
                 await self._join(host, calls)
         else:
@@ -305,7 +291,7 @@ class Engine(_Figures):
         if self._root._kept is not None:
             self._require_here()
         host = current_host()
-        if host is not None and host.run is self._run.gateway.run:
+        if host is not None and host.run is self.gateway.run:
             raise InputError("this code is part of a case that the engine would wait for")
         self._closed, was_closed = True, self._closed
         for sibling in tuple(self._others):
@@ -332,7 +318,7 @@ def _items_of(cases: Any) -> list[Any]:
     return list(source)
 
 
-class BlockingEngine(_Figures):
+class BlockingEngine(_Judges):
     """An open `Engine` for callers without an event loop, from any number of threads."""
 
     def __init__(self, engine: Engine, portal: BlockingPortal) -> None:

@@ -100,7 +100,7 @@ class Kept:
         )
         self._work, self._on_end, self._scope = work, on_end, anyio.CancelScope()
         loop = EventLoop.here()
-        self.task: Any = loop.spawn(self._run, contextvars.copy_context(), self._finish)
+        self._task = loop.spawn(self._run, contextvars.copy_context(), self._finish)
 
     async def _run(self) -> None:
         try:

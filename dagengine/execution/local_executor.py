@@ -147,7 +147,40 @@ def _refuse_own(settings: Settings) -> None:
         )
 
 
-class LocalExecutor:
+class Figures:
+    """The figures of a run at any time, from any thread."""
+
+    @property
+    def gateway(self) -> Asks:
+        """What its questions go through, and those of other metrics while it is open."""
+        raise NotImplementedError
+
+    @property
+    def totals(self) -> Totals:
+        """The sums of what was asked and used so far."""
+        return self.gateway.run.totals
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """The same by metric, node and judge."""
+        return self.gateway.run.spent
+
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        """The questions that wait to be asked again at this moment."""
+        return self.gateway.run.waiting
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the whole run; those of an engine may be set: of money, calls and cases."""
+        return self.gateway.run.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self.gateway.run.change_limits(limits)
+
+
+class LocalExecutor(Figures):
     """Metrics ready to judge cases; inside `open()` any number of sources may be run.
 
     What is asked is remembered over all of them, and one set of limits holds for all.
@@ -191,29 +224,8 @@ class LocalExecutor:
         self._sink_error: Exception | None = None
 
     @property
-    def totals(self) -> Totals:
-        """What was asked and used so far."""
-        return self._gateway.run.totals
-
-    @property
-    def waiting(self) -> Sequence[Waiting]:
-        """The questions that wait to be asked again at this moment."""
-        return self._gateway.run.waiting
-
-    @property
     def gateway(self) -> Asks:
-        """What its questions go through; open inside `open()`, for engines of other metrics."""
         return self._gateway
-
-    @property
-    def spent(self) -> tuple[Spent, ...]:
-        """Spending by metric, node and judge."""
-        return self._gateway.run.spent
-
-    @property
-    def limits(self) -> Limits:
-        """The limits that hold for all of it."""
-        return self._gateway.run.limits
 
     @property
     def store(self) -> str | None:

@@ -28,6 +28,7 @@ from dagengine.execution.reasons import reason_question, wants_reason, write_rea
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import (
+    Caller,
     CallSource,
     CaseTerms,
     FedSource,
@@ -121,7 +122,7 @@ class Runner:
         self._gateway = gateway
         self._judges = judges
         self._constants = constants or RunOnce(plan)
-        self._source: Source[Item] = PulledSource(())
+        self._source: Source[Item | Caller] = PulledSource(())
         most = gateway.run.limits.max_in_flight
         self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.run.resting)
         self._goldens: deque[tuple[int, Golden | ConversationalGolden, CaseTerms]] = deque()
@@ -225,7 +226,9 @@ class Runner:
         item = self._source.take()
         if item is None:
             return False
-        index = self._admitted if self._source.terms is None else self._source.terms.index
+        index, terms = self._admitted, CaseTerms()
+        if isinstance(item, Caller):
+            index, terms, item = item.index, item, item.item
         self._open += 1
         self._admitted += self._every
         if isinstance(item, InvalidCase):
@@ -234,15 +237,15 @@ class Runner:
             failure = Failure(kind, "data set", item.message if skipped else str(item))
             self._fail_case(index, item.name, failure, item.test_case)
         elif isinstance(item, Golden | ConversationalGolden):
-            self._goldens.append((index, item, self._terms()))
+            self._goldens.append((index, item, self._limited(terms)))
             self._completing += 1
         else:
-            self._start(index, item, self._terms())
+            self._start(index, item, self._limited(terms))
         return True
 
-    def _terms(self) -> CaseTerms:
-        """The terms of the case that was taken last, with the time limit of all cases."""
-        terms, limit = self._source.terms or CaseTerms(), self._gateway.run.limits.case_timeout
+    def _limited(self, terms: CaseTerms) -> CaseTerms:
+        """The terms of a case that begins, with the time limit of all cases."""
+        limit = self._gateway.run.limits.case_timeout
         if limit is not None and (until := anyio.current_time() + limit) < terms.until:
             terms.until, terms.late = until, f"the case took longer than its {limit} s"
         return terms

@@ -55,15 +55,10 @@ class CaseTerms:
 
 
 class Source(Protocol[T_co]):
-    """Cases one by one, without waiting; `terms` are those of the case that was taken last."""
+    """Cases one by one, without waiting."""
 
     ended: bool
     error: InputError | None
-
-    @property
-    def terms(self) -> CaseTerms | None:
-        """None for those of all cases."""
-        ...
 
     @property
     def ready(self) -> bool:
@@ -77,8 +72,6 @@ class Source(Protocol[T_co]):
 
 class PulledSource(Generic[T]):
     """A source over a plain iterable, which must not wait for long: the whole run waits with it."""
-
-    terms = None
 
     def __init__(self, items: Iterable[T]) -> None:
         self.ended = False
@@ -128,8 +121,6 @@ class Chunks(Generic[T]):
 
 class FedSource(Generic[T]):
     """A source over an async iterable; `feed` runs as a task beside the readers."""
-
-    terms = None
 
     def __init__(self, items: AsyncIterable[T]) -> None:
         self.ended = False
@@ -192,7 +183,6 @@ class CallSource(RunObserver):
 
     in_order = False
     error: InputError | None = None
-    terms: Caller | None = None
 
     def __init__(
         self,
@@ -226,13 +216,13 @@ class CallSource(RunObserver):
         self.waiting[call] = None
         self._context.copy().run(self._news)
 
-    def take(self) -> Any:
+    def take(self) -> Caller | None:
         if not self.waiting:
             return None
-        self.terms, _ = self.waiting.popitem(last=False)
-        self.terms.index = next(self._indices)
-        self._begun[self.terms.index] = self.terms
-        return self.terms.item
+        call, _ = self.waiting.popitem(last=False)
+        call.index = next(self._indices)
+        self._begun[call.index] = call
+        return call
 
     def finished(self, row: CaseResult) -> None:
         self._begun.pop(row.index).land(row)

@@ -125,11 +125,7 @@ class Shared:
     """The first stage: equal questions to one judge are asked once."""
 
     def __init__(
-        self,
-        stored: Stored,
-        remembered: Remembered,
-        resting: Resting,
-        once: Once | None,
+        self, stored: Stored, remembered: Remembered, resting: Resting, once: Once | None
     ) -> None:
         self._next, self._once = stored, once
         self._remembered = remembered
@@ -371,8 +367,6 @@ class Limited:
         tokens = estimate.input_tokens + estimate.output_tokens
         call = await self._limiter.enter(state.limiter, tokens, request.urgency, question=question)
         try:
-            if self.withdrawn and request.rank in self.withdrawn:
-                raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate)
         except BaseException as error:
             self._limiter.leave(state.limiter, call, error)
@@ -417,8 +411,6 @@ class Limited:
         pack = await packing.join(entry, self._limits.max_in_flight)
         call = await pack.enter(entry)
         try:
-            if self.withdrawn and request.rank in self.withdrawn:
-                raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate, entry)
         except BaseException as error:
             pack.drop(entry)
@@ -434,7 +426,11 @@ class Limited:
         estimate: Usage,
         entry: PackEntry | None = None,
     ) -> Answer[Any]:
-        """One call, and its entry in the ledger; raises OverBudgetError before it is made."""
+        """One call, and its entry in the ledger; before it, raises OverBudgetError, or
+        WithdrawnError for a case that nobody waits for any more.
+        """
+        if self.withdrawn and request.rank in self.withdrawn:
+            raise WithdrawnError(_UNWANTED)
         state, ledger, budget, number = request.state, self._ledger, self._budget, request.attempts
         reserved = await budget.reserve(state.price, estimate) if budget.is_limited else 0.0
         self.packs.questions += entry is not None

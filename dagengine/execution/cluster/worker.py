@@ -30,7 +30,7 @@ from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
 from dagengine.store.shared import SharedAnswers
-from dagengine.threads import KeptOpen
+from dagengine.threads import Kept, KeptOpen
 
 Build = Callable[[Limits, int], LocalExecutor]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""
@@ -204,45 +204,41 @@ class _EngineTask:
     def __init__(self, job: Job) -> None:
         self._engine, self.leased = job.engine()
         self._name = uuid.uuid4().hex
-        self._parts: set[anyio.Event] = set()  # set at the end of each
+        self._parts: set[Kept] = set()  # in progress
         self._kept = KeptOpen(self._serving())
 
     @asynccontextmanager
-    async def _serving(self) -> AsyncIterator[anyio.abc.TaskGroup]:
+    async def _serving(self) -> AsyncIterator[None]:
         async with self._engine.open(), anyio.create_task_group() as group:
             group.start_soon(self.leased.keep)
             try:
-                yield group
+                yield
             finally:  # also when the store fails, which cancels everything in here
                 group.cancel_scope.cancel()
-                for end in self._parts:
-                    end.set()
+                for part in tuple(self._parts):
+                    await part.end()
 
     async def part(self, first: int, cases: Sequence[Item]) -> Part | None:
         """Judge a chunk; raises what ends the engine, for instance the failure of a store.
 
         None when the run was ended meanwhile: its rows are not wanted any more.
         """
+        parts: list[Part] = []
+
+        async def judge() -> None:
+            finished = _Finished()
+            await self._engine.run(cases, finished, first)
+            parts.append(Part(finished.rest(), self.count()))
+
         if await self._kept.is_open():
-            finished, end = _Finished(), anyio.Event()
-            errors: list[DagengineError | None] = []
-
-            async def judge() -> None:
-                try:
-                    await self._engine.run(cases, finished, first)
-                    errors.append(None)
-                except DagengineError as error:
-                    errors.append(error)
-                end.set()
-
-            self._parts.add(end)
-            self._kept.value.start_soon(judge)
-            await end.wait()
-            self._parts.discard(end)
-            if errors:
-                if errors[0] is not None:
-                    raise errors[0]
-                return Part(finished.rest(), self.count())
+            work = Kept(judge)
+            self._parts.add(work)
+            await work.over.wait()
+            self._parts.discard(work)
+            if work.error is not None:
+                raise work.error
+            if parts:
+                return parts[0]
             await self._kept.over.wait()
         if self._kept.error is not None:
             raise self._kept.error

@@ -148,7 +148,7 @@ class Runner:
                 async with anyio.create_task_group() as group:
                     if isinstance(cases, CallSource):
                         self._source = cases
-                        cases.begin(self._workers.news)
+                        cases.news = self._workers.news
                     elif isinstance(cases, AsyncIterable):
                         self._source = fed = FedSource(cases)
                         group.start_soon(fed.feed, self._workers.news)

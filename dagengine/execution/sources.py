@@ -199,22 +199,18 @@ class CallSource(RunObserver):
         self._begun: dict[int, Caller] = {}
         self._work = ExitStack()
         self._context = contextvars.copy_context()  # that of no caller
-        self._news: Callable[[], None] = lambda: None
+        self.news: Callable[[], None] = lambda: None  # is called when there is something new
 
     @property
     def ready(self) -> bool:
         return bool(self.waiting)
-
-    def begin(self, news: Callable[[], None]) -> None:
-        """Take the function that is called when there is something new."""
-        self._news = news
 
     def put(self, call: Caller) -> None:
         """Let a call wait for its turn."""
         if not (self.waiting or self._begun):
             self._work.enter_context(self._at_work())
         self.waiting[call] = None
-        self._context.copy().run(self._news)
+        self._context.copy().run(self.news)
 
     def take(self) -> Caller | None:
         if not self.waiting:
@@ -243,7 +239,7 @@ class CallSource(RunObserver):
     def end(self) -> None:
         """Take no more calls: those that wait go on."""
         self.ended = True
-        self._context.copy().run(self._news)
+        self._context.copy().run(self.news)
 
     def drop(self) -> None:
         """Tell all who wait that there will be no row."""

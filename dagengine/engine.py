@@ -111,7 +111,7 @@ class Engine(_Judges):
         """Open the store and the judges; raises JudgeSetupError, and InputError a second time."""
         if self._kept is not None or self._root is not self:
             raise InputError("this engine was opened before: make another one")
-        await self._open().opened()
+        await self._open().wait_open()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -147,8 +147,8 @@ class KeptOpen(Kept, Generic[T]):
             await self._opened.wait()
         return not self.over.is_set()
 
-    async def opened(self) -> T:
-        """Its `value`; raises what kept it from opening. A caller who is cancelled ends it."""
+    async def wait_open(self) -> T:
+        """Give its `value`; raises what kept it from opening. A caller who is cancelled ends it."""
         try:
             if not await self.is_open():
                 raise self.error or EngineClosedError("it was closed while it was opened")
@@ -191,7 +191,7 @@ class LoopThread:
     async def keep(self, context: AbstractAsyncContextManager[T]) -> KeptOpen[T]:
         """Open a context, which is left at the end; raises what keeps it from opening."""
         kept = KeptOpen(context)
-        await kept.opened()
+        await kept.wait_open()
         self._kept.append(kept)
         return kept
 

@@ -143,7 +143,7 @@ class JudgesOf:
             self._made[key] = model, as_judge(model)
         return self._made[key][1]
 
-    def opened(self, judges: Sequence[Judge]) -> AbstractAsyncContextManager[None]:
+    def open(self, judges: Sequence[Judge]) -> AbstractAsyncContextManager[None]:
         """Open judges for a run; raises JudgeSetupError."""
         return open_judges(judges)
 
@@ -174,7 +174,7 @@ class KeptJudges(JudgesOf):
         return super().__call__(model)
 
     @asynccontextmanager
-    async def opened(self, judges: Sequence[Judge]) -> AsyncIterator[None]:
+    async def open(self, judges: Sequence[Judge]) -> AsyncIterator[None]:
         for judge in judges:
             if judge not in self._open:
                 kept = await self.thread.keep(open_judges([judge]))

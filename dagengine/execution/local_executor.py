@@ -278,7 +278,7 @@ class LocalExecutor(Figures):
         try:
             async with self._opened() as self._gateway:
                 needed = self.asked_judges
-                async with self._judge_of.opened(needed):
+                async with self._judge_of.open(needed):
                     await self._gateway.run.meet(needed)
                     yield
         except BaseExceptionGroup as group:

@@ -237,13 +237,13 @@ class Runner:
             failure = Failure(kind, "data set", item.message if skipped else str(item))
             self._fail_case(index, item.name, failure, item.test_case)
         elif isinstance(item, Golden | ConversationalGolden):
-            self._goldens.append((index, item, self._limited(terms)))
+            self._goldens.append((index, item, self._limit(terms)))
             self._completing += 1
         else:
-            self._start(index, item, self._limited(terms))
+            self._start(index, item, self._limit(terms))
         return True
 
-    def _limited(self, terms: CaseTerms) -> CaseTerms:
+    def _limit(self, terms: CaseTerms) -> CaseTerms:
         """The terms of a case that begins, with the time limit of all cases."""
         limit = self._gateway.run.limits.case_timeout
         if limit is not None and (until := anyio.current_time() + limit) < terms.until:

@@ -367,6 +367,8 @@ class Limited:
         tokens = estimate.input_tokens + estimate.output_tokens
         call = await self._limiter.enter(state.limiter, tokens, request.urgency, question=question)
         try:
+            if self.withdrawn and request.rank in self.withdrawn:
+                raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate)
         except BaseException as error:
             self._limiter.leave(state.limiter, call, error)
@@ -411,6 +413,8 @@ class Limited:
         pack = await packing.join(entry, self._limits.max_in_flight)
         call = await pack.enter(entry)
         try:
+            if self.withdrawn and request.rank in self.withdrawn:
+                raise WithdrawnError(_UNWANTED)
             answer = await self._call(request, question, estimate, entry)
         except BaseException as error:
             pack.drop(entry)
@@ -426,11 +430,7 @@ class Limited:
         estimate: Usage,
         entry: PackEntry | None = None,
     ) -> Answer[Any]:
-        """One call, and its entry in the ledger; before it, raises OverBudgetError, or
-        WithdrawnError for a case that nobody waits for any more.
-        """
-        if self.withdrawn and request.rank in self.withdrawn:
-            raise WithdrawnError(_UNWANTED)
+        """One call, and its entry in the ledger; raises OverBudgetError before it is made."""
         state, ledger, budget, number = request.state, self._ledger, self._budget, request.attempts
         reserved = await budget.reserve(state.price, estimate) if budget.is_limited else 0.0
         self.packs.questions += entry is not None

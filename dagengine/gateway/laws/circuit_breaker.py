@@ -162,7 +162,7 @@ class CircuitBreaker:
     def try_again(self, now: float) -> None:
         """Let a judge that was given up be probed as long as one that is out of order since now."""
         if self.given_up is not None:
-            self.given_up, self.is_open = None, True
+            self.given_up, self.is_open, self._in_doubt = None, True, False
             self._since, self._wait, self._next_probe = now, _FIRST_WAIT, -math.inf
             self._failures = max(1, self._failures)
             self._probes.clear()

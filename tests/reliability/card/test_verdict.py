@@ -169,6 +169,17 @@ def test_steady_without_labels_asks_for_labels_and_right_without_runs_for_runs()
     assert "7 more times: 1,400 questions, no price known" in once.step
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_exchangeable_runs_changes_no_demand(seed: int) -> None:
+    table, truth = judged(36, 7, lambda random: random.choice((0.0, 0.1, 0.4)), seed)
+    table[3][2] = None
+    mixed = [Random(seed).sample(row, len(row)) for row in table]
+    first, second = under(card_of(table, truth)), under(card_of(mixed, truth))
+    assert len(first.voted) == 2
+    for one, two in zip(first.voted, second.voted, strict=True):
+        assert (one.agreement, one.kappa) == (two.agreement, two.kappa)
+
+
 def test_lines_are_the_owners() -> None:
     assert parse_needs("agreement=85,kappa=.3,flips=2") == Needs(0.85, 0.3, 0.02)
     assert parse_needs(None, 0.1) == Needs(flips=0.1)

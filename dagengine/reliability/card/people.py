@@ -460,7 +460,7 @@ def _corrected(name: str, result: Corrected | Unknown, random: bool) -> Correcte
     )  # fmt: skip
 
 
-UNSTATED = "labels must be on a random sample of the cases; if they are, state --labels-random"
+UNSTATED = "the labelled cases may not be a random sample; if they are, add --labels-random"
 
 
 def sampled(

@@ -341,6 +341,36 @@ def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> floa
     return float((size - 1) * numpy.cov(values, aweights=weights, ddof=0))
 
 
+_MORE_LABELS = (20, 40, 80, 160, 320, 640)
+
+
+def labels_to_settle(
+    counts: Sequence[Sequence[float]], agreement: float, kappa: float, *, chance: float = 0.8
+) -> int | None:
+    """The least of 20, 40 … 640 more labels that settle both demands with this probability.
+
+    Labels to come are drawn from the posterior of the whole table of labels and verdicts. They
+    settle if an interval of all labels then lies below its line, or both lie above. None: 640 fail.
+    """
+    numpy, random = needs("numpy"), needs("numpy").random.default_rng(0)
+    table = numpy.array(counts, dtype=float)
+    kinds = len(table)
+    prior = (0.75 / max(kinds * (kinds - 1), 1) + numpy.eye(kinds) / kinds).ravel()
+    rates = random.dirichlet(table.ravel() + prior, 100)
+    for more in _MORE_LABELS if kinds > 1 else ():
+        coming = table.ravel() + random.multinomial(more, rates)
+        draws = random.standard_gamma(coming + prior, (400, *coming.shape))
+        tables = draws.reshape(400, -1, kinds, kinds)
+        shares = tables.trace(axis1=-2, axis2=-1) / tables.sum((-2, -1))
+        met, missed = numpy.ones(len(rates), dtype=bool), False
+        for values, line in ((shares, agreement), (_kappa(tables), kappa)):
+            low, high = numpy.nanquantile(values, (0.025, 0.975), axis=0)
+            met, missed = met & (low >= line), missed | (high < line)
+        if (met | missed).mean() >= chance:
+            return more
+    return None
+
+
 # Posteriors. Tables have labels in rows; before them there may be one more axis, the draws.
 
 Tables = Callable[[Any], Any]

@@ -455,9 +455,9 @@ class _Table:
         for demand in DEMANDS:
             if (state := self.states[place][demand.name]) in parts:
                 measured = bounded_or_why(demand.figure(voted))
-                line = f"; target {demand.side} {demand.line(self.needs)}"
+                line = f", target {demand.side} {demand.line(self.needs)}"
                 parts[state].append(f"{demand.name} {measured}{line}")
-        return " ".join(f"{'Missed' if state == 'missed' else 'Undecided'}: {', '.join(lines)}."
+        return " ".join(f"{'Missed' if state == 'missed' else 'Undecided'}: {'; '.join(lines)}."
                         for state, lines in parts.items() if lines)  # fmt: skip
 
     def _label_more(self, place: int) -> Verdict:

@@ -341,9 +341,6 @@ def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> floa
     return float((size - 1) * numpy.cov(values, aweights=weights, ddof=0))
 
 
-_MORE_LABELS = (20, 40, 80, 160, 320, 640)
-
-
 def labels_to_settle(
     counts: Sequence[Sequence[float]], agreement: float, kappa: float, *, chance: float = 0.8
 ) -> int | None:
@@ -357,7 +354,7 @@ def labels_to_settle(
     kinds = len(table)
     prior = (0.75 / max(kinds * (kinds - 1), 1) + numpy.eye(kinds) / kinds).ravel()
     rates = random.dirichlet(table.ravel() + prior, 100)
-    for more in _MORE_LABELS if kinds > 1 else ():
+    for more in (20, 40, 80, 160, 320, 640) if kinds > 1 else ():
         coming = table.ravel() + random.multinomial(more, rates)
         draws = random.standard_gamma(coming + prior, (400, *coming.shape))
         tables = draws.reshape(400, -1, kinds, kinds)

@@ -113,7 +113,7 @@ def search_plan(
         _, most = counted.at([*titles, *parents], split.sealed, votes)
         steps.append(PlannedStep("sealed part, after", 0, most))
     money = counted.cost(split.tried, sum(step.most or 0 for step in steps), model, prices or {})
-    return SearchPlan(tuple(steps), len(rungs), money)
+    return SearchPlan(tuple(steps), len(rungs), len(split.sealed), money)
 
 
 class _Counted:

@@ -166,7 +166,7 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
 
     scores = {run.score for runs in judged.runs.values() for run in runs}
     if len(scores - {None}) < 3:
-        return "its scores leave no choice"
+        return "no other threshold would change a result"
     whole = fit(split.tried)
     if isinstance(whole, Unknown):
         return whole.detail or whole.reason

@@ -355,7 +355,7 @@ class _Ladder:
         """The node and a neighbour as one question."""
         pair = pair_at(self.metric, node)
         if pair is None:
-            why = "no yes/no neighbour ends as it does"
+            why = "no neighbouring yes/no node leads to the same outcome"
             return await self._try("merge", "merged with a neighbour", node, why)
         before = f"{pair.parent.text} {pair.child.text}"
         detail = {"before": before, "criterion": pair.criterion}
@@ -381,7 +381,11 @@ class _Ladder:
             self.asking.add(totals)
             if split and words is not None and words.strip(" .") == ONE:
                 return "its criterion asks for one thing"
-            why = "it was tried already" if words in earlier else complaint(task, words)
+            why = (
+                "the judge proposed an earlier wording again"
+                if words in earlier
+                else complaint(task, words)
+            )
             if words and not why:
                 return {"before": held.text, "criterion": words}
         return f"no edit that can be used: {why}"

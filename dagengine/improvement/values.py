@@ -127,10 +127,14 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """The calls of the whole search, and what they cost at most (None: no price is known)."""
+    """The calls of the whole search, and what they cost at most (None: no price is known).
+
+    `sealed` counts the cases, or groups of them, that the proof rests on.
+    """
 
     steps: tuple[PlannedStep, ...]
     tries: int
+    sealed: int
     cost: float | None = None
 
     @property

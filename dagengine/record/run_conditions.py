@@ -80,8 +80,20 @@ def failures(conditions: Sequence[Condition], figures: Figures) -> list[str]:
             why = "no price is known" if no_price else "there are too few scores"
             lines.append(f"{condition.text}: it is undefined: {why}")
         elif condition.holds(value):
-            lines.append(f"{condition.text}: it is {value:.4g}")
+            lines.append(f"{condition.text}: it is {value:.4g}{_why(condition, figures.summary)}")
     return lines
+
+
+def _why(condition: Condition, summary: Summary) -> str:
+    """The counts of a pass rate where cases without a score make it another one than is shown."""
+    if condition.measure != "pass-rate":
+        return ""
+    counts = summary[condition.of] if condition.of else summary
+    scored = counts.passed + counts.failed
+    if scored == counts.expected:
+        return ""
+    missing = f"{counts.expected - scored:,} without a score count as not passed"
+    return f" ({counts.passed:,} of {scored:,} scored passed; {missing})"
 
 
 def _value(condition: Condition, figures: Figures) -> float | None:
@@ -108,6 +120,8 @@ def _value(condition: Condition, figures: Figures) -> float | None:
 
 def _figure(found: Summary | MetricSummary, one: Condition) -> float | None:
     value: Share | float | None = getattr(found, one.measure.replace("-", "_"))
+    if isinstance(value, Share):  # a case that should have a score and has none did not pass
+        value = Share.of(found.passed, found.expected)
     if isinstance(value, Share):
         return float(getattr(value, one.bound))
     return value

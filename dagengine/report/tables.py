@@ -118,7 +118,8 @@ def _summary_table(summary: Summary) -> Any:
             # A tenth of a percent is a case from a thousand cases on.
             digits = 1 if tally.cases >= 1000 else 0
             share, *limits = (f"{part:.{digits}%}" for part in (rate.value, rate.low, rate.high))
-            passed = f"{tally.passed:,} = {share}\n({' to '.join(limits)})"
+            scored = f" of {tally.passed + tally.failed:,} scored" if tally.no_score else ""
+            passed = f"{tally.passed:,}{scored} = {share}\n({' to '.join(limits)})"
         counts = (passed, f"{tally.failed:,}", f"{tally.no_score:,}")
         table.add_row(Text(one_line(tally.metric, _NAME)), *figures, *counts)
     return table

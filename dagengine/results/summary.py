@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
 
-from dagengine.results.outcomes import ESCALATED, KEPT
+from dagengine.results.outcomes import ESCALATED, KEPT, OutcomeKind
 from dagengine.results.passing import Points
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.terminal import counted
@@ -95,7 +95,8 @@ class MetricSummary:
     `distribution` counts scores in eleven bins centred at 0, 0.1, … 1. `pass_rate` is the share of
     cases that passed among those that have a score and a threshold, `escalated` that of judgements
     that went to a second judge among those that could (None: none could). `points` are those of a
-    rubric.
+    rubric. `expected` counts the
+    cases that should pass, of which gates take the share: all that had something to judge.
     """
 
     metric: str
@@ -112,6 +113,7 @@ class MetricSummary:
     pass_rate: Share | None
     escalated: Share | None = None
     points: PointsSummary | None = None
+    expected: int = 0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.metric!r}: {_figures(self)}>"
@@ -123,7 +125,8 @@ class Summary:
 
     A case failed if a metric is below its threshold, whatever the others say. `no_score` counts the
     cases in which a metric gave no score, those that failed in another among them. `pass_rate` is
-    the share that passed among the cases that passed or failed.
+    the share that passed among the cases that passed or failed. `expected` counts all cases but
+    those that neither passed nor failed because a metric had nothing to judge.
     """
 
     cases: int
@@ -133,6 +136,7 @@ class Summary:
     pass_rate: Share | None
     metrics: tuple[MetricSummary, ...]
     tags: dict[str, tuple[MetricSummary, ...]]
+    expected: int
 
     def __repr__(self) -> str:
         lines = [f"{metric.metric}: {_figures(metric)}" for metric in self.metrics]
@@ -183,7 +187,7 @@ class _Scores:
         self.states: Counter[str] = Counter()
         self.turns: Counter[str] = Counter()
         self._grid: Counter[int] = Counter()
-        self._count = 0
+        self._count = self.skipped = 0
         self._mean = self._squares = 0.0
         self._lowest, self._highest = math.inf, -math.inf
         # The points of a rubric, as shares: all of them (None), and by tag
@@ -209,6 +213,7 @@ class _Scores:
 
     def add(self, result: MetricResult) -> None:
         self.states[result.state] += 1
+        self.skipped += result.outcome == OutcomeKind.SKIPPED
         for node in result.steps:
             if node.mode == KEPT or node.mode == ESCALATED:
                 self.turns[node.mode] += 1
@@ -247,6 +252,7 @@ class _Scores:
             pass_rate=Share.of(passed, passed + failed),
             escalated=Share.of(self.turns[ESCALATED], self.turns.total()),
             points=self.points_summary(),
+            expected=self.states.total() - self.states["scored"] - self.skipped,
         )
 
     def points_summary(self) -> PointsSummary | None:
@@ -273,7 +279,7 @@ class Summing:
 
     def __init__(self, rows: Iterable[CaseResult] = ()) -> None:
         self._states: Counter[str] = Counter()
-        self._no_score = 0
+        self._no_score = self._skipped = 0
         self._metrics: dict[str, _Scores] = {}
         self._tags: dict[str, dict[str, _Scores]] = {}
         for row in rows:
@@ -282,6 +288,8 @@ class Summing:
     def add(self, row: CaseResult) -> None:
         """Count one row; its tags are those of its test case."""
         self._states[row.state] += 1
+        lost = {result.outcome for result in row.metrics if result.score is None}
+        self._skipped += (row.state, lost) == ("no_score", {OutcomeKind.SKIPPED})
         self._no_score += any(result.score is None for result in row.metrics)
         tags = getattr(row.test_case, "tags", None) or ()
         parts = [self._metrics]
@@ -310,6 +318,7 @@ class Summing:
             pass_rate=Share.of(passed, passed + failed),
             metrics=_summaries(self._metrics),
             tags={tag: _summaries(part) for tag, part in sorted(self._tags.items())},
+            expected=self._states.total() - self._states["scored"] - self._skipped,
         )
 
 

@@ -13,7 +13,7 @@ from dagengine.reliability.statistics.comparisons import Comparison, compare_sha
 from dagengine.reliability.statistics.intervals import Interval
 from dagengine.terminal import few
 from dagengine.testing.runs import label_of
-from dagengine.testing.summary import Outcome, case_tags, has_not_passed, pass_rate
+from dagengine.testing.summary import Outcome, case_tags, has_not_passed
 from dagengine.testing.values import Verdict
 
 _FORM = re.compile(
@@ -53,7 +53,9 @@ class Gate:
     def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
         """Return whether the gate holds, and what to say about it; nothing judged does not hold."""
         mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
-        passed, cases = pass_rate(mine)
+        passed = sum(outcome.success is True for outcome in mine)
+        failed = [label_of(o.test, o.number) for o in mine if has_not_passed(o)]
+        cases = passed + len(failed)
         if not cases:
             # What there is in place of the name: tags of the metric, or metrics
             metrics = {outcome.metric for outcome in outcomes}
@@ -69,7 +71,8 @@ class Gate:
         holds = passed >= self.least * cases - 1e-9
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
-        failed = [label_of(o.test, o.number) for o in mine if has_not_passed(o)]
+        lost = sum(o.success is None for o in mine if has_not_passed(o))
+        share += f", {lost} without a score among them" if lost else ""
         listed = "" if holds else f"; not passed: {few(failed)}"
         return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
 

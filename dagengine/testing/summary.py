@@ -6,11 +6,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
-from statistics import NormalDist
 from typing import Any, TypeVar
 
 from dagengine.question import Usage
-from dagengine.results import Attempt, Totals
+from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.results.summary import Share
 from dagengine.results.totals import cost_line
 from dagengine.terminal import counted, one_line
 from dagengine.testing.values import Verdict
@@ -182,36 +182,27 @@ def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
     return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
 
 
-def pass_rate(outcomes: Iterable[Outcome]) -> tuple[int, int]:
-    """Number that passed, and the total; what has no score has not passed."""
-    passed = [not has_not_passed(o) for o in outcomes if o.success is not None or o.kind != "ok"]
-    return sum(passed), len(passed)
-
-
 def has_not_passed(outcome: Outcome) -> bool:
-    """Return whether a case failed, or lacks a score; not so without a threshold."""
-    return outcome.success is not True and (outcome.success is not None or outcome.kind != "ok")
+    """Return whether a case failed, or lacks a score that it should have.
 
-
-def wilson(passed: int, cases: int, level: float = 0.95) -> tuple[float, float]:
-    """The interval of a share (Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953)."""
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    share, size = passed / cases, cases + z * z
-    middle = (passed + z * z / 2) / size
-    half = z / size * math.sqrt(share * (1 - share) * cases + z * z / 4)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    Not so without a threshold, or where there was nothing to judge.
+    """
+    if outcome.success is None:
+        return outcome.kind not in ("ok", OutcomeKind.SKIPPED)
+    return not outcome.success
 
 
 def _line(name: str, outcomes: list[Outcome]) -> str:
-    """One metric: how many passed, with an interval, and what has no score."""
-    passed, cases = pass_rate(outcomes)
+    """One metric: how many passed of those with a score, and what has none."""
+    results = [outcome.success for outcome in outcomes if outcome.success is not None]
+    share = Share.of(passed := sum(results), len(results))
+    kinds = Counter(outcome.kind for outcome in outcomes if outcome.kind != "ok")
+    missing = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
     name = one_line(name, _NAME)
     scores = [outcome.score for outcome in outcomes if outcome.score is not None]
     mean = f"mean score {math.fsum(scores) / len(scores):.3g}" if scores else "no score"
-    if not cases:
-        return f"{name}: {counted(len(outcomes), 'case')}, {mean}"
-    low, high = wilson(passed, cases)
-    kinds = Counter(outcome.kind for outcome in outcomes if outcome.kind != "ok")
-    missing = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
-    rate = f"{passed / cases:.0%}, 95 % interval {low:.0%} to {high:.0%}"
-    return f"{name}: {passed} of {cases} passed ({rate}), {mean}{missing}"
+    if share is None:
+        return f"{name}: {counted(len(outcomes), 'case')}, {mean}{missing}"
+    rate = f"{share.value:.0%}, 95 % interval {share.low:.0%} to {share.high:.0%}"
+    scored = " scored" if missing else ""
+    return f"{name}: {passed} of {len(results)}{scored} passed ({rate}), {mean}{missing}"

@@ -44,7 +44,7 @@ def test_flips_are_named_by_node_and_cause(runs: tuple[Path, Path]) -> None:
         "4 of 12 cases flipped: 4 worse, 0 better",
         "3 first differ at Tone, 1 first differ at Next step",
         "0 definition changed, 0 evidence changed, 0 judge changed, 4 same question",
-        "could be chance (paired, McNemar mid-p, p = 0.062)",
+        "could be chance (paired, McNemar mid-p, p = 0.12)",
         "Tone: warm → rude",
     ):
         assert said in found.output
@@ -131,8 +131,8 @@ def test_answers_that_moved_as_a_whole_are_said_to_be_a_shift(tmp_path: Path) ->
     flat = " ".join(dagengine("diff", *runs, "--card", tmp_path / "card.json").output.split())
     for words in (*changes["test"]["words"], changes["noise"]["words"]):
         assert " ".join(words.split()) in flat
-    assert "p = 0.016" in flat
-    assert "(6 worse, 0 better): one of the runs was judged otherwise as a whole" in flat
+    assert "p = 0.031" in flat
+    assert "(6 worse, 0 better): perhaps one of the runs was judged otherwise as a whole" in flat
     assert "could give as many flips, but not in one direction" in flat
 
 

@@ -57,7 +57,7 @@ def test_a_planted_fault_is_found_by_labels_and_mended() -> None:
     search = json.loads(_read(better(folder) / "improve.json"))
     (change,) = (row for row in search["candidates"] if not row["refused"])
     assert (change["rung"], change["where"]) == ("criterion", "Insults")
-    assert search["headline"].startswith("✓ Another criterion at Insults")
+    assert search["headline"].startswith("✓ New wording for Insults")
     assert "harsh words about the product" in _read(better(folder) / "metrics.patch")
 
 

@@ -46,7 +46,7 @@ def test_a_plan_makes_no_call_and_no_file(folder: Path) -> None:
     done = run("--plan")
     assert done.exit_code == 0, done.output
     assert "criterion rewritten, b" in done.output
-    assert "every p value counts" in done.output
+    assert "p values are corrected for" in done.output
     assert not Path("improve").exists()
 
 
@@ -54,7 +54,7 @@ def test_a_search_leaves_a_patch_a_page_pictures_and_a_run(folder: Path) -> None
     done = run("--out", "runs/1")
     assert done.exit_code == 0, done.output
     out = folder / "runs" / "1"
-    assert "✓ Another criterion at Tone: +" in done.output
+    assert "✓ New wording for Tone: agreement up " in done.output
     assert "next  git apply runs/1/metrics.patch" in done.output
     record = json.loads((out / "improve.json").read_text(encoding="utf-8"))
     sha256 = record["split"]["sha256"]

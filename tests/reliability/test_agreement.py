@@ -218,7 +218,7 @@ def test_the_pass_rate_is_corrected_by_labels_only_where_they_are_said_to_be_ran
     seen = list(observed(right, Condition()))
     (refused,) = card(iter(seen), labels=labels).metrics[0].settings[0].corrected
     assert refused.estimate.value is None
-    assert "if they are, state --labels-random" in refused.estimate.note
+    assert "if they are, add --labels-random" in refused.estimate.note
     (found,) = card(iter(seen), labels=labels, labels_random=True).metrics[0].settings[0].corrected
     assert found.judge == 0.5
     assert found.estimate.value == pytest.approx(0.75)

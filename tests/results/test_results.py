@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from graphs.trees import yes_no
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dagengine import Limits, evaluate
 from dagengine.data import RowWriter, read_rows
@@ -17,6 +19,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.record import load_run
+from dagengine.record.run_conditions import Figures, conditions_of, failures
 from dagengine.report.github import step_summary
 from dagengine.report.tables import headline_of
 from dagengine.report.tally import Tally
@@ -30,12 +33,54 @@ from dagengine.results import (
     Totals,
 )
 from dagengine.test_case import LLMTestCase
+from dagengine.testing.gates import Gate
+from dagengine.testing.summary import Outcome
+from dagengine.testing.summary import Summary as Session
 
 STEPS = tuple(Step(f"node {n}", "task", OutcomeKind.OK, output="x" * 1000) for n in range(20))
 PASSED = MetricResult("Kind", 1.0, True, "why", threshold=0.5, steps=STEPS)
 SHORT = MetricResult("Short", 0.25, False, "why", threshold=0.5, steps=STEPS)
 SCORED = MetricResult("Scored", 0.5, None, "why", steps=STEPS)
 LATE = MetricResult("Late", None, None, None, failure=Failure(OutcomeKind.TIMEOUT, "n", "late"))
+
+
+NOTHING = replace(LATE, failure=Failure(OutcomeKind.SKIPPED, "n", "nothing to judge"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(*[st.integers(0, 6)] * 4, st.sampled_from([0.1, 0.5, 0.9, 1.0]))
+def test_one_rule_of_pass_rates_is_shown_everywhere_and_one_gates_everywhere(
+    passed: int, failed: int, late: int, nothing: int, least: float
+) -> None:
+    counts = ((PASSED, passed), (SHORT, failed), (LATE, late), (NOTHING, nothing))
+    results = [replace(kind, metric="Kind") for kind, count in counts for _ in range(count)]
+    rows = [CaseResult(number, f"c{number}", (each,)) for number, each in enumerate(results)]
+    evaluated = EvaluationResult(tuple(rows), Totals())
+    summary = evaluated.summary()
+    scored, due = passed + failed, passed + failed + late
+    for part in (summary, *summary):
+        shown = None if part.pass_rate is None else part.pass_rate.value
+        assert shown == (passed / scored if scored else None)
+        assert part.expected == due
+    session = Session()
+    session.outcomes["t"] = [
+        Outcome("t", n, "c", (), "Kind", each.score, each.success, str(each.outcome))
+        for n, each in enumerate(results)
+    ]
+    words = "".join(session.lines())
+    assert not scored or f"{passed} of {scored}" in words
+    for count, kind in ((late, "timeout"), (nothing, "skipped")):
+        assert (f"{count} {kind}" in words) == (count > 0)
+    # A gate fails where no case has a result, or where more lack a score than the rate allows.
+    misses = not scored or passed < least * due
+    holds, why = Gate.read(f"Kind>={least}").check(session.all)
+    assert (not holds) == (misses if due else True)
+    assert not (late and due) or f"{late} without a score" in why
+    for text in (f"pass-rate<{least}", f"Kind.pass-rate<{least}") if results else ():
+        figures = Figures(summary, Totals(), None)  # type: ignore[arg-type]
+        lines = failures(conditions_of([text], ["Kind"]), figures)
+        assert bool(lines) == misses
+        assert not (lines and scored and late) or f"{late} without a score" in lines[0]
 
 
 def test_results_are_shown_in_one_line_that_says_what_matters() -> None:

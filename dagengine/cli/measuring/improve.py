@@ -121,7 +121,7 @@ def improve(
     plan = search.plan(model=model, prices=paid)
     for name, calls in words.planned(plan):
         say(f"  {name:26} {calls:>34}")
-    say(f"at most, for the dearest node; every p value counts {plan.tries} tries")
+    say(f"upper bounds, for the most expensive node; p values are corrected for {plan.tries} tries")
     # Each look at the sealed part makes it a little less unseen, in whatever folder it was.
     if looks := folder.looks(search.split.sha256, beside=True):
         changes = counted(len(looks), "change")

@@ -159,7 +159,8 @@ def _price(under: SettingCard) -> Answer:
     tell = next(
         (f"; {votes.runs_to_tell} runs may be enough" for votes in unsure if votes.runs_to_tell), ""
     )
-    weak = f"no upper limit from {counted(unsure[0].runs, 'run')}{tell}" if unsure else ""
+    runs = max((votes.runs for votes in unsure), default=0)
+    weak = f"no upper limit from {counted(runs, 'run')}{tell}" if unsure else ""
     node, worst = max(needing, key=_costly)
     count = len(needing) - 1
     more = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""

@@ -30,7 +30,6 @@ from dagengine.reliability.card.verdict import (
     DEMANDS,
     MARKS,
     SIGNS,
-    budget,
     errors,
     verdict,
 )
@@ -135,7 +134,6 @@ def card_page(card: JudgeCard) -> str:
         marks=MARKS,
         demands=DEMANDS,
         errors=errors,
-        budget=budget,
         seen_from=seen_from,
         shown=SHOWN_CASES,
     )

@@ -60,11 +60,13 @@ from dagengine.reliability.statistics.intervals import (
 )
 from dagengine.reliability.statistics.measures import mean_score, measure_of
 from dagengine.reliability.statistics.sums import Sums, difference, mean, quotient, total
-from dagengine.reliability.statistics.votes import flips_of_votes
+from dagengine.reliability.statistics.votes import flips_of_votes, majority_odds
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
 
 Pair = tuple[Vote | None, Vote | None]
+Shared = tuple[Vote | None, Mapping[Vote | None, float]]
+"""A human label, and the shares of the verdicts of its case; none without an answer."""
 Labelled = Sequence[Pair]
 
 
@@ -118,6 +120,7 @@ def _labelled(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[tuple[int, Vot
 
 _AGAINST_LABELS = ("accuracy", "kappa", "baseline")
 _NONE = "no case that ran has a label"
+_ONE_LABEL = "people and judge gave only one label"
 
 
 @dataclass(frozen=True)
@@ -160,16 +163,13 @@ def often_enough(rows: Iterable[Sequence[Run]]) -> int | None:
     return None if len(sizes) < 2 else max(min(sizes) - 1 + min(sizes) % 2, 1)
 
 
-def _judged(
-    runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote], votes: int | None = None
-) -> _Judged:
-    """`votes` is how many runs of a case make its majority, if not all of them."""
+def _judged(runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote]) -> _Judged:
     cases = [
         (labels[case], [*chain.from_iterable(settings.values())], runs.group(case))
         for case, settings in runs.cases.items()
         if case in labels
     ]
-    often = votes or often_enough(row for _, row, _ in cases)
+    often = often_enough(row for _, row, _ in cases)
     tallies = [_Tally.of(label, row, often, read) for label, row, _ in cases]
     pairs, wrong, right = ([tally.pairs[side] for tally in tallies] for side in range(3))
     singly = [tally.single for tally in tallies]
@@ -198,18 +198,12 @@ class _Tally:
     def of(
         cls, label: Vote, row: Sequence[Run], often: int | None, read: Callable[[Run], Vote]
     ) -> _Tally:
-        considered = row[:often]
         every: list[Vote | None] = [None if run.score is None else read(run) for run in row]
-        answers = [vote for vote in every[:often] if vote is not None]
-        missing = len(considered) - len(answers)
-        # A wrong answer to pass or fail is the other one; of several verdicts it is none of them.
-        miss: Vote = not label if isinstance(label, bool) else _WRONG
-        most = majority(answers)
-        worst = majority([*answers, *[miss] * missing]) if missing else most
+        answers, worst, best = _filled(label, row[:often], read)
         pairs: tuple[Pair, Pair, Pair] = (
-            (label, most) if answers else (None, None),
-            (label, None if worst == _WRONG else worst),
-            (label, majority([*answers, *[label] * missing]) if missing else most),
+            (label, majority(answers)) if answers else (None, None),
+            (label, majority(worst)),
+            (label, majority(best)),
         )
         hits = [vote == label for vote in every if vote is not None]
         share = statistics.fmean(hits) if hits else None
@@ -218,7 +212,15 @@ class _Tally:
         return cls(pairs, share, sum(hits) / len(row), 1 - wrong / len(row), complete)
 
 
-_WRONG = "\0wrong"
+def _filled(
+    label: Vote, row: Sequence[Run], read: Callable[[Run], Vote]
+) -> tuple[list[Vote | None], ...]:
+    """The answers of runs as they are, then with all missing ones wrong, and with them right."""
+    answers: list[Vote | None] = [read(run) for run in row if run.score is not None]
+    missing = len(row) - len(answers)
+    # A wrong answer to pass or fail is the other one; of several verdicts it is none of them.
+    miss = not label if isinstance(label, bool) else None
+    return answers, [*answers, *[miss] * missing], [*answers, *[label] * missing]
 
 
 def _verdicts(
@@ -239,7 +241,12 @@ def _verdicts(
     yield reaching(
         once, [figure(once.name, end, mean, _NONE, groups, single) for end in judged.ends if end]
     )
-    yield _kappa(judged, kinds, level)
+    shares: list[list[Shared]] = [
+        [(label, {} if label is None else {verdict: 1.0}) for label, verdict in side]
+        for side in (judged.pairs, judged.wrong, judged.right) if side
+    ]  # fmt: skip
+    why = _ONE_LABEL if judged.pairs else _NONE
+    yield _kappa(shares or [[]], groups, kinds, level, why)
 
     def beyond(pairs: Labelled) -> Figure:
         ac1 = ac1_interval(pairs, kinds=kinds, groups=clusters)
@@ -279,23 +286,39 @@ def _verdicts(
         yield reaching(met[0], met[1:])
 
 
-def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str, confidence: float = 0.95) -> Figure:
-    """Kappa, and the lower bound of a judge without an error on these cases."""
+def _kappa(
+    sides: Sequence[Sequence[Shared]], groups: Sequence[Hashable], kinds: Sequence[Vote],
+    level: str, why: str, confidence: float = 0.95,
+) -> Figure:  # fmt: skip
+    """Kappa, and the lower bound of a judge without an error on these cases.
 
-    def measured(pairs: Labelled) -> Figure:
-        kappa = kappa_interval(pairs, kinds=kinds, groups=judged.clusters, level=confidence)
-        return shown("kappa", kappa, level, _why_constant(judged, kappa))
+    `sides` have every case's label with the shares of its verdicts, as answered, then with missing
+    answers wrong and right. `why` says why it may be undefined.
+    """
+    together = len(set(groups)) < len(groups)
 
-    perfect = [(label, label) for label, _ in judged.pairs]
-    ideal = kappa_interval(perfect, kinds=kinds, groups=judged.clusters, level=confidence)
-    best = ideal.low if isinstance(ideal, Interval) else None
-    return replace(judged.over(measured), best=best)
+    def measured(side: Sequence[Shared]) -> Figure:
+        parts = [(label, verdict, share, group)
+                 for (label, shares), group in zip(side, groups, strict=True)
+                 for verdict, share in shares.items()]  # fmt: skip
+        kappa = kappa_interval(
+            [(label, verdict) for label, verdict, _, _ in parts], kinds=kinds,
+            groups=[group for *_, group in parts] if together else None,
+            weights=[share for _, _, share, _ in parts], level=confidence,
+        )  # fmt: skip
+        undefined = not isinstance(kappa, Unknown) or kappa.reason == "undefined"
+        return shown("kappa", kappa, level, why if undefined else "")
+
+    ideal = measured([(label, {label: 1.0} if shares else {}) for label, shares in sides[0]])
+    kappa = reaching(measured(sides[0]), [measured(side) for side in sides[1:]])
+    answered = {group for (_, shares), group in zip(sides[0], groups, strict=True) if shares}
+    return replace(kappa, items=len(answered), best=ideal.low)
 
 
 def _why_constant(judged: _Judged, measured: Interval | Unknown) -> str:
     if isinstance(measured, Unknown) and measured.reason != "undefined":
         return ""
-    return "people and judge gave only one label" if judged.pairs else _NONE
+    return _ONE_LABEL if judged.pairs else _NONE
 
 
 def outcome_name(outcome: object) -> str:
@@ -313,7 +336,8 @@ def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionT
     if read is None:
         return None
     table = confusion_table(_judged(runs, labels.by_case, read).pairs)
-    return ConfusionTable(tuple(map(outcome_name, table.kinds)), table.counts)
+    counts = tuple(tuple(map(int, row)) for row in table.counts)
+    return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
 
 
 def people_among_themselves(
@@ -436,7 +460,7 @@ def _corrected(name: str, result: Corrected | Unknown, random: bool) -> Correcte
     )  # fmt: skip
 
 
-UNSTATED = "labels must be on a random sample of the cases; if they are, state --labels-random"
+UNSTATED = "the labelled cases may not be a random sample; if they are, add --labels-random"
 
 
 def sampled(
@@ -533,19 +557,33 @@ def voted(
             why = _NOT_LABELLED if labels is None else _NUMBERS
             right = [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
         else:
-            judged = _judged(runs, labels.by_case, read, votes)
-            # With one vote, the share of all single runs: it needs no choice of one of them.
-            sides: Sequence[Sequence[Any]] = (judged.pairs, judged.wrong, judged.right)
-            of: Any = accuracy.sums
-            if votes == 1:
-                sides, of = (judged.singly, *judged.ends), mean
+            # Shares over all runs, or all subsets of them: no choice of some of them decides.
+            sides = _majorities(runs, labels.by_case, read, votes)
+            names = [runs.group(case) for case in runs.cases if case in labels.by_case]
             answered, *bounds = [
-                figure("accuracy", side, of, _NONE, judged.groups, level, confidence)
-                for place, side in enumerate(sides)
-                if side or not place
-            ]
-            right = [reaching(answered, bounds), _kappa(judged, labels.kinds, level, confidence)]
+                figure("accuracy", [shares.get(label, 0.0) if shares else None
+                                    for label, shares in side],
+                       mean, _NONE, names, level, confidence)
+                for side in sides
+            ]  # fmt: skip
+            why = _ONE_LABEL if names else _NONE
+            kappa = _kappa(sides, names, labels.kinds, level, why, confidence)
+            right = [reaching(answered, bounds), kappa]
         yield Voted(votes, unlike.without(flips), *right)
+
+
+def _majorities(
+    runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote], votes: int
+) -> list[list[Shared]]:
+    """What majorities of so many runs say of each case with a label: the sides of `_kappa`."""
+    cases = [(labels[case], [*chain.from_iterable(settings.values())])
+             for case, settings in runs.cases.items() if case in labels]  # fmt: skip
+    filled = [(label, _filled(label, row, read)) for label, row in cases]
+    sides: list[list[Shared]] = [
+        [(label, majority_odds(rows[side], votes)) for label, rows in filled] for side in range(3)
+    ]
+    lost = any(run.score is None for _, row in cases for run in row)
+    return sides if lost else sides[:1]
 
 
 def disagreements(

@@ -21,7 +21,6 @@ from dagengine.reliability.card.verdict import (
     MARKS,
     SIGNS,
     Verdict,
-    budget,
     errors,
     verdict,
 )
@@ -88,6 +87,8 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
     else:
         metric, under = unders[0]
         made = verdict(card, metric, under)
+        for sentence in errors(under):
+            out.print(_text(f"  {sentence}"))
         out.print(_demands(card, made, under))
         out.print(*_below(card, metric, under), sep="\n")
     for metric, under in unders if verbose else ():
@@ -143,19 +144,17 @@ def _compared(card: JudgeCard) -> Table:
 
 def _below(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Iterator[RenderableType]:
     """Which way it errs, where people and judge differ, what to label, what n is."""
-    for wrong, cases, words in errors(under):
-        yield _text(f"{wrong} of {cases} {words}")
     for part in under.segments:
         yield _text(segment(part))
     for bias in position_biases(metric):
         yield _text(bias)
     if under.disagreements:
-        yield _text(f"\nPeople and judge disagree in {counted(len(under.disagreements), 'case')}; "
-                    "surest first", style="bold")  # fmt: skip
+        count = len(under.disagreements)
+        most = f"; the {SHOWN} surest" if count > SHOWN else ""
+        yield _text(f"\nPeople and the judge disagree on {counted(count, 'case')}{most}",
+                    style="bold")  # fmt: skip
         for differs in under.disagreements[:SHOWN]:
             yield _text(f"  {disagreement(differs)}")
-    widths = ", ".join(f"±{points} points: {labels:,}" for points, labels in budget(under))
-    yield _text(f"\nLabels for {widths}")
     if names := [card.cases[number].name for number in under.unlabelled]:
         yield _text(f"Label next: {', '.join(names)} (the first five drawn at random)")
     yield from (_text(note, style="yellow") for note in (*under.departures, *under.warnings))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from dagengine.errors import InputError
@@ -25,10 +26,9 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.card.words import bounded, bounded_or_why, number, runs_of_cases
 from dagengine.reliability.statistics.comparisons import (
     compare_shares,
-    labels_to_decide,
     labels_within,
 )
-from dagengine.reliability.statistics.confusion import accuracy
+from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
 from dagengine.terminal import counted
 
@@ -87,6 +87,8 @@ _COIN_FLIPS, _COIN_RELIABILITY = 0.4, 0.2
 # Runs that are asked for where every case ran once.
 _RUNS = 8
 _LABELS = 60
+# Fewer cases of a label leave kappa wide, however many of the others there are.
+_RARE = 10
 # More runs of each case than this are no advice.
 _MOST_RUNS = 40
 
@@ -166,6 +168,8 @@ class _Table:
     ) -> Verdict:
         states = tuple(self.states[place].items()) if self.states else ()
         votes = self.under.voted[place].votes if self.states else 1
+        first, unpriced, rest = step.partition(_UNPRICED)
+        step = first + (unpriced if unpriced not in headline else "") + rest.replace(unpriced, "")
         return Verdict(kind, row, headline, why, step, votes, states)
 
     # Prices.
@@ -177,13 +181,13 @@ class _Table:
         """So many questions, and what they cost."""
         asked = counted(math.ceil(questions), "question")
         if self.card.price is None:
-            return f"{asked}, no price known"
+            return f"{asked}{_UNPRICED}"
         return f"{asked}, ${questions * self.card.price:,.2f}"
 
     def _per_thousand(self, votes: int) -> str:
         questions = 1000 * self.under.calls * votes
         if self.card.price is None:
-            return f"{questions:,.0f} questions per 1,000 cases, no price known"
+            return f"{questions:,.0f} questions per 1,000 cases{_UNPRICED}"
         return f"${questions * self.card.price:,.2f} per 1,000 cases"
 
     # Rows.
@@ -428,11 +432,20 @@ class _Table:
                     else "Right, but not known to be steady"
                 )  # fmt: skip
                 return self._made("open", "12", headline, self._reason(place), step, place)
-        labels = self._label_step(0)
-        runs = self._run_step()
+        missed = [demand for demand in DEMANDS if self.states[0][demand.name] == "missed"]
+        labels, runs = self._label_step(0), self._run_step()
+        if not missed:
+            return self._made(
+                "open", "13", "Not known yet: labels and runs are too few", self._reason(0),
+                f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
+            )  # fmt: skip
+        # Labels settle what is open; they do not mend what one vote has missed.
+        names = " and ".join(f"{each.name} {bounded(each.figure(self.under.voted[0]))}, target "
+                             f"{each.side} {each.line(self.needs)}" for each in missed)  # fmt: skip
+        mend = self._steadier() if missed[0].name == "flips" else runs
         return self._made(
-            "open", "13", "Not known yet: labels and runs are too few", self._reason(0),
-            f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
+            "open", "13", f"One vote is not enough: {names}", self._reason(0),
+            f"{mend} Then {labels[:1].lower()}{labels[1:]}",
         )  # fmt: skip
 
     def _reason(self, place: int) -> str:
@@ -442,9 +455,9 @@ class _Table:
         for demand in DEMANDS:
             if (state := self.states[place][demand.name]) in parts:
                 measured = bounded_or_why(demand.figure(voted))
-                line = f"{demand.side} {demand.line(self.needs)}"
-                parts[state].append(f"{demand.name} {measured}, needed {line}")
-        return " ".join(f"{state.capitalize()}: {'; '.join(lines)}."
+                line = f", target {demand.side} {demand.line(self.needs)}"
+                parts[state].append(f"{demand.name} {measured}{line}")
+        return " ".join(f"{'Missed' if state == 'missed' else 'Undecided'}: {'; '.join(lines)}."
                         for state, lines in parts.items() if lines)  # fmt: skip
 
     def _label_more(self, place: int) -> Verdict:
@@ -464,41 +477,49 @@ class _Table:
                 "open", "11", "Not known: these labels do not say how right it is on all cases",
                 self._reason(place), self._label_step(place), place,
             )  # fmt: skip
-        more = labels_to_decide(agreement.value, agreement.items, self.needs.agreement)
-        headline = (
-            "Too close to your line to tell"
-            if more is None
-            else (f"Not known yet: label {more} more cases")
-        )
+        unknown = " and ".join(name for name in ("agreement", "kappa")
+                               if self.states[place][name] == "open")  # fmt: skip
         return self._made(
-            "open", "11", headline, self._reason(place), self._label_step(place), place
-        )
+            "open", "11", f"Steady, but {unknown} not known yet: label more cases",
+            self._reason(place), self._label_step(place), place,
+        )  # fmt: skip
 
     def _label_step(self, place: int) -> str:
+        """What to label next: at most as many cases as there are, then the card is read again."""
         agreement = self.under.voted[place].agreement
+        labelled = sum(map(bool, self.under.outcomes.labels))
+        free = self.cases - labelled
         if agreement.value is None or not agreement.items:
-            first = max(_LABELS, labels_within(0.8, 0.1))
+            first = min(max(_LABELS, labels_within(0.8, 0.1)), self.cases)
             # Numbers of people are compared by rank; they do not say how often a result is right.
-            how = "as pass or fail, " if any(self.under.outcomes.labels) else ""
-            return f"Label {counted(first, 'case')} {how}drawn at random (±10 points)."
+            how = "as pass or fail, " if labelled else ""
+            half = 196 * math.sqrt(0.16 / max(first, 1))
+            return f"Label {counted(first, 'case')} {how}drawn at random (±{half:.0f} points)."
         if "random" in agreement.note:
-            return f"Label {counted(_LABELS, 'case')} drawn at random, and state --labels-random."
-        more = labels_to_decide(agreement.value, agreement.items, self.needs.agreement)
-        if more is None:
-            return (
-                f"Label {labels_within(agreement.value, 0.02):,} cases (±2 points), or move the "
-                f"line of {100 * self.needs.agreement:g} % out of the interval."
-            )
-        # A share of 0 or 1 of few cases would promise an interval of no width.
-        spread = max(agreement.value * (1 - agreement.value), 0.02)
-        half = 196 * math.sqrt(spread / (agreement.items + more))
-        free = self.cases - sum(map(bool, self.under.outcomes.labels))
-        which = f"{more} more cases"
-        if more > free:
-            asked = self._price((more - free) * self.under.calls * self.runs)
-            which = f"{more - free} new cases ({asked})"
-            which = f"the other {counted(free, 'case')} and {which}" if free > 0 else which
-        return f"Label {which}, drawn at random: then ±{half:.0f} points."
+            first = min(_LABELS, self.cases)
+            return f"Label {counted(first, 'case')} drawn at random, and add --labels-random."
+        table = self.under.confusion
+        more = None if table is None else _forecast(table.counts, self.needs)
+        number = min(more or self.cases, free or self.cases)
+        which = f"{number} more {'case' if number == 1 else 'cases'}, drawn at random"
+        if not free:  # new cases run as often as votes are taken
+            runs = self.under.voted[place].votes
+            asked = self._price(number * self.under.calls * runs)
+            which = f"{counted(number, 'new case')} ({asked})"
+        if number == more:
+            which += ": enough in 8 of 10 benchmarks like this"
+        return f"Label {which}, then look again. {self._rests(place)}".rstrip()
+
+    def _rests(self, place: int) -> str:
+        """What an open demand rests on: few cases of a label, or a line that is near."""
+        table, states = self.under.confusion, self.states[place]
+        rows = [] if table is None else zip(map(sum, table.counts), table.kinds, strict=True)
+        count, kind = min((row for row in rows if row[0]), default=(0, ""))
+        if states["kappa"] == "open" and 0 < count < _RARE:
+            return f"Kappa rests on {counted(count, 'case')} labelled {kind}: label more of those."
+        if states["agreement"] != "open":
+            return ""
+        return f"Or change the target of {100 * self.needs.agreement:g} %, which agreement is near."
 
     def _run_step(self) -> str:
         flips = self._voted(0, "flips")
@@ -514,24 +535,24 @@ class _Table:
         return getattr(self.under.voted[place], name) if self.under.voted else None
 
 
+@cache
+def _forecast(counts: tuple[tuple[int, ...], ...], needs: Needs) -> int | None:
+    """How many more labels settle what people demand; the same card asks several times."""
+    return labels_to_settle(counts, needs.agreement, needs.kappa)
+
+
+_UNPRICED = ", no price known"
 _OTHER_JUDGE = "Try another judge, or another question, on the same cases and labels."
 
 
-def budget(under: SettingCard) -> Iterator[tuple[int, int]]:
-    """How many labels there have to be for agreement within so many points: (points, labels)."""
-    agreement = under.voted[0].agreement if under.voted else None
-    share = 0.8 if agreement is None or agreement.value is None else agreement.value
-    for points in (10, 5, 3):
-        yield points, labels_within(share, points / 100)
-
-
-def errors(under: SettingCard) -> Iterator[tuple[int, int, str]]:
-    """The direction of errors of pass or fail: (wrong, of so many, in words)."""
+def errors(under: SettingCard) -> Iterator[str]:
+    """Sentences on the direction of errors of pass or fail."""
     table = under.confusion
     if table is None or not {*table.kinds} <= {"pass", "fail", "no outcome"}:
         return
-    for label, verdict, words in (("fail", "pass", "bad ones it lets pass"),
-                                  ("pass", "fail", "good ones it stops")):  # fmt: skip
+    for label, verdict, words in (("fail", "pass", "It passes {} of {}."),
+                                  ("pass", "fail", "It fails {} of {}.")):  # fmt: skip
         if label in table.kinds and verdict in table.kinds:
             row = table.counts[table.kinds.index(label)]
-            yield row[table.kinds.index(verdict)], sum(row), words
+            answers = counted(sum(row), "good answer" if label == "pass" else "bad answer")
+            yield words.format(row[table.kinds.index(verdict)] or "none", answers)

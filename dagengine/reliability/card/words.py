@@ -192,7 +192,7 @@ def bounded_or_why(measure: Figure) -> str:
     """A figure with its interval, or why there is none that says anything."""
     if measure.value is None or measure.low is None or measure.high is None:
         why = measure.note.removeprefix("no interval: ") or "no interval"
-        return f"not known: {why}"
+        return f"unknown, because {why}"
     return bounded_or_unknown(measure)
 
 
@@ -201,7 +201,7 @@ def bounded_or_unknown(measure: Figure) -> str:
     if measure.value is None or measure.low is None or measure.high is None:
         return "not known"
     if measure.high - measure.low > _WIDE:
-        return f"not known ({interval(measure)})"
+        return f"{number(measure)}, too wide to tell ({interval(measure)})"
     return bounded(measure)
 
 

@@ -11,6 +11,7 @@ from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import (
     compare_means,
     compare_shares,
+    holm,
 )
 from dagengine.reliability.statistics.intervals import Unknown, needs
 
@@ -21,7 +22,8 @@ _CHANCE = 0.05
 class PairedTest:
     """Whether the new run is better or worse by more than chance.
 
-    `what` is "pass rate", or "mean score" of a metric without a threshold. `p` is two-sided.
+    `what` is "pass rate", or "mean score" of a metric without a threshold. `p` is two-sided, and
+    corrected by Holm's method where the direction of answers to the same questions is tested, too.
     `shift` counts the flips (worse, better) to which the same questions were answered differently,
     if these go in one direction by more than chance: the whole run was judged otherwise.
     """
@@ -50,7 +52,7 @@ class PairedTest:
         return (
             test,
             f"the same questions got other answers in one direction ({worse:,} worse, {better:,} "
-            "better): one of the runs was judged otherwise as a whole",
+            "better): perhaps one of the runs was judged otherwise as a whole",
         )
 
 
@@ -108,9 +110,11 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
     same = [change.kind for change in found.changes if change.first.cause == "same"]
     worse, better = same.count("worse"), same.count("better")
     moved = compare_shares([(True, False)] * worse + [(False, True)] * better)
-    shift = None if isinstance(moved, Unknown) or moved.p > _CHANCE else (worse, better)
+    # Two tests of one metric are one look: each may be wrong in half of the cases alone.
+    p, *of_shift = holm([test.p for test in (result, moved) if not isinstance(test, Unknown)])
+    shift = (worse, better) if of_shift and of_shift[0] <= _CHANCE else None
     measure = "pass rate" if pairs else "mean score"
-    return PairedTest(measure, result.value, result.p, result.test, result.differing, shift)
+    return PairedTest(measure, result.value, p, result.test, result.differing, shift)
 
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:

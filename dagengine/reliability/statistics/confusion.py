@@ -100,26 +100,31 @@ class Confusion:
     """`counts[i][j]`: how often people said `kinds[i]` and the judge `kinds[j]` (None: nothing)."""
 
     kinds: tuple[Vote | None, ...]
-    counts: tuple[tuple[int, ...], ...]
+    counts: tuple[tuple[float, ...], ...]
 
     @property
     def items(self) -> int:
-        """All pairs."""
-        return sum(map(sum, self.counts))
+        """All cases."""
+        return round(sum(map(sum, self.counts)))
 
 
-def confusion_table(pairs: Labelled, *, kinds: Sequence[Vote] = ()) -> Confusion:
+def confusion_table(
+    pairs: Labelled, *, kinds: Sequence[Vote] = (), weights: Sequence[float] | None = None
+) -> Confusion:
     """The table of labels and verdicts; `kinds` are those that are possible, in their order.
 
     What occurs beside `kinds` follows as it occurs, and a missing verdict comes last. A pair
-    without a label is left out.
+    without a label is left out. `weights` are the parts of a case that pairs are; 1 without them.
     """
     used = [pair for pair in pairs if pair[0] is not None]
     seen = dict.fromkeys([*kinds, *(vote for pair in used for vote in pair)])
     order = [kind for kind in seen if kind is not None] + ([None] if None in seen else [])
-    counts = Counter(used)
+    counts: dict[Any, float] = dict(Counter(used))
+    for pair, weight in zip(pairs, weights or (), strict=weights is not None):
+        counts[pair] = counts.get(pair, 0) + weight - 1
     return Confusion(
-        tuple(order), tuple(tuple(counts[row, column] for column in order) for row in order)
+        tuple(order),
+        tuple(tuple(counts.get((row, column), 0) for column in order) for row in order),
     )
 
 
@@ -241,17 +246,18 @@ def kappa_interval(
     *,
     kinds: Sequence[Vote] = (),
     groups: Groups | None = None,
+    weights: Sequence[float] | None = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval | Unknown:
     """Cohen's kappa with the labels, from -1 to 1; of two raters, or runs, as well.
 
-    The interval is that of a Dirichlet posterior of the whole table. Its prior weighs as much as
-    one case or two, whatever the number of kinds. With half a case per cell it would be far off for
-    five kinds.
+    `weights` are those of `confusion_table`: each case has one table, of all its runs. The interval
+    is that of a Dirichlet posterior of the whole table. Its prior weighs as much as one case or
+    two, whatever the number of kinds. With half a case per cell it would be far off for five kinds.
     """
-    table = confusion_table(pairs, kinds=kinds)
-    effect = _effect(pairs, groups, table, _kappa)
+    table = confusion_table(pairs, kinds=kinds, weights=weights)
+    effect = _effect(pairs, groups, table, _kappa, weights)
     return _posterior(table, _kappa, effect, level, seed)
 
 
@@ -286,7 +292,10 @@ def _with_groups(
     return [pair for pair, _ in kept], [name for _, name in kept]
 
 
-def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables) -> float | Unknown:
+def _effect(
+    pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables,
+    weights: Sequence[float] | None = None,
+) -> float | Unknown:  # fmt: skip
     """How many dependent cases say as much as one that is independent, for this measure.
 
     The variance of the measure by leaving out one group at a time, over that by leaving out one
@@ -299,22 +308,22 @@ def _effect(pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables)
     members: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
         members.setdefault(name, []).append(place)
-    count = len(members)
-    worth = independent([*map(len, members.values())])
+    numpy, kinds, count = needs("numpy"), len(seen.kinds), len(members)
+    parts = numpy.ones(len(used)) if weights is None else numpy.array(weights)
+    worth = independent([round(float(parts[rows].sum())) for rows in members.values()])
     if count < LEAST_GROUPS or worth < LEAST_WORTH:
         return Unknown("too few groups", count, LEAST_GROUPS if count < LEAST_GROUPS else None)
-    numpy, kinds = needs("numpy"), len(seen.kinds)
     places = {kind: place for place, kind in enumerate(seen.kinds)}
     cells = numpy.array([places[label] * kinds + places[verdict] for label, verdict in used])
     whole = numpy.array(seen.counts, dtype=float)
     grouped = numpy.stack(
-        [numpy.bincount(cells[rows], minlength=kinds * kinds) for rows in members.values()]
+        [numpy.bincount(cells[rows], parts[rows], kinds * kinds) for rows in members.values()]
     )
     together = _left_out_variance(whole, grouped.reshape(-1, kinds, kinds), numpy.ones(count), of)
     # Cases in one cell of the table are alike: each cell is left out once and counts as often.
     single = numpy.eye(kinds * kinds).reshape(-1, kinds, kinds)[whole.ravel() > 0]
     alone = _left_out_variance(whole, single, whole.ravel()[whole.ravel() > 0], of)
-    effect = together / alone if alone > 1e-15 else len(used) / count
+    effect = together / alone if alone > 1e-15 else seen.items / count
     wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
     # Intervals grow with the root of the effect, hence the square.
     return float(max(effect, 1.0) * wider**2)
@@ -330,6 +339,33 @@ def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> floa
     if size < 2:
         return 0.0
     return float((size - 1) * numpy.cov(values, aweights=weights, ddof=0))
+
+
+def labels_to_settle(
+    counts: Sequence[Sequence[float]], agreement: float, kappa: float, *, chance: float = 0.8
+) -> int | None:
+    """The least of 20, 40 … 640 more labels that settle both demands with this probability.
+
+    Labels to come are drawn from the posterior of the whole table of labels and verdicts. They
+    settle if an interval of all labels then lies below its line, or both lie above. None: 640 fail.
+    """
+    numpy, random = needs("numpy"), needs("numpy").random.default_rng(0)
+    table = numpy.array(counts, dtype=float)
+    kinds = len(table)
+    prior = (0.75 / max(kinds * (kinds - 1), 1) + numpy.eye(kinds) / kinds).ravel()
+    rates = random.dirichlet(table.ravel() + prior, 100)
+    for more in (20, 40, 80, 160, 320, 640) if kinds > 1 else ():
+        coming = table.ravel() + random.multinomial(more, rates)
+        draws = random.standard_gamma(coming + prior, (400, *coming.shape))
+        tables = draws.reshape(400, -1, kinds, kinds)
+        shares = tables.trace(axis1=-2, axis2=-1) / tables.sum((-2, -1))
+        met, missed = numpy.ones(len(rates), dtype=bool), False
+        for values, line in ((shares, agreement), (_kappa(tables), kappa)):
+            low, high = numpy.nanquantile(values, (0.025, 0.975), axis=0)
+            met, missed = met & (low >= line), missed | (high < line)
+        if (met | missed).mean() >= chance:
+            return more
+    return None
 
 
 # Posteriors. Tables have labels in rows; before them there may be one more axis, the draws.

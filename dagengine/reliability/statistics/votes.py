@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from itertools import combinations_with_replacement
+from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.consistency import hidden_flips
+from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.intervals import (
     Interval,
     Unknown,
@@ -27,7 +29,9 @@ from dagengine.reliability.statistics.intervals import (
 from dagengine.reliability.statistics.mixture import Mixture
 from dagengine.reliability.statistics.sums import Sums, Table, Vote, mean
 
-__all__ = ["Picks", "SteadyVotes", "best_of", "flips_of_votes", "steady_votes"]
+__all__ = ["Picks", "SteadyVotes", "best_of", "flips_of_votes", "majority_odds", "steady_votes"]
+
+H = TypeVar("H", bound=Hashable)
 
 MOST = 99
 # Two odd steps: what is still called one number.
@@ -171,6 +175,20 @@ def flips_of_votes(
     if votes < 1 or votes % 2 == 0:
         raise InputError(f"votes={votes}: use an odd number, so that two verdicts cannot tie")
     return _Curve(table, groups, level).interval(votes)
+
+
+def majority_odds(row: Sequence[H], votes: int) -> dict[H | None, float]:
+    """The share of subsets of so many verdicts of a case by what their majority is; None: a tie.
+
+    Exact over all subsets (multivariate hypergeometric), so that the order of the runs says
+    nothing. A row that is shorter is one subset; an empty one has none.
+    """
+    counts, size = Counter(row), min(votes, len(row))
+    odds: dict[H | None, float] = defaultdict(float)
+    for drawn in combinations_with_replacement(counts, size) if row else ():
+        ways = math.prod(math.comb(counts[vote], n) for vote, n in Counter(drawn).items())
+        odds[majority(drawn)] += ways / math.comb(len(row), size)
+    return {vote: share for vote, share in odds.items() if share}
 
 
 class _Curve:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -25,6 +26,7 @@ from dagengine.reliability.card.values import JudgeCard, Needs, SettingCard
 from dagengine.reliability.card.verdict import Verdict, parse_needs, verdict
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.statistics import departures, labels_to_decide, labels_within
+from dagengine.reliability.statistics.confusion import labels_to_settle
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -167,6 +169,17 @@ def test_steady_without_labels_asks_for_labels_and_right_without_runs_for_runs()
     once = said_of(card_of(table, truth))
     assert (once.row, once.headline) == ("12", "Right, but steadiness was not measured")
     assert "7 more times: 1,400 questions, no price known" in once.step
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_exchangeable_runs_changes_no_demand(seed: int) -> None:
+    table, truth = judged(36, 7, lambda random: random.choice((0.0, 0.1, 0.4)), seed)
+    table[3][2] = None
+    mixed = [Random(seed).sample(row, len(row)) for row in table]
+    first, second = under(card_of(table, truth)), under(card_of(mixed, truth))
+    assert len(first.voted) == 2
+    for one, two in zip(first.voted, second.voted, strict=True):
+        assert (one.agreement, one.kappa) == (two.agreement, two.kappa)
 
 
 def test_lines_are_the_owners() -> None:
@@ -410,7 +423,7 @@ def test_labels_on_a_part_decide_only_if_the_part_was_drawn() -> None:
     drawn = dict(Random(1).sample(sorted(truth.items()), 60))
     unstated = said_of(card_of(table, drawn))
     assert unstated.kind == "open"
-    assert "state --labels-random" in unstated.step
+    assert "add --labels-random" in unstated.step
     assert said_of(card_of(table, first, labels_random=True)).kind == "open"
     assert said_of(card_of(table, drawn, labels_random=True)).kind == "use"
 
@@ -420,6 +433,53 @@ def test_labels_that_are_numbers_are_not_called_missing() -> None:
     made = said_of(card_of(table, {case: 1 + 3.5 * good for case, good in truth.items()}))
     assert "labels are numbers" in made.why
     assert "as pass or fail" in made.step
+
+
+def test_labels_are_forecast_for_the_demand_that_is_open_and_settle_it() -> None:
+    """Agreement is met and kappa open, as few cases fail: followed, the step settles most cards."""
+    settled = steps = 0
+    for seed in range(40):
+        random = Random(seed)
+        truth = {case: random.random() < 0.9 for case in range(700)}
+        table: list[list[bool | None]] = [[good ^ (random.random() < 0.04)] * 4
+                                          for good in truth.values()]  # fmt: skip
+        small = {case: truth[case] for case in range(50)}
+        made = said_of(card_of(table[:50], small))
+        if dict(made.states) != {"flips": "met", "agreement": "met", "kappa": "open"}:
+            continue
+        (now,) = labels_of_step(made.step)
+        more = labels_to_settle(under(card_of(table[:50], small)).confusion.counts, 0.8, 0.4)  # type: ignore[union-attr]
+        assert now == min(more or 50, 50)
+        assert "no price known" in made.step
+        steps += 1
+        count = 50 + (more or 640)
+        after = said_of(card_of(table[:count], {case: truth[case] for case in range(count)}))
+        settled += after.kind in ("use", "no")
+    assert steps >= 8
+    assert settled >= 0.7 * steps
+
+
+def labels_of_step(step: str) -> list[int]:
+    return [int(number) for number in re.findall(r"Label (?:the )?(\d+) ", step)]
+
+
+def test_nobody_is_told_to_label_more_cases_than_there_are() -> None:
+    for cases in (6, 12, 40):
+        for share in (0.0, 0.5, 1.0):
+            table, truth = judged(cases, 6, lambda random: random.choice((0.0, 0.0, 0.3)), cases)
+            part = {case: truth[case] for case in range(round(share * cases))}
+            made = said_of(card_of(table, part or None, price=None))
+            assert all(1 <= number <= cases for number in labels_of_step(made.step)), made.step
+            assert f"{made.headline} {made.step}".count("no price known") <= 1
+
+
+def test_what_is_missed_is_said_with_what_mends_it_before_any_label() -> None:
+    table, truth = judged(12, 10, lambda random: 0.2, 3)
+    made = said_of(card_of(table, truth))
+    assert dict(made.states)["flips"] == "missed"
+    assert made.headline.startswith("One vote is not enough: flips ")
+    assert made.why.startswith("Missed: flips ")
+    assert made.step.index("votes") < made.step.index("abel ")
 
 
 def test_labels_for_a_width_and_to_decide() -> None:

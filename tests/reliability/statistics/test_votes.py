@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics import SteadyVotes, flips_of_votes, steady_votes
+from dagengine.reliability.statistics.confusion import kappa_interval
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.mixture import Mixture
-from dagengine.reliability.statistics.votes import _by_orders, _exact
+from dagengine.reliability.statistics.votes import _by_orders, _exact, majority_odds
 
 pytest.importorskip("scipy")
 
@@ -204,3 +206,36 @@ def test_no_answer_contradicts_the_flip_rate_or_itself(table: list[list[bool | N
     if found.single.high > found.target:
         assert found.most != 1
     assert (found.kind == "none") == (found.least is None)
+
+
+@pytest.mark.parametrize("votes", [1, 3, 5])
+@pytest.mark.parametrize("row", ["ppppf", "ppff", "abc", "aabbccd", "p", ""])
+def test_majorities_are_those_of_all_subsets_in_whatever_order_runs_came(
+    row: str, votes: int
+) -> None:
+    subsets = [*itertools.combinations(row, min(votes, len(row)))] if row else []
+    counts = Counter(map(majority, subsets))
+    expected = {None if verdict == "tie" else verdict: count / len(subsets)
+                for verdict, count in counts.items()}  # fmt: skip
+    for order in (row, row[::-1]):
+        assert majority_odds(order, votes) == pytest.approx(expected)
+
+
+def test_kappa_of_all_runs_holds_the_kappa_of_one_run() -> None:
+    """Of 40 cases with 8 runs, a quarter fails; the judge is wrong in a part of a case's runs."""
+    random, held = Random(3), 0
+    for _ in range(80):
+        pairs: list[tuple[bool, bool]] = []
+        weights: list[float] = []
+        for case in range(40):
+            label, wrong = case % 4 > 0, random.choice((0.0, 0.0, 0.05, 0.4))
+            runs = [label ^ (random.random() < wrong) for _ in range(8)]
+            odds = majority_odds(runs, 1)
+            pairs += [(label, verdict is True) for verdict in odds]
+            weights += odds.values()
+        made = kappa_interval(pairs, weights=weights)
+        assert isinstance(made, Interval)
+        assert made.items == 40
+        # Wrong are 11.25 % of either label, so 88.75 % agree, of which 59.6875 % by chance.
+        held += made.low <= (0.8875 - 0.596875) / (1 - 0.596875) <= made.high
+    assert held >= 72

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -176,13 +177,24 @@ def test_event_loops_and_judges_of_one_file_share_a_server_until_the_last_leaves
     assert servers() == []
 
 
-def test_measuring_again_starts_a_server_again(model: Path) -> None:
-    metric = tree()
-    metric.model = judge_of(model)
-    for case in CASES[:2]:
-        with suppress(MetricFailedError):  # what noise says may not be an answer
-            metric.measure(case, _show_indicator=False)
-        assert metric.score is not None or "token limit" in str(metric.error)
+def test_a_thread_that_measures_again_has_one_server_until_it_ends(model: Path) -> None:
+    running: list[list[int]] = []
+
+    def measure() -> None:
+        metric = tree()
+        metric.model = judge_of(model)
+        for case in CASES[:2]:
+            with suppress(MetricFailedError):  # what noise says may not be an answer
+                metric.measure(case, _show_indicator=False)
+            assert metric.score is not None or "token limit" in str(metric.error)
+            running.append(servers())
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    thread.join()
+    assert len(running[0]) == 1
+    assert running == [running[0]] * 2
+    gc.collect()
     assert servers() == []
 
 

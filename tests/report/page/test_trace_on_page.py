@@ -19,8 +19,8 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
 from dagengine.record.run import load_run
 from dagengine.report.page import write_page
+from dagengine.results.summary import Share
 from dagengine.test_case import LLMTestCase, Span
-from dagengine.testing.summary import wilson
 
 MARKUP = "<img src=x onerror='window.hacked = 1'>"
 
@@ -136,7 +136,9 @@ def test_days_are_a_filter_and_say_what_all_traces_are_like(
         page.settled()
         assert "2 of 12" in page.page.locator("h1").inner_text()
         # Within a stratum all count alike: Wilson's interval of 1 of 2.
-        low, high = (round(100 * end) for end in wilson(1, 2))
+        share = Share.of(1, 2)
+        assert share is not None
+        low, high = round(100 * share.low), round(100 * share.high)
         wanted = f"50 % ({low} % to {high} %)"
         assert wanted in (section.locator("g").last.get_attribute("aria-label") or "")
         section.locator("summary").click()

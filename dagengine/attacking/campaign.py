@@ -320,8 +320,8 @@ class _Campaign:
         cases = [made.test_case for made in self.tries]
         runs, _ = await asking.runs(cases, [self.metric], self._keep)
         runs_by_try = {
-            (made.case, made.family, made.place, made.is_twin): runs[place, self.name]
-            for place, made in enumerate(self.tries)
+            (made.case, made.family, made.place, made.is_twin): runs[index, self.name]
+            for index, made in enumerate(self.tries)
         }
         for made in self.tries:
             if not made.is_twin:
@@ -343,7 +343,7 @@ class _Campaign:
 
     @property
     def cells(self) -> list[Cell]:
-        """What was attacked, by family and node."""
+        """The attacked cells, by family and node."""
         return [
             cell
             for (family, place), trials in self.trials.items()
@@ -352,12 +352,12 @@ class _Campaign:
 
     @property
     def figures(self) -> list[FamilyFigures]:
-        """What else the families did."""
+        """Further figures of the families."""
         return [figures_of(self.name, *key, trials) for key, trials in self.trials.items()]
 
     @property
     def attacked(self) -> Attacked:
-        """How many cases there were, and how many null answers passed."""
+        """Number of cases, and of null answers that passed."""
         null = [t for (family, _), trials in self.trials.items() if family == NULL for t in trials]
         passed = share_of(trial.turned() for trial in null if trial.complete)
         return Attacked(
@@ -367,7 +367,7 @@ class _Campaign:
 
     @property
     def notes(self) -> Iterator[str]:
-        """How far the figures carry."""
+        """Notes on the limits of the figures."""
         if len(self._drawn) < self._failing:
             yield (
                 f"{self.name}: {len(self._drawn)} of {counted(self._failing, 'failing case')} were "
@@ -525,7 +525,7 @@ class _Defending:
 
 
 def _questions(ways: Ways, runs: Iterable[Sequence[Run]]) -> float:
-    """How many nodes ask per run."""
+    """Number of nodes that ask in a run."""
     counts = [len(ways.asking & run.answers.keys()) for own in runs for run in own]
     return sum(counts) / max(len(counts), 1)
 
@@ -539,7 +539,7 @@ def _per_thousand(used: Totals, questions: float) -> float | None:
 
 
 def _both(first: End | None, second: End | None) -> End | None:
-    """How a case ends if both judges must pass it."""
+    """The end of a case that both judges must pass."""
     if first is None or second is None:
         return None
     return max(first, second)  # `End` counts up from a pass

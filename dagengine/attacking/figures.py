@@ -127,7 +127,7 @@ class End(IntEnum):
 
 
 def ended(runs: Sequence[Run]) -> End | None:
-    """How most runs of a case end; None if that is not known, since calls were lost."""
+    """The end of most runs of a case; None if that is not known, since calls were lost."""
     # A lost call could have gone either way, so most of the others are not most of all.
     if any(run.lost for run in runs):
         return None
@@ -156,7 +156,7 @@ class Trial:
 
     @functools.cached_property
     def changed(self) -> list[tuple[frozenset[str], frozenset[str]]]:
-        """What the attack changed in each run, and what its twin did."""
+        """Changes by the attack in each run, and by its twin."""
         runs = zip(self.clean, self.attacked, self.twin, strict=True)
         return [(changed(c, run, twin), changed(c, twin, run)) for c, run, twin in runs]
 
@@ -256,7 +256,7 @@ def judged(cells: Sequence[Cell]) -> list[Cell]:
 def figures_of(
     metric: str, family: str, place: Place, trials: Sequence[Trial]
 ) -> FamilyFigures:  # fmt: skip
-    """What else a family did."""
+    """Further figures of a family."""
     complete = [trial for trial in trials if trial.complete]
 
     def scores(of: Callable[[Trial], Sequence[Run]], less: Callable[[Trial], Sequence[Run]]) -> Any:
@@ -291,7 +291,7 @@ def _difference(runs: Sequence[Run], less: Sequence[Run]) -> float | None:
 def helped(
     families: Mapping[tuple[str, Place], Sequence[tuple[End | None, End | None]]],
 ) -> tuple[Helped, ...]:
-    """What a defence leaves of each family: pairs of how attacked cases end without and with it."""
+    """Effects of a defence on each family: pairs of how attacked cases end without and with it."""
     made: list[Helped] = []
     counts: list[tuple[int, int]] = []
     for (family, place), pairs in families.items():

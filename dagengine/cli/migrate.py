@@ -115,7 +115,7 @@ class _Text:
         return start + len(piece.decode(errors="ignore"))
 
     def span(self, node: ast.stmt | ast.expr | ast.alias) -> tuple[int, int]:
-        """Where a part of the program begins and ends."""
+        """Begin and end of a part of the program."""
         start = self.place(node.lineno, node.col_offset)
         return start, self.place(node.end_lineno or 0, node.end_col_offset or 0)
 
@@ -130,7 +130,7 @@ class _Text:
         return Edit(match.start(), match.end(), ours)
 
     def separator(self, start: int, end: int) -> str:
-        """What comes between two statements in the place of one."""
+        """Separator between two statements in the place of one."""
         line = max((begin for begin in self._starts if begin <= start), default=0)
         before = self.source[line:start]
         after = _LINE_END.split(self.source[end:], maxsplit=1)[0].strip()
@@ -172,7 +172,7 @@ def _imported(name: str, alias: ast.alias) -> str:
 
 
 def _home_of_name(module: str, name: str) -> str | None:
-    """Where a name is here: in our home of its module, in the module of the same path or above
+    """Home of a name here: in our home of its module, in the module of the same path or above
     it, or in another one; None if it is nowhere.
     """
     home = home_of(module)
@@ -289,7 +289,7 @@ def _arena_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
 
 
 def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
-    """What to do with a threshold of a metric that counted faults up to deepeval 4.1.10."""
+    """Advice on a threshold of a metric that counted faults up to deepeval 4.1.10."""
     threshold = call.argument("threshold")
     if threshold is None or (deepeval is not None and deepeval >= _ONE_IS_BEST):
         return
@@ -309,7 +309,7 @@ def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
 
 
 def _evaluator_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
-    """What is done here in the place of the types that `load_evaluator` is given."""
+    """Notes on what is done here in the place of the types that `load_evaluator` is given."""
     first = call.positional[0] if call.positional else ast.Constant(None)
     kinds = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
     for kind in kinds:
@@ -332,7 +332,7 @@ _OF_CALLS: Mapping[str, Callable[[_Call, Version | None], Iterator[str]]] = {
 
 
 def _why_absent(module: str, name: str) -> str:
-    """What to do where nothing here has a name."""
+    """Advice where nothing here has a name."""
     if why := why_no_name(name, module):
         return why
     if name.endswith("Metric"):

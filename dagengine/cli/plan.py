@@ -251,7 +251,7 @@ def _latency(judges: Sequence[Judge]) -> float | None:
 
 
 def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:
-    """How many questions a store answers, counted by a replay from it."""
+    """Number of questions that a store answers, counted by a replay from it."""
     from dagengine.evaluation import stream
     from dagengine.execution.interrupts import sync
     from dagengine.store.answers import Store

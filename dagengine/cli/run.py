@@ -128,7 +128,7 @@ def _check(options: RunOptions) -> None:
 
 
 def _executor(options: RunOptions) -> Executor:
-    """What judges the cases: this process, or the workers of a cluster."""
+    """The executor of the cases: this process, or the workers of a cluster."""
     from dagengine.store.answers import Store
 
     store = None if options.store is None else Store(options.store, replay=options.replay)

@@ -86,11 +86,11 @@ class Places:
         self._named: dict[str | int | None, list[int]] = {}
         self._first: dict[str, str] = {}  # row of each kind
         self._known: dict[str, int] = {}
-        for place, case in enumerate(cases):
-            name = case_label(case, place)
+        for index, case in enumerate(cases):
+            name = case_label(case, index)
             # A whole number is also a name, in each of its forms; the very same text goes first.
             for key in (name, whole_number(name)):
-                self._named.setdefault(key, []).append(place)
+                self._named.setdefault(key, []).append(index)
 
     def has_name(self, given: Any) -> bool:
         """Whether a case is called so."""

@@ -102,7 +102,7 @@ class Executor(Protocol):
 
     @property
     def totals(self) -> Totals:
-        """What was asked and used so far."""
+        """Questions and usage so far."""
         ...
 
     @property

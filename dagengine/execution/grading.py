@@ -181,7 +181,7 @@ def _steps(
 
 
 def step_of(name: str, kind: str, value: NodeValue, took: Took = _NOTHING) -> Step:
-    """What a node gave, as a result tells it."""
+    """The step of a node in a result."""
     seen, odds = value.value, item_odds(value.value)
     if type(seen) is not Judgement:
         output = step_output(seen)

@@ -230,7 +230,7 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
 
 
 def _result(portal: BlockingPortal, main: Callable[[], Awaitable[R]]) -> R:
-    """What work gives in the thread of a portal; an interrupt here ends it there, too."""
+    """Result of work in the thread of a portal; an interrupt here ends it there, too."""
     work = portal.start_task_soon(main)
     try:
         return work.result()

@@ -152,7 +152,7 @@ class Figures:
 
     @property
     def gateway(self) -> Asks:
-        """What its questions go through, and those of other metrics while it is open."""
+        """The way of its questions, and of those of other metrics while it is open."""
         raise NotImplementedError
 
     @property
@@ -310,7 +310,7 @@ class LocalExecutor(Figures):
             raise self._sink_error
 
     async def constants(self) -> dict[int, Outcome]:
-        """What nodes say that no case reaches, asked now, by the number of their unit.
+        """Values of nodes that no case reaches, asked now, by the number of their unit.
 
         For `preload` in an engine of the same metrics in another process. Nothing in a replay:
         every process reads the same answers from the file.

@@ -41,7 +41,7 @@ Calls = list[tuple[JudgeCall, ...]]
 
 
 def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
-    """What a unit reads, all of whose sources are settled; raises MissingFieldError."""
+    """Inputs of a unit, all of whose sources are settled; raises MissingFieldError."""
     fields = [(path, read_field(case, path)) for path in unit.reads]
     absent = [path for path, value in fields if value is None]
     if absent:
@@ -58,7 +58,7 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
 def questions_of(
     unit: Unit, judge: Judge, case: TestCase, state: CaseState, most: int
 ) -> list[Question[Any]]:
-    """What a unit of this library would ask a judge first; its first `most` and one more.
+    """The first questions of a unit of this library; its first `most` and one more.
 
     Nothing where it cannot be told, or where it asks somebody else.
     """
@@ -105,14 +105,14 @@ def judged(
 
 
 def asker_of(unit: Unit) -> tuple[str, str]:
-    """Who asks the questions of a unit: a metric and one of its nodes."""
+    """Asker of a unit's questions: a metric and one of its nodes."""
     return unit.metric, unit.name
 
 
 async def _polled(
     poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]], participant: Participant | None
 ) -> NodeValue | Failure:
-    """What a panel comes to."""
+    """Value of a panel."""
     ballots = next(poll)
     while True:
         outcomes = await together(cast, ballots, participant=participant)
@@ -124,7 +124,7 @@ async def _polled(
 
 
 async def _isolated(unit: Unit, ask: GatewayAsk, read: Callable[[], Given]) -> NodeValue | Failure:
-    """What a unit gave, or how it failed. The one place that isolates a node."""
+    """Run a unit, and return its value or failure. The one place that isolates a node."""
     try:
         if not unit.foreign:  # nothing here measures other metrics
             value = await unit.node.work(read(), ask)
@@ -147,7 +147,7 @@ async def _isolated(unit: Unit, ask: GatewayAsk, read: Callable[[], Given]) -> N
 
 
 def _failure(error: BaseException, node: str) -> Failure:
-    """How a node failed that raised an error."""
+    """Failure of a node that raised an error."""
     if isinstance(error, JudgeError | MetricFailedError):  # or a metric that its code measured
         kinds = [kind for kind in OutcomeKind if kind == error.kind]
         raw = error.raw if isinstance(error, UnparseableError) else None
@@ -215,7 +215,7 @@ class GatewayAsk:
         self.asked: list[str] = []
 
     def host(self) -> Host:
-        """What the node's own code asks through: the same gateway, the same kind of vote."""
+        """Host of the node's own code: the same gateway, the same kind of vote."""
         return Host(self._gateway, self._judge, self._own, self._place, self._participant)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
@@ -282,7 +282,7 @@ class GatewayAsk:
 
 
 def addressed(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
-    """Who answers a question that is put to `judge`, and the words in which it is asked.
+    """The judge for a question put to `judge`, and the question in its form.
 
     A judge that only decides gets decisions in its own form; what is none goes to its writer.
     Raises UnsupportedError if there is no writer.
@@ -307,7 +307,7 @@ async def together(
     most: int | None = None,
     participant: Participant | None = None,
 ) -> list[R]:
-    """What `work` makes of every (place, thing), at most so many at once.
+    """Results of `work` on every (place, thing), at most so many in parallel.
 
     A thing is only made when its work begins. Each of those at once is its own strand for
     the `participant`; the last to end is that which continues.

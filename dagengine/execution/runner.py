@@ -413,7 +413,7 @@ class Runner:
         return judged(unit, self._gateway, self._judges, read, place, participant, calls)
 
     def _riders(self, active: _ActiveCase, most: int) -> Iterator[Ahead]:
-        """What nodes of a case may ask later; nothing if it would take from what is needed."""
+        """Later questions of a case's nodes; none if they would take from what is needed."""
         limits = self._gateway.run.limits
         if limits.max_calls is not None or limits.budget is not None:
             return
@@ -430,7 +430,7 @@ class Runner:
         participant: Participant | None,
         calls: Calls,
     ) -> Awaitable[NodeValue | Failure]:
-        """What a unit gave, or how it failed; the same for all cases where it is constant."""
+        """Value or failure of a unit; the same for all cases where it is constant."""
         read = partial(given_of, unit, active.case, active.state)
         if unit.constant:  # all cases wait for it
             return self._constants.get(

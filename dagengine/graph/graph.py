@@ -114,7 +114,7 @@ class Metric(Protocol):
 
 
 def as_metrics(given: Any) -> list[Metric]:
-    """What `metrics=` names, as a list; a single metric is a list of one.
+    """The metrics of `metrics=` as a list; a single metric is a list of one.
 
     Raises InputError for an empty list and for something that is not a metric.
     """

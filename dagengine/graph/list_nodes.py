@@ -40,7 +40,7 @@ T = TypeVar("T", bound=BaseModel)
 
 def numbered(label: str, items: Iterable[Any]) -> list[Evidence]:
     """Items as evidence: "claim 1", "claim 2", …"""
-    return [Evidence(f"{label} {place}", as_text(item)) for place, item in enumerate(items, 1)]
+    return [Evidence(f"{label} {number}", as_text(item)) for number, item in enumerate(items, 1)]
 
 
 def span_ids(items: Sequence[Any]) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class _OverNode(AskingNode):
 
     @property
     def _list_name(self) -> str:
-        """What the list is called where it is read."""
+        """Name of the list where it is read."""
         over = self.over
         return over.output_label or over.title if isinstance(over, BaseNode) else field_name(over)
 
@@ -111,7 +111,7 @@ class _OverNode(AskingNode):
         return list(items), rest
 
     def _pieces(self, items: Sequence[Evidence], rest: Given) -> list[list[Evidence]]:
-        """What the verdict about each item may quote, the item as the prompt shows it.
+        """Pieces that the verdict on each item may quote, the item as the prompt shows it.
 
         That is what is read of the case, and of a list that is a field of it the item itself.
         """
@@ -448,7 +448,7 @@ class VerdictListNode(_OverNode):
         return self.verdicts
 
     def step(self, verdicts: tuple[str, ...], count: int, field: str | None) -> str:
-        """What the judge is told to do with so many items, or with all of a `field`."""
+        """Instruction of the judge for that many items, or with all of a `field`."""
         return list_instructions(self.criteria, verdicts, self.item_label, count, field)
 
     def _numbered(self, items: Iterable[Any]) -> list[Evidence]:

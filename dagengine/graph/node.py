@@ -94,7 +94,7 @@ class BaseNode(Answering):
 
     @property
     def vote(self) -> Literal["verdict", "verdicts", "items", "rating", None]:
-        """What several judges vote on; None when there is nothing to vote on.
+        """Object of a vote of several judges; None without one.
 
         A verdict, the verdicts of a list, the verdicts of items with one question each, or a
         rating.
@@ -156,7 +156,7 @@ class BaseNode(Answering):
 
     @property
     def title(self) -> str:
-        """What messages, steps and pictures call this node."""
+        """Name of this node in messages, steps and pictures."""
         return self.name or self.output_label or shorten(self.text, 60) or self.kind
 
     @property
@@ -201,7 +201,7 @@ class BaseNode(Answering):
         return tuple(child for child in self.children if getattr(child, "kind", "") != "verdict")
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
-        """How many questions the node puts once it runs, as far as is known before the run.
+        """Number of questions of the node once it runs, as far as is known before the run.
 
         `known` holds what the node reads, by field path and by label, without the values that
         only the run brings. A list that is not in it counts as `items` items.
@@ -299,7 +299,7 @@ class AskingNode(BaseNode):
             vars(self).pop("examples", None)
 
     def names_in_examples(self, read: Iterable[str]) -> list[str]:
-        """What its examples may name, of all that the node reads."""
+        """Names that its examples may have, of all that the node reads."""
         return list(read)
 
     @property
@@ -318,7 +318,7 @@ class AskingNode(BaseNode):
         return SolvedExamples(self.examples, self.evaluation_params, self.only, answer)
 
     def quotable(self, given: Given) -> list[Evidence]:
-        """What its verdict may quote."""
+        """Pieces that its verdict may quote."""
         return given.quotable(self.quote_from)
 
     def quote_with(self, quoting: Quotes) -> None:
@@ -424,7 +424,7 @@ class AskingNode(BaseNode):
         pieces: Sequence[Evidence],
         shown: Sequence[Evidence] = (),
     ) -> Question[Any]:
-        """What a judge that writes is asked after one that only decides.
+        """Question to a writing judge after one that only decides.
 
         It is `shown` the pieces that may be quoted, and maybe more.
         """

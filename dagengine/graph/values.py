@@ -128,7 +128,7 @@ class Given:
         return of_case + made
 
     def quotable(self, fields: Container[str] = ()) -> list[Evidence]:
-        """What a verdict may quote: the given `fields`, else all that is of the case.
+        """Pieces that a verdict may quote: the given `fields`, else all that is of the case.
 
         What nodes made is quoted only where nothing of the case is read.
         """

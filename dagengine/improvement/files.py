@@ -39,7 +39,7 @@ class Folder:
 
     @property
     def store(self) -> Path:
-        """Where its answers are kept if nothing else is said."""
+        """Default path of its store."""
         return self.path / ANSWERS
 
     def looks(self, sha256: str, *, beside: bool = False) -> list[str]:

@@ -163,7 +163,7 @@ class _Source:
         yield _Edit(*self._span(place), _literal(new, place.col_offset))
 
     def _target(self, call: ast.Call, verdict: Any) -> ast.expr:
-        """Where a verdict leads, as it is written."""
+        """Target of a verdict, as it is written."""
         for node in ast.walk(call):
             if isinstance(node, ast.Dict):
                 pairs = zip(node.keys, node.values, strict=True)

@@ -221,7 +221,7 @@ def observe_run(
 async def observe_store(
     store: Path, metric: BaseMetric, cases: Sequence[TestCase], judge: str, model: Any
 ) -> list[Observation]:
-    """What a store has of a judge, by the questions with the most confidences; asks nothing."""
+    """Observations of a judge in a store, by the questions with most confidences."""
     stored: list[list[Observation]] = []
     for alternatives in _ALTERNATIVES:
         seen = await a_repeat(

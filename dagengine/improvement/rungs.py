@@ -175,8 +175,8 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
     # A threshold fitted to all cases would be measured on what it was fitted to. So each fold is
     # judged by that of the others, and only the one that is proposed is of all.
     right: dict[int, float] = {}
-    for place, fold in enumerate(split.folds):
-        outside = fit(split.without(place))
+    for index, fold in enumerate(split.folds):
+        outside = fit(split.without(index))
         cut = outside.threshold if isinstance(outside, FittedThreshold) else now
         shares = asking.right(judged, lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
         right |= {number: shares[number] for number in fold if number in shares}
@@ -211,8 +211,8 @@ def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
     if leaf is None:
         return "no verdict has a score that most people contradict"
     held: dict[int, float] = {}
-    for place, fold in enumerate(split.folds):
-        chosen = best([n for n in split.without(place) if n in before])
+    for index, fold in enumerate(split.folds):
+        chosen = best([n for n in split.without(index) if n in before])
         right = before if chosen is None else options[chosen][2]
         held |= {number: right[number] for number in fold if number in before}
     (node, verdict), (old, score, _) = leaf, options[leaf]
@@ -325,7 +325,7 @@ def holistic(metric: BaseMetric) -> BaseMetric | None:
 
 
 def answers_of_one(metric: BaseMetric, labels: Mapping[int, Vote]) -> NodeAnswers:
-    """What final labels say of a metric's only node, if each side of the threshold is one verdict.
+    """Answers of a metric's only node by final labels, if a side of the threshold is one verdict.
 
     Empty for other metrics.
     """

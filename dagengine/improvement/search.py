@@ -145,7 +145,7 @@ class Search:
         )  # fmt: skip
 
     def plan(self, *, model: Any = None, prices: Any = None) -> SearchPlan:
-        """What it will ask; asks nothing."""
+        """Plan the questions; ask nothing."""
         return search_plan(
             self.cases, self.metric, self.split, self.rungs, node=self.node, times=self.times,
             votes=VOTES, model=model, prices=prices,

@@ -65,7 +65,7 @@ def headline(result: Improvement) -> str:
 
 
 def why(result: Improvement) -> str:
-    """What the headline rests on."""
+    """Grounds of the headline."""
     better = [
         candidate
         for candidate in result.candidates
@@ -86,7 +86,7 @@ def why(result: Improvement) -> str:
 
 
 def step(result: Improvement, left: str | None) -> str:
-    """What to do next; `left` is the command that applies the change, or its file."""
+    """The next step; `left` is the command that applies the change, or its file."""
     if result.proved and left:
         return f"{left}   (nothing was changed in place)"
     if result.accepted:
@@ -112,7 +112,7 @@ def step(result: Improvement, left: str | None) -> str:
 
 
 def cause(blame: Blame | None) -> str:
-    """Which node causes the wrong results."""
+    """The node that causes the wrong results."""
     if blame is None or not blame.shares:
         if blame is None or blame.wrong < LEAST_WRONG:
             return "not known: too few wrong results"
@@ -127,7 +127,7 @@ def cause(blame: Blame | None) -> str:
 
 
 def facts(result: Improvement) -> Iterator[tuple[str, str]]:
-    """What the figures are of, as names and texts."""
+    """Facts behind the figures, as names and texts."""
     tried, sealed = len(result.split.tried), len(result.split.sealed)
     opened = "opened once" if result.sealed is not None else "not opened"
     shown = len(result.split.folds[0])
@@ -151,7 +151,7 @@ def facts(result: Improvement) -> Iterator[tuple[str, str]]:
 
 
 def warnings(result: Improvement) -> Iterator[str]:
-    """What speaks against the figures."""
+    """Warnings about the figures."""
     if result.contradictions:
         yield (
             f"settle the labels first: people contradict each other on {few(result.contradictions)}"
@@ -166,7 +166,7 @@ def warnings(result: Improvement) -> Iterator[str]:
 
 
 def decision(candidate: Candidate) -> str:
-    """What became of a candidate."""
+    """Decision on a candidate."""
     if candidate.skipped:
         return f"· not tried: {candidate.refused}"
     if candidate.accepted:

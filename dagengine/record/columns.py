@@ -112,7 +112,7 @@ def _kinds(metrics: int) -> dict[str, str]:
 
 
 def course_of(result: MetricResult) -> str:
-    """What a result is without texts and tokens, as JSON; see `outline_of`."""
+    """Outline of a result without texts and tokens, as JSON; see `outline_of`."""
     failure = result.failure
     return _JSON.encode(
         {
@@ -171,7 +171,7 @@ def outline_of(metric: str, course: str) -> MetricResult:
 
 
 def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
-    """What a search goes over: the name, the texts of the case, and the reasons, each once."""
+    """Texts that are searched: the name, the texts of the case, and the reasons, each once."""
     yield row.case
     yield from _texts([value for name, value in case.items() if name not in _UNSEARCHED])
     for result in row.metrics:
@@ -280,7 +280,7 @@ def has_arrow() -> bool:
 
 
 def _mark(files: Sequence[Path], manifest: Manifest) -> dict[str, Any]:
-    """What columns are made of: files by size and time, and the record's metrics and prices."""
+    """Sources of the columns: files by size and time, and the record's metrics and prices."""
     stats = [path.lstat() if is_there(path) else None for path in files]
     return {
         "format": _FORMAT,
@@ -316,7 +316,7 @@ class Columns:
             yield from zip(*block.values(), strict=True)
 
     def starts(self) -> array[int]:
-        """Where every line of the results begins."""
+        """Offsets of the lines of the results."""
         return array("q", chain.from_iterable(block["start"] for block in self.blocks(["start"])))
 
 

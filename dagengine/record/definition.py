@@ -43,7 +43,7 @@ def judges_of(
 
 
 def identity_of(judge: Judge) -> str:
-    """What a record calls a judge: the name it has in every process, if it has one."""
+    """Name of a judge in a record: the name it has in every process, if it has one."""
     return public_text(durable_identity(judge) or judge.identity)
 
 

@@ -50,7 +50,7 @@ def _fields(case: BaseModel | None) -> dict[str, Any]:
 
 
 def marker(field: str) -> str:
-    """What is in the place of a hidden field, and of its words elsewhere."""
+    """Marker in the place of a hidden field, and of its words elsewhere."""
     return f"[hidden by --redact {field}]"
 
 

@@ -58,7 +58,7 @@ def manifest_of(
     redact: Sequence[str] = (),
     command: str | None = None,
 ) -> Manifest:
-    """What is known of a run when it starts, which is now."""
+    """Manifest of a run that starts now."""
     return Manifest(
         dagengine=importlib.metadata.version("dagengine"),
         python=platform.python_version(),
@@ -85,7 +85,7 @@ def hidden_fields(redact: Sequence[str]) -> tuple[str, ...]:
 
 
 def data_of(cases: Cases | AsyncCases, **read: Any) -> DataRecord:
-    """Where cases come from; of a file its hash. `read` is how its columns were understood."""
+    """Origin of the cases; of a file its hash. `read` is how its columns were understood."""
     if isinstance(cases, AsyncCases):
         return DataRecord()
     count = cases.count()
@@ -114,7 +114,7 @@ class Recording:
 
     @classmethod
     def of(cls, run: Judging, manifest: Manifest) -> Self:
-        """What can be said of a run now that it is over."""
+        """End of a run that is over."""
         over = manifest.model_copy(update={"ended": datetime.now(UTC)})
         return cls(over, run.totals, run.spent)
 

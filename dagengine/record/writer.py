@@ -134,7 +134,7 @@ class RunWriter:
     def _beside(
         self, row: CaseResult, case: dict[str, Any]
     ) -> Iterator[tuple[LinesInOrder, dict[str, Any]]]:
-        """What is written beside a row, and where."""
+        """Lines beside a row, and their files."""
         if self.manifest.texts:
             yield self._cases, case
         yield self._times, times_line(row)
@@ -198,7 +198,7 @@ class RunWriter:
         self._replace(self.manifest)
 
     def figures(self) -> Figures:
-        """What the run came to, so far."""
+        """Figures of the run so far."""
         return Figures(self._summing.result(), self._spent()[0], self._costs)
 
     def _replace(self, manifest: Manifest) -> None:

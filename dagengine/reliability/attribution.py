@@ -243,7 +243,7 @@ class _Case:
 def _counts(
     runs: Iterable[Repetition], *alone: Iterable[tuple[str, Reply]]
 ) -> dict[str, Counter[Reply]]:
-    """How often each node gave each answer, the commonest first."""
+    """Counts of the answers of each node, the commonest first."""
     answers = itertools.chain(*(run.replies.items() for run in runs), *alone)
     counts: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
     for node, reply in answers:

@@ -201,7 +201,7 @@ _COLUMNS = ("case", "name", "label", "metric", "run", "criterion")
 def labels_for(
     given: Given, replay: Counterfactual, cases: Sequence[TestCase], threshold: float | None
 ) -> Labels:
-    """What labels mean to a metric; raises InputError if none is a possible outcome."""
+    """Meaning of labels for a metric; raises InputError if none is a possible outcome."""
     counts = Counter(label for labels in given.values() for label in dict.fromkeys(labels))
     kind, means = _understood(list(counts), _verdicts(replay, cases), threshold)
     if all(meaning is None for meaning in means.values()):
@@ -285,7 +285,7 @@ def _number(label: Vote) -> float | None:
 
 
 def _agreed(labels: Iterable[Vote], means: Mapping[Vote, Vote | None], kind: Kind) -> Vote | None:
-    """What people say together: the mean of numbers, else what most say; None for a tie.
+    """Common label of people: the mean of numbers, else what most say; None for a tie.
 
     A label that is not an outcome counts as one that the metric never gives.
     """
@@ -398,7 +398,7 @@ def _walked(
 def walked_answers(
     source: str | Path | Mapping[int, Any], cases: Sequence[TestCase], replay: Counterfactual
 ) -> NodeAnswers:
-    """What people answered to the nodes of a metric: one answer per person and case.
+    """People's answers to the nodes of a metric: one answer per person and case.
 
     Only walks tell; for all other sources it is empty.
     Answers to another definition of a node, and "cannot tell", are left out. A node in several
@@ -458,5 +458,5 @@ def _of(labels: Sequence[Label], replay: Counterfactual) -> Iterator[Label]:
 
 
 def metric_hash(replay: Counterfactual) -> str:
-    """What a run's record calls the metric as it is defined now."""
+    """Hash of the metric as it is defined now, as in a run's record."""
     return digest(definitions(replay.plan, replay.plan.metrics[0]))

@@ -108,7 +108,7 @@ class Observations(Sequence[Observation]):
     totals: Totals = field(default_factory=Totals, compare=False)
 
     def __repr__(self) -> str:
-        """How much was observed; a prompt and a notebook have no room for everything."""
+        """Number of observations; a prompt and a notebook have no room for everything."""
         seen = ((self.cases, "case"), (self.metrics, "metric"), (self.conditions, "run"))
         counts = ", ".join(counted(len(some), noun) for some, noun in seen)
         return f"<Observations: {counts}; {counted(self.totals.calls, 'judge call')}>"
@@ -431,7 +431,7 @@ class VerdictRows:
         return self._settings[key]
 
     def observations(self) -> Iterator[Observation]:
-        """What was taken, the metric before its nodes."""
+        """Observations so far, the metric before its nodes."""
         yield from self._whole
         for rows in self._runs.values():
             yield from _run(list(rows.values()))

@@ -346,7 +346,7 @@ class _Repeated:
             self._lacking[case.index] = lack, case
 
     async def ask(self, timeout: float | None) -> list[tuple[int, list[SecondAnswer]]]:
-        """What the chosen cases answered, in their order; nothing if that takes too long."""
+        """Ask the chosen cases; answers in their order, none if that takes too long."""
 
         async def one(_: int, case: int) -> tuple[int, list[SecondAnswer]]:
             with anyio.move_on_after(timeout):
@@ -358,7 +358,7 @@ class _Repeated:
 
 
 def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Quotes]:
-    """How nodes quote, by metric and node; nodes that do not are left out."""
+    """Ways of quoting by metric and node; nodes that do not are left out."""
     nodes = (
         (variant.metric, plan.slots[slot].name, plan.units[plan.slots[slot].unit].node)
         for variant, metric in zip(variants, plan.metrics, strict=True)
@@ -386,7 +386,7 @@ def _unsupported(step: Step, quoting: Quotes | None) -> bool | None:
 
 
 def _written(step: Step, result: MetricResult) -> Sequence[str]:
-    """What the judge wrote for a step, also when it could not be read."""
+    """Texts of the judge for a step, also when it could not be read."""
     failure = result.failure
     if failure is not None and failure.node == step.node and failure.raw is not None:
         return (failure.raw,)

@@ -83,7 +83,7 @@ class Runs:
     )
 
     def group(self, case: int) -> Hashable:
-        """What is independent of everything else: the group of a case, or the case itself."""
+        """Independent unit: the group of a case, or the case itself."""
         return self.groups.get(case, case)
 
     def under(self, setting: Condition) -> Runs:
@@ -118,11 +118,11 @@ class Runs:
 
     @property
     def sizes(self) -> list[int]:
-        """How many runs cases have under a setting, each number once, the lowest first."""
+        """Numbers of runs of cases under a setting, each number once, the lowest first."""
         return sorted({len(row) for settings in self.cases.values() for row in settings.values()})
 
     def table(self, of: Callable[[Run], T]) -> list[list[T]]:
-        """What `of` reads off each run: one row per case and setting, a column per sample."""
+        """Table of what `of` reads: one row per case and setting, a column per sample."""
         return [
             [of(run) for run in runs]
             for settings in self.cases.values()
@@ -141,7 +141,7 @@ class Runs:
         }
 
     def alone(self, setting: Condition) -> dict[int, Sequence[tuple[str, Reply]]]:
-        """What nodes said outside of runs under one setting, as attribution takes it.
+        """Answers of nodes outside of runs under one setting, as attribution takes it.
 
         Seeds may be pooled in the setting: then what was asked under any of them belongs to it.
         """
@@ -218,7 +218,7 @@ class _Collected:
                 self._bare.append(run)
 
     def complete(self) -> None:
-        """What a table left out: the row of the only node, scores that follow from verdicts."""
+        """Add what a table left out: the row of the only node, scores that follow from verdicts."""
         alike: dict[Reply, dict[str, Reply]] = {}  # there are few answers, of many runs
         asked = (*self._speakers,)
         for run in self._bare:
@@ -249,7 +249,7 @@ class _Collected:
         return float(passed)
 
     def _reply(self, seen: Observation) -> tuple[str, Reply] | None:
-        """What a node said, where it decides or scores and could be read."""
+        """Reply of a node, where it decides or scores and could be read."""
         node = self._replay.name_of(seen.node)
         if node not in self._speakers or seen.outcome is not OutcomeKind.OK:
             return None

@@ -364,7 +364,7 @@ def _metric(
     else:
         verdicts = [str(kind) for kind in kinds]
         step = 10 / max(len(verdicts) - 1, 1)
-        then = {verdict: round(place * step) for place, verdict in enumerate(verdicts)}
+        then = {verdict: round(index * step) for index, verdict in enumerate(verdicts)}
         # The scores only tell verdicts apart: without a threshold none of them passes or fails.
         node = NonBinaryJudgementNode("Given.", name=name, evaluation_params=reads, then=then)
         return DAGMetric(name, DAG(node), threshold=None)
@@ -458,8 +458,8 @@ def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
     elif "samples" in data or {"eval", "plan"} <= data.keys():
         yield from _inspect(data.get("samples") or (), data.get("eval") or {})
     elif {"columns", "data"} <= data.keys():
-        for place, row in enumerate(data["data"]):
-            yield from _mlflow(place, dict(zip(map(str, data["columns"]), row, strict=True)))
+        for index, row in enumerate(data["data"]):
+            yield from _mlflow(index, dict(zip(map(str, data["columns"]), row, strict=True)))
     else:
         raise InputError(f"{path}: {_SHAPES}")
 
@@ -507,8 +507,8 @@ def _asserted(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
     grading = row.get("gradingResult") or {}
     parts = grading.get("componentResults") or ()
     stated = (row.get("testCase") or {}).get("assert") or ()
-    for place, part in enumerate(parts):
-        assertion = part.get("assertion") or (stated[place] if place < len(stated) else {})
+    for index, part in enumerate(parts):
+        assertion = part.get("assertion") or (stated[index] if index < len(stated) else {})
         judge = assertion.get("provider") or ""
         yield (
             str(assertion.get("metric") or assertion.get("type") or ""),
@@ -528,12 +528,12 @@ def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:
         for key in ("testCases", "test_cases", "conversationalTestCases")
         for case in run.get(key) or ()
     ]
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         texts = {name: case.get(to_camel(name), case.get(name)) for name in JUDGED}
         results: Sequence[Any] = case.get("metricsData") or case.get("metrics_data") or ()
         yield from _numbered(
             Row(
-                str(case.get("name") or place), str(result.get("name")),
+                str(case.get("name") or index), str(result.get("name")),
                 None if result.get("error") else result.get("success"), texts=texts,
                 at={"judge": result.get("evaluationModel") or result.get("evaluation_model")},
             )
@@ -648,7 +648,7 @@ def _assessed(
 def _table(path: Path) -> Iterator[Row]:
     settings: dict[tuple[Any, ...], dict[str, Any]] = {}  # few, of many rows
     shared: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for place, record in enumerate(table_of(path, "row").read()):
+    for index, record in enumerate(table_of(path, "row").read()):
         raw = record.cells(_NO_CASE)
         try:
             cells = named_cells(raw, _COLUMNS)
@@ -657,7 +657,7 @@ def _table(path: Path) -> Iterator[Row]:
         except ValueError as error:
             raise InputError(f"{record.place}: {error}") from None
         if "case" not in cells:
-            rows = [*_promptfoo(raw)] or [*_mlflow(place, raw)]
+            rows = [*_promptfoo(raw)] or [*_mlflow(index, raw)]
             yield from rows
             if rows or "trace" in raw:
                 continue

@@ -178,7 +178,7 @@ def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
 
 
 def _place_lines(places: EndCounts, several: bool) -> list[str]:
-    """Where cases failed or got no score: the commonest ends, each with its first reason."""
+    """Places where cases failed or got no score: the commonest ends, each with its first reason."""
     ranked = places.ranked()
     lines = []
     for place in ranked[:_PLACES]:
@@ -234,7 +234,7 @@ def seconds_words(seconds: float) -> str:
 
 
 def _step_lines(step: Step) -> list[str]:
-    """What a step said, as numbered items where it is a list."""
+    """Answer of a step, as numbered items where it is a list."""
     if step.outcome != "ok":
         return [f"{step.outcome}: {step.reason or 'no reason given'}"]
     if step.verdict is not None or step.score is not None:
@@ -247,7 +247,7 @@ def _step_lines(step: Step) -> list[str]:
     if isinstance(output, dict) and len(output) == 1:
         (output,) = output.values()
     if isinstance(output, list):
-        lines = [f"{place}. {_plain(item)}" for place, item in enumerate(output, 1)]
+        lines = [f"{number}. {_plain(item)}" for number, item in enumerate(output, 1)]
         if not step.item_quotes:
             return lines
         each = zip(lines, step.item_quotes, strict=True)

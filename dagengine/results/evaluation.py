@@ -78,7 +78,7 @@ class EvaluationResult(Sequence[CaseResult]):
         return list(self.rows)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, and the worst cases."""
+        """HTML for a notebook: the summary, and the worst cases."""
         worst = Worst()
         for row in self.rows:
             worst.add(row)
@@ -116,12 +116,12 @@ class EvaluationResult(Sequence[CaseResult]):
 
     @property
     def cost(self) -> float | None:
-        """What the run cost in US dollars; None if a price is not known."""
+        """Cost of the run in US dollars; None if a price is not known."""
         return self.totals.cost
 
     @property
     def calls(self) -> int:
-        """How many calls of judges were made."""
+        """Number of judge calls."""
         return self.totals.calls
 
     @property

@@ -132,7 +132,7 @@ _ASKED_AGAIN = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
 
 
 def calls_words(calls: Iterable[tuple[JudgeCall, ...]]) -> str:
-    """What happened on the way to the answers of a step, in words; "" where nothing did."""
+    """Events on the way to the answers of a step, in words; "" where nothing did."""
     questions = list(calls)
     total = sum(map(len, questions))
     if not total:

@@ -27,7 +27,7 @@ def passes(score: float | None, threshold: float | None) -> bool | None:
 
 
 def state_of(score: float | None, success: bool | None) -> State:
-    """How a metric ended on a case; `success` is None without a threshold."""
+    """State of a metric on a case; `success` is None without a threshold."""
     if score is None:
         return "no_score"
     if success is None:
@@ -36,7 +36,7 @@ def state_of(score: float | None, success: bool | None) -> State:
 
 
 def case_state(states: Iterable[State]) -> State:
-    """How a case ended: as the metric that says most. Any failed metric fails the case."""
+    """State of a case: as the metric that says most. Any failed metric fails the case."""
     # A missing score does not hide a failure: what is below its threshold stays there, whatever the
     # other metric would have said.
     there = frozenset(states)
@@ -47,7 +47,7 @@ def case_state(states: Iterable[State]) -> State:
 
 
 def strict_score(score: float) -> float:
-    """What counts where only a perfect score does: 1 if it is perfect, otherwise 0."""
+    """Score where only a perfect one counts: 1 if it is perfect, otherwise 0."""
     return 1.0 if score >= 1.0 else 0.0
 
 

@@ -104,7 +104,7 @@ class MetricResult:
         return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the score, and what every node said."""
+        """HTML for a notebook: the score, and what every node said."""
         steps = [
             [cell(step.node), cell(step.kind), cell(_answer(step)), text(step.reason or "")]
             for step in self.steps
@@ -115,12 +115,12 @@ class MetricResult:
 
     @property
     def state(self) -> State:
-        """How it ended: failed (below its threshold), without a score, passed, or only scored."""
+        """Its state: failed (below its threshold), without a score, passed, or only scored."""
         return state_of(self.score, self.success)
 
     @property
     def end(self) -> End:
-        """Where the path ended.
+        """End of the path.
 
         A path ends with the decision that gave the score, a failure at its node. If no decision
         gave the score, there is only its side of the threshold.
@@ -238,12 +238,12 @@ class CaseResult:
 
     @property
     def name(self) -> str:
-        """What reports call the case."""
+        """Name of the case in reports."""
         return self.case
 
     @property
     def input(self) -> str | None:
-        """What went in, of a case with one answer."""
+        """Input of a case with one answer."""
         return getattr(self.test_case, "input", None)
 
     @property
@@ -268,7 +268,7 @@ class CaseResult:
         return bool(self.metrics) and all(met)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: every metric with its score, where it came about, and why."""
+        """HTML for a notebook: every metric with its score, where it came about, and why."""
         head = f"{SIGNS[self.state]} {self.index} {cell(self.case)}"
         heads = ("", "metric", "score", "ended at", "reason")
         return f"<p>{head}</p>{table(heads, [result.cells() for result in self.metrics])}"

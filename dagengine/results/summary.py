@@ -162,7 +162,7 @@ class Summary:
 
 
 def escalated_line(metric: MetricSummary) -> str | None:
-    """Which share of the judgements went to the second judge; None if none could."""
+    """Sentence on the share of judgements of the second judge; None if none could."""
     if (share := metric.escalated) is None:
         return None
     value, low, high = (f"{100 * part:.0f}" for part in (share.value, share.low, share.high))
@@ -170,7 +170,7 @@ def escalated_line(metric: MetricSummary) -> str | None:
 
 
 def _figures(metric: MetricSummary) -> str:
-    """What passed and failed, and the mean, in one line."""
+    """Counts of passed and failed cases, and the mean, in one line."""
     outcomes = {"passed": metric.passed, "failed": metric.failed, "no score": metric.no_score}
     parts = [counted(metric.cases, "case")]
     parts += [f"{count:,} {outcome}" for outcome, count in outcomes.items() if count]

@@ -117,7 +117,7 @@ class Waiting:
 
 
 def cost_line(totals: Totals) -> str:
-    """What a run asked and used, in one line."""
+    """Questions and usage of a run, in one line."""
     calls = counted(totals.calls, "judge call")
     if 0 < totals.requests < totals.calls:
         calls += f" in {counted(totals.requests, 'request')}"

@@ -152,7 +152,7 @@ class BothAnswers:
 
     @property
     def damaged(self) -> int:
-        """How many stored answers could not be read."""
+        """Number of stored answers that could not be read."""
         return self.store.damaged
 
     async def get(
@@ -209,7 +209,7 @@ class OpenStore:
 
     @property
     def damaged(self) -> int:
-        """How many stored answers could not be read, and gave way to new ones."""
+        """Number of stored answers that could not be read, and gave way to new ones."""
         return len(self._damaged)
 
     @property
@@ -296,7 +296,7 @@ class OpenStore:
         ask: Callable[[], Awaitable[Answer[T]]],
         waiting: AbstractContextManager[None] | None,
     ) -> Answer[T]:
-        """What `ask` gets, unless another process that asks the same question is faster.
+        """Ask, unless another process that asks the same question is faster.
 
         That one may have been stopped, or wait for something itself: patience has an end.
         """
@@ -337,7 +337,7 @@ class OpenStore:
         question: Question[T],
         ask: Callable[[], Awaitable[Answer[T]]],
     ) -> Answer[T]:
-        """What `ask` gets, stored; also when that is the judge's own failure."""
+        """Ask and store the answer; also when that is the judge's own failure."""
         try:
             answer = await ask()
         except JUDGE_FAILURES as error:

@@ -108,7 +108,7 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
 
 
 def sort_of(origin: dict[str, Any]) -> str:
-    """What a golden is made of: its evolutions, how hard it is, which draft, and the seed."""
+    """Make of a golden: its evolutions, how hard it is, which draft, and the seed."""
     parts: list[str] = []
     # A golden without passages is about what its source is called.
     if "source" in origin and not origin.get("passages"):

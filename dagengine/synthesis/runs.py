@@ -91,7 +91,7 @@ class _Draft:
     def record(
         self, case: int, cause: str | None, repeats: str | None, golden: AnyGolden | None
     ) -> DraftRecord:
-        """What a reviewer is shown of it."""
+        """Record of it for a reviewer."""
         value = self.value or {}
         origin = {} if golden is None else (golden.additional_metadata or {})["synthesis"]
         failure = self.result.failure
@@ -134,11 +134,11 @@ class Generation:
 
     @property
     def totals(self) -> Totals:
-        """What was asked and used so far."""
+        """Questions and usage so far."""
         return Totals() if self.engine is None else self.engine.totals
 
     def plan(self, settings: Settings, *, at_once: bool = True) -> Estimate:
-        """What the first round asks at most; asks nothing. Uses the generation up."""
+        """Estimate the first round; ask nothing. Uses the generation up."""
         engine = LocalExecutor([self.metric], settings, at_once=at_once)
         cases = [self._case(seed) for seed in self.filling.next()]
         drafts = estimate(engine.plan, cases, judges=[judge.identity for judge in engine.judges])
@@ -202,7 +202,7 @@ class Generation:
 
     @contextmanager
     def _record(self, engine: LocalExecutor, out: str | Path | None) -> Iterator[Folder]:
-        """What takes every row for the record, if a record is written."""
+        """Open the folder that takes every row, if a record is written."""
         if out is None:
             yield Folder(None)
             return
@@ -216,7 +216,7 @@ class Generation:
 
     @staticmethod
     def case_of(seed: Seed, draft: int, subject: str) -> LLMTestCase:
-        """What a generator reads: `input` is the source, the metadata say which draft to take."""
+        """Case for a generator: `input` is the source, the metadata say which draft to take."""
         return LLMTestCase(
             name=f"{source_of(seed)}, {seed.kind}, draft {seed.draft + 1}",
             input=subject,
@@ -368,7 +368,7 @@ def _output(result: MetricResult, node: str) -> Any:
 
 
 def source_of(seed: Seed) -> str:
-    """What a draft is about, and where its first passage stands, as far as that is known."""
+    """Subject of a draft, and the place of its first passage, as far as that is known."""
     source = seed.source or "context"
     first = seed.passages[0] if seed.passages else None
     if first is None or (first.page is None and first.offset is None):
@@ -383,7 +383,7 @@ def _whole(text: Any) -> str:
 
 
 def _difficulty(value: dict[str, Any]) -> Difficulty | None:
-    """How hard a golden is, by the share of cheap judges that answer without the passages."""
+    """Difficulty of a golden, by the share of cheap judges that answer without the passages."""
     if "answered_without_context" not in value:
         return None
     knew, judges = value["answered_without_context"]

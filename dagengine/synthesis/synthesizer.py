@@ -128,12 +128,12 @@ class Synthesizer(Answering):
 
     @property
     def report(self) -> Report:
-        """What became of the drafts of the last call."""
+        """Report on the drafts of the last call."""
         return Report() if self._made is None else self._made.report
 
     @property
     def totals(self) -> Totals:
-        """What the last call asked and used."""
+        """Questions and usage of the last call."""
         return Totals() if self._made is None else self._made.totals
 
     # Doors: what goldens are made from.
@@ -172,7 +172,7 @@ class Synthesizer(Answering):
         *,
         quotas: Sequence[Quota] = (),
     ) -> Estimate:
-        """What `generate_goldens_from_docs` asks in its first round; asks nothing.
+        """Estimate the first round of `generate_goldens_from_docs`; ask nothing.
 
         Later rounds make up for drafts that fell: with `max_tries` drafts per golden they ask at
         most `max_tries` - 1 times as much again.

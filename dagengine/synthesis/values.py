@@ -159,7 +159,7 @@ class Passage:
     offset: int | None = None
 
     def provenance(self) -> dict[str, Any]:
-        """Where the passage stands, with the SHA-256 of its text."""
+        """Place of the passage, with the SHA-256 of its text."""
         content = self.text.encode(errors="surrogatepass")
         where = {"document": self.document, "page": self.page, "offset": self.offset}
         fields = {name: value for name, value in where.items() if value is not None}
@@ -250,7 +250,7 @@ class Report:
 
     @property
     def missing(self) -> int:
-        """How many goldens short of the quotas."""
+        """Number of goldens short of the quotas."""
         return sum(max(0, tally.quota.count - tally.kept) for tally in self.quotas)
 
     def lines(self) -> list[str]:

@@ -347,7 +347,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture
 def dagengine_repetition(request: pytest.FixtureRequest) -> int:
-    """Which repetition of `--evals-repeat` this is, from 1 on."""
+    """Number of this repetition of `--evals-repeat`, from 1 on."""
     number: int = getattr(request, "param", 1)
     return number
 

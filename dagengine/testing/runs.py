@@ -96,7 +96,7 @@ class SessionRun:
 
     @classmethod
     def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:
-        """What all workers judged, in the order of these tests; their parts are removed."""
+        """Rows of all workers, in the order of these tests; their parts are removed."""
         whole, rows = cls(), dict[str, list[CaseResult]]()
         for part in sorted((folder / _PARTS).glob("*")):
             run = load_run(part)
@@ -137,7 +137,7 @@ class SessionRun:
 
 
 def label_of(test: str, number: int) -> str:
-    """What the row of a test is called, whose `number` (from 0 on) it is."""
+    """Name of the row of a test, whose `number` (from 0 on) it is."""
     return test if not number else f"{test} #{number + 1}"
 
 

@@ -130,7 +130,7 @@ class Evaluations:
         return verdict
 
     def _first_verdict(self, case: Any, metrics: Sequence[Metric]) -> Verdict | None:
-        """What the first attempt at a test came to, for the same call of an attempt in its place.
+        """Verdict of the first attempt at a test, for the same call of an attempt in its place.
 
         Later attempts ask again.
         """
@@ -163,7 +163,7 @@ class Evaluations:
             reporter.write_line(f"dagengine still waits for verdicts: {waits}")
 
     def error_of(self, verdict: Verdict) -> BaseException | None:
-        """What a verdict raises in the test; None when it passed."""
+        """The error that a verdict raises in the test; None when it passed."""
         ignores = self._config.getoption("evals_ignore_errors")
         if ignores and verdict.is_unjudged and not verdict.is_missing:
             return pytest.skip.Exception(message(verdict), _use_item_location=True)
@@ -190,7 +190,7 @@ class Evaluations:
             self.run.note(item.nodeid, verdict.row)
 
     def data(self, *, is_whole: bool) -> dict[str, Any]:
-        """What a worker sends when it is done; rows it leaves in the run folder."""
+        """Data that a worker sends when it is done; rows it leaves in the run folder."""
         if self.run is not None:
             worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
             out: Any = self._config.getoption("evals_out")
@@ -219,7 +219,7 @@ class Evaluations:
 
     @property
     def _attempt(self) -> int:
-        """Which attempt at its test this is, from 0 on: reruns and repetitions ask again."""
+        """Number of the attempt at its test, from 0 on: reruns and repetitions ask again."""
         rerun = getattr(self.item, "execution_count", 1) - 1
         times: Any = self._config.getoption("evals_repeat")
         parameters = getattr(getattr(self.item, "callspec", None), "params", {})

@@ -60,7 +60,7 @@ class SharedRun:
 
     @property
     def totals(self) -> Totals:
-        """What was asked and used by now."""
+        """Questions and usage by now."""
         return sum((desk.gateway.totals for desk in self._desks), Totals(cost=0.0))
 
     @property
@@ -168,7 +168,7 @@ class _This:
 
 
 def _state(thing: Any) -> tuple[Any, ...]:
-    """What tells apart metrics, models and apps, and a metric from itself after a change."""
+    """State that tells apart metrics, models and apps, and a metric from itself after a change."""
     if isinstance(thing, str):
         return (thing,)
     # By identity: an attribute that is replaced is a change, one that is changed in place is none.

@@ -67,7 +67,7 @@ class Backend(ABC):
 
     @property
     def name(self) -> str:
-        """What `--to` calls it."""
+        """Name in `--to`."""
         return type(self).__name__.lower()
 
     @property
@@ -123,7 +123,7 @@ def _batches(scores: Iterable[Score]) -> Iterator[tuple[Score, ...]]:
 
 
 def _metadata(score: Score) -> dict[str, str]:
-    """What backends have no field for, as texts."""
+    """Metadata that backends have no field for, as texts."""
     held = {"definition": score.definition, "path": " / ".join(score.path), "error": score.error}
     return {f"dagengine.{name}": text for name, text in held.items() if text}
 
@@ -183,7 +183,7 @@ class Phoenix(Backend):
 
 
 def _level(score: Score) -> str:
-    """What a score is about: a span, a trace or a session."""
+    """Level of a score: a span, a trace or a session."""
     return "span" if score.span_id else "trace" if score.trace_id else "session"
 
 

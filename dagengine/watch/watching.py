@@ -446,11 +446,11 @@ class Watch(RunObserver):
 
     @property
     def read(self) -> int:
-        """How many spans and log records belong to traces that were not decided before."""
+        """Number of spans and log records that belong to traces that were not decided before."""
         return self._read
 
     def lines(self) -> list[str]:
-        """What became of the traces, and the means of the whole traffic."""
+        """Lines on the traces, and the means of the whole traffic."""
         counts = {name: self.counts[name] for name in _KINDS} | self._waiting
         parts = [f"{count} {what}" for what, count in counts.items() if count]
         lines = ["traces: " + (", ".join(parts) or "none")]

@@ -85,7 +85,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def _hint(command: str, word: str, options: Mapping[str, Any]) -> str:
-    """What to write in the place of an option that a command does not have; empty if unknown."""
+    """Advice in the place of an option that a command does not have; empty if unknown."""
     for call, (own, words) in _MEANT_CALLS.items():
         if command == own and word in words.split():
             return f": write `{call}`"
@@ -206,7 +206,7 @@ class Commands(typer.Typer):
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:
-    """What Typer calls: checks the files of the command, then calls its function."""
+    """The function that Typer calls: it checks files, then calls the command's."""
     # A function that takes one dataclass gets its options in it, and an option for each field.
     first = next(iter(get_type_hints(function).values()))
     options = first if dataclasses.is_dataclass(first) and isinstance(first, type) else None
@@ -231,7 +231,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     def call(**given: Any) -> None:
         with noting_writes() as written:
             try:
-                given |= _targets(trees, given)
+                given.update(_targets(trees, given))
                 guard(marks, labels, given)
                 if options is None:
                     function(**given)

@@ -309,7 +309,7 @@ def _require_intervals() -> None:
 
 
 def _identities(job: BenchmarkJob) -> list[str]:
-    """Who answers: the name that a judge has in every process, where it has one."""
+    """Identities of the judges: the name that a judge has in every process, where it has one."""
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.judges import as_judge
     from dagengine.question import durable_identity

@@ -46,7 +46,7 @@ def _say(out: Any, line: str, style: str = "") -> None:
 
 
 def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
-    """What is not the same about the runs as a whole."""
+    """Differences of the runs as a whole."""
     if report["agrees"]:
         yield f"The two runs agree on all {report['cases']['common']:,} cases"
     for side in ("old", "new"):

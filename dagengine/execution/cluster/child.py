@@ -34,7 +34,7 @@ _outputs: list[BinaryIO] = []  # of a worker process
 
 
 def saying(run: str) -> Callable[..., None]:
-    """What tells the process that started this one about leases; it has one run."""
+    """Sender of news about leases to the process that started this one; it has one run."""
     return lambda *news: write_all(_outputs[0], frame(None, LEASES, news))
 
 

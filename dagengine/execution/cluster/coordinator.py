@@ -116,7 +116,7 @@ class Workers:
 
     @property
     def wanted(self) -> int:
-        """How many there have to be before the run begins."""
+        """Number of workers before the run begins."""
         return self.count or (1 if self.address != LOCAL else os.cpu_count() or 1)
 
 
@@ -205,7 +205,7 @@ class Cluster:
 
     @property
     def totals(self) -> Totals:
-        """What was asked and used so far, as far as the workers have said.
+        """Questions and usage so far, as far as the workers have said.
 
         What a worker asked after it said so for the last time dies with it.
         """
@@ -261,7 +261,7 @@ class Cluster:
 
     @contextmanager
     def _common_folder(self) -> Iterator[Path | None]:
-        """Where the processes of this machine have what they share; None for other workers."""
+        """Folder that the processes of this machine share; None for other workers."""
         if self._workers.address != LOCAL or not available:
             yield None
             return
@@ -455,7 +455,7 @@ def _add(rows: RowsInOrder, news: Sequence[CaseResult]) -> None:
 
 
 def _results(tasks: Collection[asyncio.Task[Part]]) -> list[Part]:
-    """What finished tasks gave; raises the error of one of them if there is any."""
+    """Results of finished tasks; raises the error of one of them if there is any."""
     errors = [error for task in tasks if (error := task.exception()) is not None]
     if errors:
         raise errors[0]

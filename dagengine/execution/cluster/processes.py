@@ -73,7 +73,7 @@ class Pool:
         self._leases, self._tell = leases, partial(tell, run)
 
     def _heard(self, process: _Process, news: Sequence[Any]) -> None:
-        """What a process says of leases; nothing when it has died."""
+        """Take a process's message about leases; do nothing when it has died."""
         if self._leases is None:
             return
         processes = {str(id(process)): process for process in self._processes}
@@ -94,7 +94,7 @@ class Pool:
     async def submit(
         self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
     ) -> Any:
-        """What a coroutine function of a module gives, called in the least busy process.
+        """Call a coroutine function of a module in the least busy process.
 
         If that process dies, another one says everything again. Raises what the function or
         `heard` raises, and WorkersDiedError.
@@ -110,7 +110,7 @@ class Pool:
         raise WorkersDiedError
 
     async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
-        """What every process gives; those that die are left out."""
+        """Call in every process; those that die are left out."""
 
         async def call(process: _Process) -> Any:
             with suppress(_DiedError):

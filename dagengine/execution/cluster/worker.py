@@ -135,7 +135,7 @@ class Job:
 
 
 def _unpacked(data: bytes) -> Any:
-    """What was pickled; raises InputError if this process lacks a module of it."""
+    """Unpickle a value; raises InputError if this process lacks a module of it."""
     try:
         return pickle.loads(data)
     except DagengineError:
@@ -193,7 +193,7 @@ class _Finished(RunObserver):
                 self._rows = []
 
     def rest(self) -> list[CaseResult]:
-        """What was not sent, and is not sent any more."""
+        """Rows that were not sent, and are not sent any more."""
         rows, self._rows = self._rows, []
         return rows
 
@@ -250,7 +250,7 @@ class _EngineTask:
         return self.count()
 
     def count(self) -> Count:
-        """What was asked so far."""
+        """Questions so far."""
         engine = self._engine
         return Count(self._name, engine.totals, engine.spent, engine.waiting)
 
@@ -283,7 +283,7 @@ async def tell_leased(run: str, kind: str, name: Any, value: Any) -> None:
 
 
 async def count_of(run: str) -> Count | None:
-    """What the engine of a run asked so far; None if there is none."""
+    """Questions of a run's engine so far; None if there is none."""
     engine_task = _engine_tasks.get(run)
     return None if engine_task is None else engine_task.count()
 

@@ -81,7 +81,7 @@ class CaseFields:
 
 
 def answer_of(step: Step | None) -> Any:
-    """What a node decided or scored, as data to compare; None if it only prepared something.
+    """Decision or score of a node, as data to compare; None if it only prepared something.
 
     The verdicts of a list are its answer; a step that failed answers with its kind of failure.
     """
@@ -141,7 +141,7 @@ def compare_results(
     places: tuple[int, int],
     fields: CaseFields,
 ) -> CaseChange | None:
-    """How two results of one metric on one case differ; None when every answer is the same.
+    """Compare two results of one metric on one case; None when every answer is the same.
 
     `places` are the indices of the case in both runs.
     """
@@ -211,7 +211,7 @@ class _Walk:
         return None
 
     def last(self) -> Difference:
-        """Where the scores part although all answers are the same."""
+        """Difference of scores although all answers are the same."""
         failure = self._new.failure or self._old.failure
         if failure is not None:
             # A failure that no step shows, for instance a missing field.
@@ -261,7 +261,7 @@ class _Walk:
         return "same", self._votes(name)
 
     def _evidence(self, name: str) -> str:
-        """What the node read otherwise, in words; empty when that is the same."""
+        """Changes of the evidence of a node, in words; empty when that is the same."""
         if name not in self._trees.known:
             return "" if self._fields.same else "the case changed"
         node = self._trees.node(name)
@@ -282,7 +282,7 @@ class _Walk:
         return bool(before.output != after.output)
 
     def _votes(self, name: str) -> str:
-        """How sure the panels were, where nodes had one."""
+        """Certainty of the panels, where nodes had one."""
         steps = (self._before.get(name), self._after.get(name))
         shares = [
             f"{step.agreeing} of {len(step.votes)}"

@@ -115,7 +115,7 @@ class Trees:
 
     @cached_property
     def redefined(self) -> Mapping[str, str]:
-        """What changed about a node, in words, for every node that is not the same."""
+        """Change of a node, in words, for every node that is not the same."""
         return {name: change for name in self.order if (change := self._redefinition(name))}
 
     def _redefinition(self, name: str) -> str:
@@ -131,7 +131,7 @@ class Trees:
         return "its settings changed" if old.name == new.name else f"it was called {old.name}"
 
     def _leads(self, tree: MetricRecord, name: str) -> list[tuple[Any, ...]]:
-        """Where the answers of a node lead, by the new names of nodes."""
+        """Targets of the answers of a node, by the new names of nodes."""
         names = self.renamed if tree is self.old else {}
         return [
             (
@@ -161,7 +161,7 @@ class Trees:
 
     @cached_property
     def settings(self) -> str:
-        """What changed about the metric itself, in words; empty when nothing did."""
+        """Change of the metric's settings, in words; empty without one."""
         if self.old.threshold != self.new.threshold:
             return f"threshold {_number(self.old.threshold)} → {_number(self.new.threshold)}"
         if self.old.strict != self.new.strict:
@@ -212,7 +212,7 @@ class Trees:
 
 
 def _content(node: NodeRecord) -> tuple[Any, ...]:
-    """What a node says and reads, whatever it is called."""
+    """Content of a node, whatever its name."""
     return (node.kind, node.question, tuple(node.reads), tuple(node.inputs))
 
 

@@ -175,7 +175,7 @@ _RELIABLE = 0.9
 
 
 def _ratings(under: SettingCard) -> Answer | None:
-    """How many ratings make a reliable mean, by Spearman and Brown (1910); None without any."""
+    """Number of ratings for a reliable mean, by Spearman and Brown (1910); None without any."""
     single = under.figure("test-retest")
     if single is None or single.value is None or single.low is None or single.high is None:
         return None
@@ -199,7 +199,7 @@ def _ratings(under: SettingCard) -> Answer | None:
 
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
-    """What a coin costs: no number of votes makes its answers tell the cases apart."""
+    """Price of a coin: no number of votes makes its answers tell the cases apart."""
     rest = f" The same holds for {counted(more, 'more node')}." if more else ""
     assert votes.agreement is not None
     return Answer(
@@ -220,7 +220,7 @@ def _needed(node: NodeCard, votes: VoteCost, target: str) -> str:
 
 
 def _costly(pair: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
-    """What needs the most votes comes last: none is enough, no upper limit, the number, flips."""
+    """Sort key, most votes last: none is enough, no upper limit, the number, flips."""
     node, votes = pair
     many = votes.most or votes.least or 0
     return votes.kind == "none", votes.most is None, many, node.flip_rate.value or 0.0

@@ -216,7 +216,7 @@ def _scores(runs: Sequence[Run]) -> list[float]:
 
 
 def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]:
-    """How well several judges agree beyond chance, single run against single run."""
+    """Agreement of several judges beyond chance, single run against single run."""
     judges = list(dict.fromkeys(setting.judge for setting in runs.settings))
     if len(judges) < 2:
         return

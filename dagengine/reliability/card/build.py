@@ -164,7 +164,7 @@ def make_card(
 def _about_these(
     seen: Sequence[Observation], replays: Sequence[Counterfactual]
 ) -> Sequence[Observation]:
-    """What was observed of the metrics; a table that names none is about the only one."""
+    """Observations of the metrics; a table that names none is about the only one."""
     names = [replay.spec.name for replay in replays]
     about = list(dict.fromkeys(row.metric for row in seen))
     observed = seen
@@ -207,7 +207,7 @@ def check_labels(
 def _meant(
     sources: Sequence[Given], replays: Sequence[Counterfactual], cases: Sequence[TestCase]
 ) -> list[Labels | None]:
-    """What labels mean to each metric: None if none is an outcome, which must not be all."""
+    """Meaning of labels for each metric: None if none is an outcome, which must not be all."""
     meanings: list[Labels | None] = []
     refused: list[InputError] = []
     for labels, replay in zip(sources, replays, strict=True):
@@ -239,7 +239,7 @@ def _threshold(replay: Counterfactual) -> float | None:
 def own_rules(
     together: Mapping[int, Hashable], cases: int, shared: Sequence[str], alike: int
 ) -> Iterator[str]:
-    """How this card's intervals have to be read: what n counts, and what no interval contains."""
+    """Rules for reading this card's intervals: what n counts, and what no interval contains."""
     if alike:
         yield f"{counted(alike, 'text')} equal others but for blanks, and count as different."
     if together:
@@ -278,7 +278,7 @@ _ORDERS = {"given": "order as given", "swapped": "inputs swapped", "reversed": "
 
 
 def named_setting(setting: Condition, conditions: Sequence[Condition]) -> str:
-    """What tells a setting from the others, in words."""
+    """Name of a setting among the others."""
     words = {
         "judge": setting.judge,
         "temperature": _in_words("temperature", setting.temperature),

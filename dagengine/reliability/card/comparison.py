@@ -72,7 +72,7 @@ class Side:
         return numbers
 
     def group(self, number: int) -> Hashable:
-        """What the values of a case are averaged within: its group, or the case itself."""
+        """Group within which values are averaged: its group, or the case itself."""
         return self.cases[number].group or number
 
     @cached_property
@@ -82,7 +82,7 @@ class Side:
 
     @cached_property
     def _kept(self) -> dict[Hashable, Any]:
-        """What was computed once; a side is compared with many."""
+        """Results that were computed once; a side is compared with many."""
         return {}
 
     def values(self, name: str, of: Callable[[CaseResults], float | None]) -> list[float | None]:
@@ -95,7 +95,7 @@ class Side:
     def sums(
         self, name: str, of: Callable[[Sequence[CaseResults]], Sums], numbers: Sequence[int]
     ) -> Sums:
-        """What the cases of these numbers add to a measure."""
+        """Sums of a measure over the cases of these numbers."""
         key = (name, *numbers)
         if key not in self._kept:
             self._kept[key] = of([self.results[number] for number in numbers])
@@ -103,7 +103,7 @@ class Side:
         return sums
 
     def case(self, number: int) -> CaseResults:
-        """What the runs and people said of a case."""
+        """Results of runs and people on a case."""
         seen, limit = self.outcomes, self.threshold
         texts = seen.scores[number].split()
         scores = [None if text == "-" else float(text) for text in texts]
@@ -246,7 +246,7 @@ def _corrected(
 
 
 def _corrected_name(side: Side) -> str:
-    """What labels and judge say can be corrected to; nothing if labels are other verdicts."""
+    """Name of a corrected figure from labels and judge; nothing if labels are other verdicts."""
     if not side.outcomes.said:
         return "corrected-mean-score"
     return "corrected-pass-rate" if {*side.outcomes.labels} <= {"pass", "fail", ""} else ""

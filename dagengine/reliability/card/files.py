@@ -140,7 +140,7 @@ def card_page(card: JudgeCard) -> str:
 
 
 def _at(value: float | None, measure: Figure | None = None) -> str:
-    """Where a value is on its axis, in per cent of the width, with a margin of 2."""
+    """Position of a value on its axis, in per cent of the width, with a margin of 2."""
     low = -1.0 if measure is not None and card_words.signed(measure) else 0.0
     share = ((value or 0.0) - low) / (1 - low)
     return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"
@@ -205,7 +205,7 @@ def _measures(measures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _together(metric: MetricCard) -> Iterator[str]:
-    """What several settings show, and how labels were read."""
+    """Lines on several settings together, and on the reading of labels."""
     if metric.across:
         yield f"## {metric.metric}: settings together"
         yield from _measures(metric.across)

@@ -109,7 +109,7 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
 
 
 def _unsupported(speaker: Speaker, runs: Runs) -> Figure | None:
-    """How often a verdict of the node has no support; of code, one of the nodes that it reads."""
+    """Frequency of verdicts without support; of code, one of the nodes that it reads."""
     nodes = speaker.reads or (speaker.node,)
 
     def in_run(run: Run) -> bool | None:
@@ -155,7 +155,7 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
 
 
 def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
-    """What the shares of the noise do not show."""
+    """Notes on what the shares of the noise do not show."""
     ratio = independence(noise)
     answered = any(case.answers for case in noise)
     if ratio is not None and answered and not 0.8 <= ratio <= 1.25:
@@ -208,7 +208,7 @@ def beside_people(
 
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:
-    """What of a reply is compared with a person's answer."""
+    """Reader of the part of a reply that is compared with a person's answer."""
     units = (unit for unit in replay.plan.units if unit.name == node)
     rating = next((unit.node for unit in units if isinstance(unit.node, RatingNode)), None)
     points: list[float] = []

@@ -98,7 +98,7 @@ def compare_with_labels(
 
 
 def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None:
-    """What of a run is compared with labels; None if that is its score, or nothing."""
+    """Reader of what is compared with labels; None if that is the score, or nothing."""
     if kind == "verdict":
         return _last_verdict
     if kind == "pass" and threshold is not None:
@@ -154,7 +154,7 @@ class _Judged:
 
 
 def often_enough(rows: Iterable[Sequence[Run]]) -> int | None:
-    """How many runs of a case make its majority, if cases ran differently often: an odd number.
+    """Number of runs in a case's majority, if cases ran differently often: an odd number.
 
     The more runs, the seldomer is a majority wrong. So a majority of all runs would be another
     figure for each case, and cases may have run more often because they are hard.
@@ -343,7 +343,7 @@ def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionT
 def people_among_themselves(
     runs: Runs, labels: Labels, read: Callable[[Run], Vote] | None = None
 ) -> Iterator[Figure]:
-    """How well people agree, and the ceiling for a judge; nothing with one label per case."""
+    """Agreement of people, and the ceiling for a judge; nothing with one label per case."""
     several = {case: row for case, row in labels.people.items() if len(row) > 1}
     if labels.kind == "number" or not several:
         return
@@ -512,7 +512,7 @@ def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: 
 def _against(
     row: Sequence[Run], label: Vote | None, read: Callable[[Run], Vote], often: int | None
 ) -> tuple[str, str, str]:
-    """Which runs of a case meet its label, whether their majority does, and what that says."""
+    """Runs of a case that meet its label, whether their majority does, and what that says."""
     if not row:
         return "", "-", ""
     scored = [read(run) for run in row[:often] if run.score is not None]
@@ -575,7 +575,7 @@ def voted(
 def _majorities(
     runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote], votes: int
 ) -> list[list[Shared]]:
-    """What majorities of so many runs say of each case with a label: the sides of `_kappa`."""
+    """Majorities of so many runs on each case with a label: the sides of `_kappa`."""
     cases = [(labels[case], [*chain.from_iterable(settings.values())])
              for case, settings in runs.cases.items() if case in labels]  # fmt: skip
     filled = [(label, _filled(label, row, read)) for label, row in cases]
@@ -618,7 +618,7 @@ SEGMENTS = 8
 def segments(
     runs: Runs, threshold: float | None, labels: Labels | None, cases: Sequence[TestCase]
 ) -> list[Segment]:
-    """Where the judge is right less often: long answers, tags, fields with few values.
+    """Segments in which the judge is right less often: long answers, tags, fields with few values.
 
     Only what differs by more than chance (p < 0.05 after Holm's correction for all that was looked
     at). Cases of one group count as one: a group is right if most of its cases are.

@@ -143,7 +143,7 @@ def _compared(card: JudgeCard) -> Table:
 
 
 def _below(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Iterator[RenderableType]:
-    """Which way it errs, where people and judge differ, what to label, what n is."""
+    """Direction of its errors, where people and judge differ, what to label, what n is."""
     for part in under.segments:
         yield _text(segment(part))
     for bias in position_biases(metric):

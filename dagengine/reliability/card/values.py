@@ -453,12 +453,12 @@ class JudgeCard:
     format: int = FORMAT
 
     def __repr__(self) -> str:
-        """What it is a card of: a prompt has no room for all of it."""
+        """Subject of the card: a prompt has no room for all of it."""
         names = ", ".join(one_line(metric.metric, 80) for metric in self.metrics)
         return f"<JudgeCard of {names}: {counted(len(self.cases), 'case')}, {self.times} runs each>"
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: the page of the card, in a frame with its own styles."""
+        """HTML for a notebook: the page of the card, in a frame with its own styles."""
         pages = [escape(page(self)) for page in _PAGES]
         frame = '<iframe title="Judge card" srcdoc="{}" width="100%" height="600"></iframe>'
         return frame.format(pages[-1]) if pages else None

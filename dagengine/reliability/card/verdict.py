@@ -62,7 +62,7 @@ class Demand:
         return f"{100 * line:g} %" if self.percent else f"{line:g}"
 
     def figure(self, voted: Voted) -> Figure:
-        """What is held against the line."""
+        """The figure that is held against the line."""
         measure: Figure = getattr(voted, self.name)
         return measure
 
@@ -115,7 +115,7 @@ class Verdict:
 
 
 def parse_needs(text: str | None, flips: float = 0.05) -> Needs:
-    """What `agreement=85,kappa=.4,flips=5` demands; agreement and flips are per cent.
+    """Parse demands such as `agreement=85,kappa=.4,flips=5`; agreement and flips are per cent.
 
     Raises InputError for another name, and for what is no number in its range.
     """
@@ -137,7 +137,7 @@ def parse_needs(text: str | None, flips: float = 0.05) -> Needs:
 
 
 def verdict(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Verdict:
-    """What to do with the judge of a metric under one setting."""
+    """Advise on the judge of a metric under one setting."""
     return _Table(card, metric, under).verdict()
 
 
@@ -327,7 +327,7 @@ class _Table:
         )  # fmt: skip
 
     def _steadier(self) -> str:
-        """What makes it flip less: another node, or more votes if runs would show that."""
+        """The step that makes it flip less: another node, or more votes if runs would show that."""
         nodes, keys = self.under.nodes, self.under.keys
         if self.under.contest is not None and 2 * self.runs <= _MOST_RUNS:
             return (
@@ -420,18 +420,18 @@ class _Table:
                 "Without pass and fail there is no result that flips, or that people share.",
                 "Give the metric a threshold; that makes no new calls with --store.",
             )  # fmt: skip
-        for place, states in enumerate(self.states):
+        for index, states in enumerate(self.states):
             if "missed" not in states.values() and states["flips"] == "met":
-                return self._label_more(place)
-        for place, states in enumerate(self.states):
+                return self._label_more(index)
+        for index, states in enumerate(self.states):
             if states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed":
                 step = self._run_step()
-                flips = self.under.voted[place].flips
+                flips = self.under.voted[index].flips
                 headline = (
                     "Right, but steadiness was not measured" if flips.value is None
                     else "Right, but not known to be steady"
                 )  # fmt: skip
-                return self._made("open", "12", headline, self._reason(place), step, place)
+                return self._made("open", "12", headline, self._reason(index), step, index)
         missed = [demand for demand in DEMANDS if self.states[0][demand.name] == "missed"]
         labels, runs = self._label_step(0), self._run_step()
         if not missed:
@@ -449,7 +449,7 @@ class _Table:
         )  # fmt: skip
 
     def _reason(self, place: int) -> str:
-        """What is not met with so many votes: what is missed comes before what is open."""
+        """Reason against that many votes: what is missed comes before what is open."""
         voted = self.under.voted[place]
         parts: dict[State, list[str]] = {"missed": [], "open": []}
         for demand in DEMANDS:
@@ -485,7 +485,7 @@ class _Table:
         )  # fmt: skip
 
     def _label_step(self, place: int) -> str:
-        """What to label next: at most as many cases as there are, then the card is read again."""
+        """The next labels: at most as many cases as there are, then the card is read again."""
         agreement = self.under.voted[place].agreement
         labelled = sum(map(bool, self.under.outcomes.labels))
         free = self.cases - labelled
@@ -511,7 +511,7 @@ class _Table:
         return f"Label {which}, then look again. {self._rests(place)}".rstrip()
 
     def _rests(self, place: int) -> str:
-        """What an open demand rests on: few cases of a label, or a line that is near."""
+        """Grounds of an open demand: few cases of a label, or a line that is near."""
         table, states = self.under.confusion, self.states[place]
         rows = [] if table is None else zip(map(sum, table.counts), table.kinds, strict=True)
         count, kind = min((row for row in rows if row[0]), default=(0, ""))
@@ -537,7 +537,7 @@ class _Table:
 
 @cache
 def _forecast(counts: tuple[tuple[int, ...], ...], needs: Needs) -> int | None:
-    """How many more labels settle what people demand; the same card asks several times."""
+    """Number of labels that settle the demands; the same card asks several times."""
     return labels_to_settle(counts, needs.agreement, needs.kappa)
 
 

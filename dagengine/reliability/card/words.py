@@ -88,7 +88,7 @@ def judges_of(card: JudgeCard) -> str:
 
 
 def corrected_said(one: CorrectedFigure) -> str:
-    """What labels on a random sample of the cases say about all of them."""
+    """Sentence about all cases from labels on a random sample."""
     passing = one.estimate.name == "corrected-pass-rate"
     if one.estimate.value is None or one.alone is None or one.judge is None:
         measure = "pass rate" if passing else "mean score"
@@ -110,7 +110,7 @@ def corrected_said(one: CorrectedFigure) -> str:
 
 
 def headline(card: JudgeCard) -> str:
-    """What was asked, of whom, how often."""
+    """Headline: questions, judges and repetitions."""
     settings = f" under each of {len(card.settings)} settings" if len(card.settings) > 1 else ""
     cases = counted(card.binding.cases, "case")
     unders = [under for _, under in every_setting(card)]
@@ -123,7 +123,7 @@ def headline(card: JudgeCard) -> str:
 
 
 def runs_of_cases(under: SettingCard) -> list[int]:
-    """How often each case ran, of those that did."""
+    """Number of runs of each case that ran."""
     return [len(line.split()) for line in under.outcomes.scores if line]
 
 
@@ -154,7 +154,7 @@ def visible(contrast: Contrast) -> str:
 
 
 def understood(metric: MetricCard) -> str:
-    """How human labels were read."""
+    """Sentence on the reading of human labels."""
     meanings = (
         f"{meaning.label!r} as {meaning.means or 'no outcome'} ({meaning.cases})"
         for meaning in metric.labels
@@ -163,7 +163,7 @@ def understood(metric: MetricCard) -> str:
 
 
 def votes_of(votes: VoteCost) -> str:
-    """How many votes a node needs, in few words."""
+    """Number of votes that a node needs, in few words."""
     if votes.by_chance:
         return "votes cannot help: its answers agree by chance"
     if votes.kind == "none":
@@ -179,7 +179,7 @@ def votes_of(votes: VoteCost) -> str:
 
 
 def node_votes(node: NodeCard) -> str:
-    """How many votes a node needs; a dash if it has none."""
+    """Number of votes that a node needs; a dash if it has none."""
     return "–" if node.votes is None else votes_of(node.votes)  # noqa: RUF001 - a dash for nothing
 
 
@@ -214,7 +214,7 @@ def segment(part: Segment) -> str:
 
 
 def disagreement(differs: Disagreement) -> str:
-    """What people and judge say of one case."""
+    """Answers of people and judge on one case."""
     path = f"   {differs.path}" if differs.path else ""
     return (
         f"{differs.case}: people {differs.people}, judge {differs.judge} "
@@ -288,13 +288,13 @@ def position_biases(metric: MetricCard) -> list[str]:
 
 
 def compared_together(card: JudgeCard) -> str:
-    """What the intervals of demands of several settings hold; empty for one."""
+    """Sentence on the joint level of the intervals of several settings; empty for one."""
     count = len(card.settings)
     return f"All intervals hold for the {count} settings together (95 %)." if count > 1 else ""
 
 
 def what_n_is(card: JudgeCard, under: SettingCard) -> str:
-    """What is counted, in a sentence or two."""
+    """Sentences on the unit that is counted."""
     runs = runs_of_cases(under)
     labelled = sum(1 for label in under.outcomes.labels if label)
     ran = f"{counted(len(runs), 'case')}; each counts once, however often it ran"

@@ -178,7 +178,7 @@ def _between(low: float, high: float) -> float:
 def prove_escalation(
     cascade: Cascade, below: float, *, prices: tuple[float, float] | None = None
 ) -> Proof:
-    """What a threshold comes to, beside the small judge, the large one, and chance.
+    """Prove a threshold beside the small judge, the large one, and chance.
 
     Gains are those of `compare_repeated`. Chance hands over the share that the cascade does on the
     same cases, and the error of that is in the interval: a case counts with its influence on the

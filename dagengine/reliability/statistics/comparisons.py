@@ -229,7 +229,7 @@ def more_often(won: int, lost: int) -> float:
 
 
 def shown_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) -> list[bool]:
-    """Which of several pairs of counts (won, lost) are shown to be won more often than lost.
+    """Pairs of counts (won, lost), of several, that are shown to be won more often than lost.
 
     Holm's correction for all of them, by the p of `more_often`. Pairs of so few cases that no
     outcome could show anything do not count as comparisons (Tarone 1990,
@@ -272,7 +272,7 @@ def visible_difference(
 def cases_needed(
     difference: float, square: float, *, power: float = 0.8, level: float = 0.95
 ) -> int:
-    """How many cases show a difference of this size; see `visible_difference`."""
+    """Number of cases that show a difference of this size; see `visible_difference`."""
     if difference <= 0:
         raise InputError(f"difference must be above 0, got {difference}")
     left = max(square - difference * difference, 0.0)
@@ -321,7 +321,7 @@ _MORE_LABELS = (20, 40, 80, 160, 320, 640)
 
 
 def labels_within(share: float, half: float, *, level: float = 0.95) -> int:
-    """How many labels bring a share to within ± `half`; shares near 0 or 1 count as 5 points off.
+    """Number of labels for a share within ± `half`; shares near 0 or 1 count as 5 points off.
 
     z²·p(1 - p)/half². Raises InputError for a half width that is not above 0.
     """
@@ -332,7 +332,7 @@ def labels_within(share: float, half: float, *, level: float = 0.95) -> int:
 
 
 def labels_to_decide(share: float, labels: int, line: float, *, chance: float = 0.8) -> int | None:
-    """How many more labels tell on which side of a line a share is, with this probability.
+    """Number of further labels that tell on which side of a line a share is, with this probability.
 
     The least of 20, 40 … 640. What they will say is forecast by the beta-binomial of those there
     are (Jeffreys' prior); they tell if Wilson's interval of all of them then excludes the line.

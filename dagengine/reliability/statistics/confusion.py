@@ -227,7 +227,7 @@ def balanced_accuracy_interval(
 
 
 def _jeffreys_distances(table: Any, level: float) -> tuple[float, float]:
-    """How far the mean of the labels' shares reaches down, and up."""
+    """Half widths of the mean of the labels' shares, down and up."""
     numpy, inverse = needs("numpy"), needs("scipy.special").betaincinv
     labelled, met = table.sum(1), table.diagonal()
     met, labelled = met[labelled > 0], labelled[labelled > 0]
@@ -296,7 +296,7 @@ def _effect(
     pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables,
     weights: Sequence[float] | None = None,
 ) -> float | Unknown:  # fmt: skip
-    """How many dependent cases say as much as one that is independent, for this measure.
+    """Design effect: dependent cases worth one that is independent, for this measure.
 
     The variance of the measure by leaving out one group at a time, over that by leaving out one
     case at a time. The measure's own: large groups may be those that are hard, which accuracy and
@@ -306,14 +306,14 @@ def _effect(
         return 1.0
     used, names = _with_groups(pairs, groups)
     members: dict[Hashable, list[int]] = {}
-    for place, name in enumerate(names):
-        members.setdefault(name, []).append(place)
+    for index, name in enumerate(names):
+        members.setdefault(name, []).append(index)
     numpy, kinds, count = needs("numpy"), len(seen.kinds), len(members)
     parts = numpy.ones(len(used)) if weights is None else numpy.array(weights)
     worth = independent([round(float(parts[rows].sum())) for rows in members.values()])
     if count < LEAST_GROUPS or worth < LEAST_WORTH:
         return Unknown("too few groups", count, LEAST_GROUPS if count < LEAST_GROUPS else None)
-    places = {kind: place for place, kind in enumerate(seen.kinds)}
+    places = {kind: index for index, kind in enumerate(seen.kinds)}
     cells = numpy.array([places[label] * kinds + places[verdict] for label, verdict in used])
     whole = numpy.array(seen.counts, dtype=float)
     grouped = numpy.stack(
@@ -454,9 +454,9 @@ def people_agreement(labels: Table) -> Sums:
     for row in labels:
         votes = [vote for vote in row if vote is not None]
         shares: list[float] = []
-        for place, vote in enumerate(votes):
+        for index, vote in enumerate(votes):
             # Without the person's own label, which would make everybody agree with the majority.
-            counts = Counter([*votes[:place], *votes[place + 1 :]])
+            counts = Counter([*votes[:index], *votes[index + 1 :]])
             best = [kind for kind, count in counts.items() if count == max(counts.values())]
             shares.append((vote in best) / len(best) if best else 0.0)
         rates.append(math.fsum(shares) / len(shares) if len(votes) > 1 else None)

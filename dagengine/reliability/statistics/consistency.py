@@ -149,7 +149,7 @@ def missing_rate(table: Table) -> Sums:
 
 @measure
 def missing_effect(table: Table) -> Sums:
-    """How much higher the flip rate is when a missing answer counts as its own verdict."""
+    """Rise of the flip rate when a missing answer counts as its own verdict."""
     return difference(flip_rate.sums(table, missing="own category"), flip_rate.sums(table))
 
 

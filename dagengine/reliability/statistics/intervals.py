@@ -312,7 +312,7 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
 
     def left_out() -> Iterator[float | None]:
         for out in range(parts):
-            kept = (c for place, c in enumerate(clusters) if place % parts != out)
+            kept = (c for index, c in enumerate(clusters) if index % parts != out)
             yield _number(statistic([x for c in kept for x in c]))
 
     parts = min(len(clusters), _PARTS)
@@ -321,7 +321,7 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
 
 
 def independent(sizes: Sequence[int]) -> float:
-    """How many groups of equal size are worth as much as groups of these sizes.
+    """Number of equal groups that are worth as much as groups of these sizes.
 
     The variance between groups is as uncertain as its largest group makes it: one document with 40
     of 100 cases leaves few degrees of freedom, however many small ones there are. So t has those of
@@ -367,7 +367,7 @@ def _number(result: Sums | float | None) -> float | None:
 
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
-    """How often each item is drawn in each resample, a bounded number of resamples at a time."""
+    """Counts of draws of each item in each resample, a bounded number of resamples at a time."""
     if size * resamples <= _KEPT:  # many figures of one card are over as many cases
         yield from _kept_draws(size, resamples, seed)
     else:
@@ -395,7 +395,7 @@ def _new_draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
 
 
 def quantile_of_t(level: float, size: float) -> float:
-    """How many standard errors an interval of `size` items reaches to either side."""
+    """Standard errors to either side of an interval of `size` items."""
     return float(needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
 

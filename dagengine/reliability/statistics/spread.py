@@ -162,7 +162,7 @@ def _unseen(
 def drift(
     table: ScoreTable, *, level: float = 0.95, groups: Sequence[Hashable] | None = None
 ) -> Interval | Unknown:
-    """How much later runs score above earlier ones, in points of the score from first to last.
+    """Rise of scores from earlier to later runs, in points of the score from first to last.
 
     The slope of a case's scores (or 0 and 1) on the place of their run, from -1/2 to 1/2, by least
     squares. It is the mean over cases with two scores or more. A row holds the runs in the order in

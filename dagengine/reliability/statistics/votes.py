@@ -79,7 +79,7 @@ class SteadyVotes:
 def steady_votes(
     table: Table, target: float = 0.05, *, groups: Sequence[Hashable] | None = None
 ) -> SteadyVotes | None:
-    """How many votes make majorities of a table's verdicts consistent; None without repetitions.
+    """Number of votes with consistent majorities of a table's verdicts; None without repetitions.
 
     `table` has a row per case and a column per run; None, a run without a verdict, is dropped.
     Rows of fewer than two verdicts tell nothing. `target` lies between 0 and 1. Rows of common
@@ -163,7 +163,7 @@ def best_of(scores: Any, right: Any) -> Picks:
 def flips_of_votes(
     table: Table, votes: int, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
 ) -> Interval | None:
-    """How often two majorities of `votes` verdicts of one case differ, from 0 to 1.
+    """Flip rate of majorities of `votes` verdicts of one case, from 0 to 1.
 
     The mean over cases of the share of pairs of disjoint subsets of their runs whose majorities
     differ: unbiased, without a model. Rows with fewer than `2 * votes` verdicts are left out.
@@ -284,7 +284,7 @@ def _first(enough: Any) -> int | None:
 
 
 def _counts(row: Sequence[Vote]) -> tuple[int, ...]:
-    """How often each verdict was given, the commonest first, two at least."""
+    """Counts of the verdicts, the commonest first, two at least."""
     return (*sorted(Counter(row).values(), reverse=True), 0)
 
 

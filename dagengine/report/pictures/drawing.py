@@ -83,7 +83,7 @@ class Picture:
         return str(target)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What a notebook shows: SVG, or the Mermaid text if there is no Graphviz.
+        """Picture for a notebook: SVG, or the Mermaid text if there is no Graphviz.
 
         A notebook shrinks a wide SVG until nobody can read it; in HTML it can be scrolled.
         """

@@ -221,7 +221,7 @@ class Drawn(Asking):
             votes = 1 if node.panel is None else 3
             drawn = [self._answer(text, node, sample + 1000 * vote) for vote in range(votes)]
             verdict = max(drawn, key=drawn.count)
-            run.replies[node.title] = Reply(verdict)
+            run.replies = {**run.replies, node.title: Reply(verdict)}
             run.path = (*run.path, (node.title, verdict))
             target = leads[node][verdict]
             if isinstance(target, int):

@@ -27,7 +27,7 @@ from throughput import CLIENTS, Client, Plan, measured, versions
 
 LIMITS = {TREE: 940, FAITHFULNESS: 1500, G_EVAL: 1700}
 """The most Python calls for one judge call, by workload."""
-PLAN = Plan(CLIENTS[:1], tuple(LIMITS), 800, 64, 1, 64, Settings(), DEFAULT_FOLDER, profiled=True)
+PLAN = Plan(CLIENTS[:1], tuple(LIMITS), 1600, 64, 1, 64, Settings(), DEFAULT_FOLDER, profiled=True)
 
 
 def is_held() -> bool:

@@ -226,7 +226,8 @@ class Completion(_Wire):
     def read(cls, content: bytes) -> Completion:
         """The completion in a JSON text; raises ValidationError."""
         completion = cls.model_validate_json(content)
-        vars(completion)["content"] = content  # a private attribute takes ten calls of pydantic
+        # A private attribute takes ten calls of pydantic.
+        completion.__dict__["content"] = content  # pyright: ignore[reportIndexIssue]
         return completion
 
     @property

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from dagengine import compile_metrics, evaluate
 from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
+from dagengine.graph.few_shot import Example
 from dagengine.metrics.common.base import settings_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.rubric import Rubric
@@ -96,6 +97,13 @@ CHANGED: dict[str, Any] = {
 
 # Metrics whose parameter of this name is another than that of the others.
 OF_ONE: dict[str, dict[str, Any]] = {
+    "RubricMetric": {
+        "criteria": ["It is short."],
+        "examples": [Example({"criterion": "x"}, "met")],
+        "per_call": 2,
+        "show_points": True,
+        "unsure": "worst",
+    },
     "ConversationalGEval": {"evaluation_params": ["retrieval_context"]},
     "ToolCorrectnessMetric": {"evaluation_params": ["output"]},
 }

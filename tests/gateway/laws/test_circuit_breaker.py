@@ -256,7 +256,7 @@ def test_nothing_but_the_harmless_question_goes_out_in_doubt() -> None:
     assert breaker.opens_at == 65.0  # … and fails for good: nothing until it may be asked again
 
 
-def test_a_judge_that_is_tried_again_gets_the_harmless_question_first_and_a_minute_later() -> None:
+def test_a_judge_that_is_tried_again_is_asked_at_once_and_harmlessly_a_minute_later() -> None:
     breaker = CircuitBreaker("judge", 60.0)
     breaker.note_doubt(1, 5.0, "no such key", status=401)
     assert breaker.note_start(2, 5.0)
@@ -264,8 +264,11 @@ def test_a_judge_that_is_tried_again_gets_the_harmless_question_first_and_a_minu
     assert "no such key" in str(breaker.given_up)
     assert breaker.opens_at == math.inf
     breaker.try_again(30.0)
-    assert (breaker.given_up, breaker.opens_at) == (None, 65.0)
-    assert breaker.note_start(3, 65.0)
+    assert (breaker.given_up, breaker.opens_at) == (None, -math.inf)
+    assert not breaker.note_start(3, 30.0)
+    breaker.note_doubt(3, 31.0, "no such key", status=401)
+    breaker.try_again(65.0)
+    assert breaker.note_start(4, 65.0)
     breaker.note_answer()
     assert (breaker.given_up, breaker.is_open) == (None, False)
 

@@ -88,6 +88,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if nextitem is None or nextitem.path != item.path:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
+            warnings.filterwarnings("ignore", ".*was never awaited", RuntimeWarning)
             gc.collect()
 
 

@@ -148,7 +148,7 @@ class _Writer:
                 continue
             if name == "model" and not isinstance(value, str):
                 raise InputError(
-                    f"metric {metric.spec().name!r}: its judge is an object, a {type(value).__name__}, which "
+                    f"metric {metric.spec().name!r}: its judge is a {type(value).__name__}, which "
                     "no document holds: name a model, or give the judge to the run"
                 )
             settings[name] = write_value(value, parameter, key(where, name), self._code)

@@ -188,17 +188,11 @@ class LoopThread:
             self._ready.wait()
         return self._portal
 
-    async def keep(self, context: AbstractAsyncContextManager[T]) -> KeptOpen[T]:
+    async def keep(self, context: AbstractAsyncContextManager[Any]) -> None:
         """Open a context, which is left at the end; raises what keeps it from opening."""
         kept = KeptOpen(context)
         await kept.wait_open()
         self._kept.append(kept)
-        return kept
-
-    async def drop(self, kept: KeptOpen[Any]) -> None:
-        """Leave a context earlier."""
-        self._kept.remove(kept)
-        await kept.close()
 
     def close(self) -> bool:
         """End the thread and what is in progress in it; False when it does not end in time."""

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import sys
-import warnings
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -77,19 +76,6 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> None:
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Seed each test, whatever ran before it."""
     seed(item.nodeid)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Let connections that a file leaves behind be no failure of a test in another file.
-
-    The collector finds them whenever it runs; a test that leaves some should be found, and mended.
-    """
-    if nextitem is None or nextitem.path != item.path:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            warnings.filterwarnings("ignore", ".*was never awaited", RuntimeWarning)
-            gc.collect()
 
 
 @pytest.hookimpl(optionalhook=True)

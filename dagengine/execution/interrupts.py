@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import FrameType
@@ -24,7 +23,7 @@ from dagengine.gateway.inner_metrics import current_host
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge
-from dagengine.threads import KeptOpen, LoopThread
+from dagengine.threads import LoopThread
 
 R = TypeVar("R")
 
@@ -153,43 +152,44 @@ class JudgesOf:
 
 
 class KeptJudges(JudgesOf):
-    """The latest judges of a thread that measures again and again, open on a loop of their own.
+    """The judges of a thread that measures again and again, open on a loop of their own.
 
-    Connections stay as long as the environment is the same, and so do answers to questions that
-    are equal for all cases.
+    Connections and answers to questions that are equal for all cases stay until the environment
+    changes, or the judges are more than `_JUDGES`. Then all end with their loop: a client that a
+    caller gave lets go of its connections only where the loop that it is used on ends.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.thread = LoopThread("dagengine measures")
-        self._open: OrderedDict[Judge, tuple[KeptOpen[None], SingleFlight[Any]]] = OrderedDict()
+        self._answers: dict[Judge, SingleFlight[Any]] = {}
         self._environment = dict(os.environ)
         _by_loop[self.thread.portal.call(threading.get_ident)] = self
         weakref.finalize(self, self.thread.close)
 
-    def __call__(self, model: Any) -> Judge:
-        if self._environment != os.environ or len(self._made) > _JUDGES:
-            self._environment = dict(os.environ)
-            self._made.clear()
-        return super().__call__(model)
+    @property
+    def is_over(self) -> bool:
+        """Whether the next measure needs others."""
+        return (
+            not self.thread.is_alive
+            or self._environment != os.environ
+            or max(len(self._made), len(self._answers)) > _JUDGES
+        )
 
     @asynccontextmanager
     async def open(self, judges: Sequence[Judge]) -> AsyncIterator[None]:
         for judge in judges:
-            if judge not in self._open:
-                kept = await self.thread.keep(open_judges([judge]))
-                self._open[judge] = kept, SingleFlight(_ANSWERS)
-            self._open.move_to_end(judge)
-        while len(self._open) > _JUDGES:
-            await self.thread.drop(self._open.popitem(last=False)[1][0])
+            if judge not in self._answers:
+                await self.thread.keep(open_judges([judge]))
+                self._answers[judge] = SingleFlight(_ANSWERS)
         async with open_judges(judges):
             yield
 
     def once(self, judge: Judge) -> SingleFlight[Any] | None:
-        return self._open[judge][1] if judge in self._open else None
+        return self._answers.get(judge)
 
 
-_JUDGES, _ANSWERS = 8, 1_000  # that stay
+_JUDGES, _ANSWERS = 8, 1_000
 _own = threading.local()
 _by_loop = weakref.WeakValueDictionary[int, KeptJudges]()  # by the threads of their loops
 
@@ -220,7 +220,9 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
         return host.call(main)
     if lasting:
         kept: KeptJudges | None = getattr(_own, "judges", None)
-        if kept is None or not kept.thread.is_alive:
+        if kept is None or kept.is_over:
+            if kept is not None:
+                kept.thread.close()
             kept = _own.judges = KeptJudges()
         return _result(kept.thread.portal, main)
     if not _in_event_loop():

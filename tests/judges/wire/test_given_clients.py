@@ -1,11 +1,12 @@
 """A client that the caller gave serves one event loop after another, and leaves nothing behind.
 
-Each `measure` outside of an event loop runs on a loop of its own.
+Measures of one thread share a loop, which ends with it, or when they have many other judges.
 """
 
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,30 @@ def test_measure_twice_in_a_row_asks_each_question_once(kind: str) -> None:
     assert all(headers["Authorization"] == "Bearer k" for headers in server.headers)
     if kind not in ("none", "mounted"):
         assert all(headers["x-mine"] == "1" for headers in server.headers)
+
+
+@pytest.mark.parametrize("end", ["other judges", "environment", "thread"])
+@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
+def test_a_client_that_nobody_measures_with_any_more_has_no_connection(
+    kind: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(server: OpenAIServer, http: Any) -> None:
+        client = openai.AsyncOpenAI(base_url=server.base_url, api_key="k", http_client=http)
+        metric(OpenAIJudge("m", client=client)).measure(CASE)
+
+    def use_client(server: OpenAIServer) -> None:
+        measure(server, HTTP_CLIENTS[kind]())
+        if end == "environment":
+            monkeypatch.setenv("DAGENGINE_ANYTHING", "else")
+        for _ in range(1 if end == "environment" else 10 if end == "other judges" else 0):
+            metric(OpenAIJudge("m", base_url=server.base_url)).measure(CASE)
+        gc.collect()  # a connection that is left would warn here
+
+    with OpenAIServer() as server:
+        thread = threading.Thread(target=use_client, args=(server,))
+        thread.start()
+        thread.join()
+        gc.collect()
 
 
 def test_a_client_of_a_subclass_keeps_its_headers_and_key() -> None:

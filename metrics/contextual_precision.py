@@ -74,7 +74,7 @@ def mean_precision(verdicts: list[Judgement]) -> NodeValue:
         reason = f"None of {len(verdicts)} contexts is relevant.\n{why}"
         return NodeValue(0.0, score=0.0, reason=reason, odds=odds)
     score = precision_at(ranks)
-    terms = " + ".join(f"{number}/{rank}" for number, rank in enumerate(ranks, 1))
+    terms = " + ".join(f"{place}/{rank}" for place, rank in enumerate(ranks, 1))
     names = ", ".join(map(str, ranks))
     count = f"{len(ranks)} of {len(verdicts)} contexts are relevant, at rank {names}"
     parts = [f"{count}: ({terms}) / {len(ranks)} = {score:.4g}."]

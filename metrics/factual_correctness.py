@@ -81,11 +81,11 @@ class FactualCorrectness(PrebuiltMetric):
 
     def _precision(self) -> CodeNode:
         inputs = self._claims_stated("actual_output", "expected_output", "claims of the answer")
-        return CodeNode(precision_of_claims, inputs=inputs, name="precision")
+        return CodeNode(stated_by_reference, inputs=inputs, name="precision")
 
     def _recall(self) -> CodeNode:
         inputs = self._claims_stated("expected_output", "actual_output", "claims of the reference")
-        return CodeNode(recall_of_claims, inputs=inputs, name="recall")
+        return CodeNode(stated_by_answer, inputs=inputs, name="recall")
 
     def _claims_stated(
         self, field: str, other: str, label: str
@@ -114,12 +114,12 @@ class FactualCorrectness(PrebuiltMetric):
         return NodeValue(score, score=score, reason=reason)
 
 
-def precision_of_claims(claims: list[str], verdicts: list[Judgement]) -> NodeValue:
+def stated_by_reference(claims: list[str], verdicts: list[Judgement]) -> NodeValue:
     what, passed = "claims of the answer", "stated by the reference"
     return share(claims, verdicts, ("yes",), what=what, passed=passed, empty=0.0)
 
 
-def recall_of_claims(claims: list[str], verdicts: list[Judgement]) -> NodeValue:
+def stated_by_answer(claims: list[str], verdicts: list[Judgement]) -> NodeValue:
     """The recall; raises NotApplicableError when the reference claims nothing."""
     if not claims:
         raise NotApplicableError("nothing to judge: `expected_output` claims nothing")

@@ -81,9 +81,9 @@ class RoleAdherenceMetric(PrebuiltMetric):
 
 
 def names_of_replies(turns: list[Turn]) -> list[str]:
-    """Names of the assistant's turns."""
+    """What the assistant's turns are called."""
     names = turn_names(turns)
-    return [names[index] for index in replies(turns)]
+    return [names[place] for place in replies(turns)]
 
 
 def in_role_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:

@@ -53,14 +53,14 @@ class CallsMetric(PrebuiltMetric):
         """The score, and why."""
         if not tools_called:
             return NodeValue(1.0, score=1.0, reason="Nothing to judge: no tool was called.")
-        named = [f"call {number}: {call.name}" for number, call in enumerate(tools_called, 1)]
+        named = [f"call {place}: {call.name}" for place, call in enumerate(tools_called, 1)]
         return share(named, verdicts, ("yes",), what="tool calls", passed=cls.passed, empty=1.0)
 
 
 def places_of_calls(tools_called: Sequence[ToolCall]) -> list[str]:
-    """Names of the tool calls in prompts."""
+    """What prompts call each tool call."""
     count = len(tools_called)
-    return [f"tools_called ({index} of {count})" for index in range(1, count + 1)]
+    return [f"tools_called ({place} of {count})" for place in range(1, count + 1)]
 
 
 def calls_prompt(question: str, input: str, tools_called: list[ToolCall], calls: list[str]) -> str:

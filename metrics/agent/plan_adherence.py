@@ -91,7 +91,7 @@ class PlanAdherenceMetric(PrebuiltMetric):
             wording=self.wording(template, "generate_verdicts", "steps", "plan", *fields),
             per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(plan_share, inputs=[plan, verdicts], name="score"))
+        return Graph(CodeNode(carried_out_share, inputs=[plan, verdicts], name="score"))
 
 
 class PlanNode(ExtractionNode):
@@ -105,7 +105,7 @@ def as_they_are(plan: list[str]) -> list[str]:
     return plan
 
 
-def plan_share(plan: list[str], verdicts: list[Judgement]) -> NodeValue:
+def carried_out_share(plan: list[str], verdicts: list[Judgement]) -> NodeValue:
     if not plan:
         return NodeValue(1.0, score=1.0, reason="Nothing to judge: the agent states no plan.")
     what, passed = "steps of the plan", "carried out"

@@ -77,7 +77,7 @@ class SpansMetric(PrebuiltMetric):
         settled = cls.settled(tools)
         if not settled and not calls:
             return NodeValue(1.0, score=1.0, reason=f"Nothing to judge: {cls.nothing}.")
-        named = [f"{number}: {span.name}" for number, span in enumerate([*settled, *calls], 1)]
+        named = [f"{place}: {span.name}" for place, span in enumerate([*settled, *calls], 1)]
         certain = [Judgement(verdict="yes")] * len(settled)
         return share(
             named, [*certain, *verdicts], ("yes",), what="tool calls", passed=cls.passed, empty=1.0
@@ -177,17 +177,17 @@ class RecoveryMetric(SpansMetric):
         """The failed calls that did not work later either."""
         return [
             span
-            for index, span in enumerate(tools)
-            if span.error and not _is_repeated(span, tools[index:])
+            for place, span in enumerate(tools)
+            if span.error and not _repeated(span, tools[place:])
         ]
 
     @staticmethod
     def settled(tools: list[Span]) -> list[Span]:
         failed = [(index, span) for index, span in enumerate(tools) if span.error]
-        return [span for index, span in failed if _is_repeated(span, tools[index:])]
+        return [span for index, span in failed if _repeated(span, tools[index:])]
 
 
-def _is_repeated(failed: Span, later: list[Span]) -> bool:
+def _repeated(failed: Span, later: list[Span]) -> bool:
     """Return whether a later call does the same and does not fail."""
     call = failed.name, failed.input
     return any(span.error is None and (span.name, span.input) == call for span in later)

@@ -134,21 +134,21 @@ def active(turns: Sequence[Turn]) -> list[int]:
 
 
 def names_of_active(turns: list[Turn]) -> list[str]:
-    """Names of the turns to judge; raises NotApplicableError without any."""
+    """What the turns to judge are called; raises NotApplicableError without any."""
     names = turn_names(turns)
-    acting = [names[index] for index in active(turns)]
+    acting = [names[place] for place in active(turns)]
     if not acting:
         raise NotApplicableError("nothing to judge: the assistant neither says nor calls anything")
     return acting
 
 
 def names_of_calls(turns: list[Turn]) -> list[str]:
-    """Names of the assistant's tool calls in prompts: its turn and its line there."""
+    """What prompts call each tool call of the assistant: its turn and its line there."""
     names = turn_names(turns)
     return [
-        f"{names[index]}, tools called, line {line}"
-        for index in active(turns)
-        for line in range(1, len(turns[index].tools_called or ()) + 1)
+        f"{names[place]}, tools called, line {line}"
+        for place in active(turns)
+        for line in range(1, len(turns[place].tools_called or ()) + 1)
     ]
 
 
@@ -163,9 +163,9 @@ def right_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
         return NodeValue(None)
     names = turn_names(turns)
     items = [
-        f"{names[index]}: {call.name}"
-        for index in active(turns)
-        for call in turns[index].tools_called or ()
+        f"{names[place]}: {call.name}"
+        for place in active(turns)
+        for call in turns[place].tools_called or ()
     ]
     passed = "right in their arguments"
     return share(items, verdicts, ("yes",), what="tool calls", passed=passed, empty=1.0)

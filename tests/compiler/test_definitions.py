@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from programs.hash_seeds import printed
 from pydantic import BaseModel
 
 from dagengine import compile_metrics, evaluate
-from dagengine.compiler.definitions import definitions
+from dagengine.compiler.definitions import definitions, digest
 from dagengine.errors import InputError
 from dagengine.graph.few_shot import Example
 from dagengine.metrics.common.base import settings_of
@@ -256,3 +258,15 @@ def test_definitions_are_equal_in_every_process() -> None:
         "print([definitions(plan, metric) for metric in plan.metrics])"
     )
     assert len(set(printed(program))) == 1
+
+
+PINNED = Path(__file__).with_name("definitions.json")
+
+
+def test_definitions_of_the_catalogue_are_those_of_runs_and_cards_that_people_have() -> None:
+    """They are made of the text of code, so that a new name or docstring there changes them.
+
+    Where a change is meant, say it in CHANGELOG, and write the new ones into the file.
+    """
+    now = {kind.__qualname__: digest(hashes(make(kind))) for kind in KINDS}
+    assert now == json.loads(PINNED.read_text(encoding="utf-8"))

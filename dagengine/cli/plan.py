@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,7 +116,7 @@ def plan(
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
     check_cases(compiled, cases.check())
-    escalating = _learn_escalations(compiled, results)
+    compiled, notes = _with_escalations(compiled, results)
     readable: Iterable[Any] = [] if cases.count() is None else cases
     lacking = fields_before(compiled, readable)
     settings: dict[str, Any] = {
@@ -134,24 +135,28 @@ def plan(
         None if store is None else _answered(loaded, cases, model, store), speeds,
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)
+    notes += in_batches(loaded, cases, settings, budget)
     if as_json:
-        row = {**as_dict(forecast, budget), "too_long": [dataclasses.asdict(p) for p in long]}
+        row = {**as_dict(forecast, budget), "notes": notes}
+        row["too_long"] = [dataclasses.asdict(prompt) for prompt in long]
         text = json.dumps(row, ensure_ascii=False, indent=2)
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        more = escalating + in_batches(loaded, cases, settings, budget)
         if detectable and forecast.cases:
             from dagengine.reliability.card.answers import could_be_seen
 
-            more.append(could_be_seen(forecast.cases, 1, more=_TIMES))
-        print_estimate(forecast, budget, more=more)
+            notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
+        print_estimate(forecast, budget, more=notes)
         for warning in (*lacking, *long, *example_lines(compiled, enumerate(readable))):
             say(f"warning: {warning}", err=True)
 
 
-def _learn_escalations(compiled: Plan, results: Path | None) -> list[str]:
-    """Take from an earlier run how often judgements escalate; returns lines that say it."""
+def _with_escalations(compiled: Plan, results: Path | None) -> tuple[Plan, list[str]]:
+    """The plan with the shares of judgements that escalated in an earlier run, and lines on them.
+
+    The nodes of the metrics stay as they are: what is assumed is part of this plan alone.
+    """
     from dagengine.record.run import rows_at
     from dagengine.voting.panels import Escalation
 
@@ -159,15 +164,15 @@ def _learn_escalations(compiled: Plan, results: Path | None) -> list[str]:
     for row in rows_at(results) if results else ():
         for step in (step for result in row.metrics for step in result.steps):
             steps.setdefault(step.node, []).append(step)
-    lines: list[str] = []
-    for unit in compiled.units:
+    units, lines = list(compiled.units), list[str]()
+    for index, unit in enumerate(units):
         if isinstance(panel := unit.node.panel, Escalation):
-            unit.node.panel = panel.with_share_of(steps.get(unit.name, ()))
-            how = "assumed: --results RUN tells" if unit.node.panel is panel else "as in the run"
-            lines.append(
-                f"{unit.name}: {unit.node.panel.share:.0%} of judgements escalate ({how})."
-            )
-    return lines
+            node = copy.copy(unit.node)
+            node.panel = seen = panel.with_share_of(steps.get(unit.name, ()))
+            units[index] = dataclasses.replace(unit, node=node)
+            how = "assumed: --results RUN tells" if seen is panel else "as in the run"
+            lines.append(f"{unit.name}: {seen.share:.0%} of judgements escalate ({how}).")
+    return dataclasses.replace(compiled, units=tuple(units)), lines
 
 
 def in_batches(

@@ -353,7 +353,11 @@ def test_a_confidence_that_is_no_number_and_two_settings_are_named(folder: Path)
 def test_a_run_and_a_plan_say_which_share_escalates(folder: Path) -> None:
     command = ["metrics.py:sure", "--data", "cases.jsonl", "--judge", "judges.py:small"]
     assumed = CliRunner().invoke(app, ["plan", *command])
-    assert "Tone: 25% of judgements escalate (assumed: --results RUN tells)" in assumed.output
+    line = "Tone: 25% of judgements escalate (assumed: --results RUN tells)"
+    assert line in assumed.output
+    assert json.loads(CliRunner().invoke(app, ["plan", *command, "--json"]).stdout)["notes"] == [
+        f"{line}."
+    ]
     done = CliRunner().invoke(app, ["run", *command, "--out", "cascade", "--no-page"])
     assert " % of the judgements escalated (" in done.output, done.output
     (figures,) = json.loads(Path("cascade/summary.json").read_text())["metrics"]

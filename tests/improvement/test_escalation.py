@@ -355,9 +355,8 @@ def test_a_run_and_a_plan_say_which_share_escalates(folder: Path) -> None:
     assumed = CliRunner().invoke(app, ["plan", *command])
     line = "Tone: 25% of judgements escalate (assumed: --results RUN tells)"
     assert line in assumed.output
-    assert json.loads(CliRunner().invoke(app, ["plan", *command, "--json"]).stdout)["notes"] == [
-        f"{line}."
-    ]
+    notes = json.loads(CliRunner().invoke(app, ["plan", *command, "--json"]).stdout)["notes"]
+    assert f"{line}." in notes
     done = CliRunner().invoke(app, ["run", *command, "--out", "cascade", "--no-page"])
     assert " % of the judgements escalated (" in done.output, done.output
     (figures,) = json.loads(Path("cascade/summary.json").read_text())["metrics"]

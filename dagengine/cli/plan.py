@@ -220,15 +220,15 @@ def too_long(
     from dagengine.prompts.decisions import writer_of
     from dagengine.question import NO_FACTS, facts_of
 
-    asked = {place for unit in compiled.units if unit.node.asks for place in unit.judges}
-    writers = [writer_of(judges[place]) for place in asked]
-    names = {judges[place].identity for place in asked}
+    asked = {index for unit in compiled.units if unit.node.asks for index in unit.judges}
+    writers = [writer_of(judges[index]) for index in asked]
+    names = {judges[index].identity for index in asked}
     names |= {writer.identity for writer in writers if writer is not None}
 
-    async def heard() -> list[ServerFacts]:
+    async def judge_facts() -> list[ServerFacts]:
         return [await facts_of(judge) if judge.identity in names else NO_FACTS for judge in judges]
 
-    return too_long_cases(compiled, cases, judges, sync(heard))
+    return too_long_cases(compiled, cases, judges, sync(judge_facts))
 
 
 def _speeds(judge: str | None, base_url: str | None, judges: Sequence[Judge]) -> Speeds | None:

@@ -27,7 +27,7 @@ def plan_of(metric: MetricRecord) -> Plan:
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _Slot:
     """A slot in the making."""
 
     scope: int
@@ -55,7 +55,7 @@ class _Record:
     """The slots and scopes of one metric, numbered as its record has them."""
 
     def __init__(self) -> None:
-        self.places: list[_Place] = []
+        self.slots: list[_Slot] = []
         self.metrics: list[MetricRecord] = []
         self.owners: list[int] = []
 
@@ -68,40 +68,38 @@ class _Record:
         for node in metric.nodes:
             nested = NONE if node.metric is None else self.add(node.metric, NONE)
             kind: SlotKind = "node" if node.metric is None else "metric"
-            number = numbers[node.name] = self._place(
-                _Place(scope, kind, node.name, node, nested=nested)
+            number = numbers[node.name] = self._add_slot(
+                _Slot(scope, kind, node.name, node, nested=nested)
             )
             if nested != NONE:
                 self.owners[nested] = number
-                self.places[number].activates += [
-                    at
-                    for at, place in enumerate(self.places)
-                    if place.scope == nested and place.root
+                self.slots[number].activates += [
+                    at for at, slot in enumerate(self.slots) if slot.scope == nested and slot.root
                 ]
             for edge in metric.edges:
                 if edge.source == node.name and edge.score is not None:
                     label = f"{node.name} = {edge.verdict}"
-                    score = _Place(scope, "verdict", label, score=edge.score)
-                    self.places[number].branches[edge.verdict].append(self._place(score))
+                    score = _Slot(scope, "verdict", label, score=edge.score)
+                    self.slots[number].branches[edge.verdict].append(self._add_slot(score))
         for edge in metric.edges:
             self._connect(edge, numbers)
         for name, number in numbers.items():
-            self.places[number].root = _is_root(self.places[number].node, metric.edges, name)
+            self.slots[number].root = _is_root(self.slots[number].node, metric.edges, name)
         return scope
 
-    def _place(self, place: _Place) -> int:
-        self.places.append(place)
-        return len(self.places) - 1
+    def _add_slot(self, slot: _Slot) -> int:
+        self.slots.append(slot)
+        return len(self.slots) - 1
 
     def _connect(self, edge: EdgeRecord, numbers: dict[str, int]) -> None:
         number = numbers[edge.source]
-        source = self.places[number]
+        source = self.slots[number]
         if edge.verdict is not None:
             branch = source.branches[edge.verdict]
             if edge.target is not None:
                 branch.append(numbers[edge.target])
         elif edge.target is not None:
-            target = self.places[numbers[edge.target]]
+            target = self.slots[numbers[edge.target]]
             source.feeds.append(numbers[edge.target])
             target.reads.append(number)
             if edge.starts:
@@ -119,21 +117,21 @@ class _Record:
         ]  # fmt: skip
         units = [
             Unit(
-                index, place.name, specs[0].name, CodeNode(lambda: None), (), place.node.reads, (),
-                (number,), False, False, (bool(place.node.judges), number),
+                index, slot.name, specs[0].name, CodeNode(lambda: None), (), slot.node.reads, (),
+                (number,), False, False, (bool(slot.node.judges), number),
             )
-            for index, (number, place) in enumerate(self._nodes())
-            if place.node is not None
+            for index, (number, slot) in enumerate(self._nodes())
+            if slot.node is not None
         ]  # fmt: skip
         scopes = []
         for index, spec in enumerate(specs):
-            slots = [number for number, place in enumerate(self.places) if place.scope == index]
-            grading = {self.places[n].name: n for n in slots if self.places[n].grades}
+            slots = [number for number, slot in enumerate(self.slots) if slot.scope == index]
+            grading = {self.slots[n].name: n for n in slots if self.slots[n].grades}
             names = self.metrics[index].terminals or grading
             terminals = tuple(grading[name] for name in names)
             scopes.append(PlanScope(index, spec, self.owners[index], tuple(slots), terminals))
         return Plan(
-            metrics=(PlanMetric(0, specs[0], 0, range(len(self.places)), ()),),
+            metrics=(PlanMetric(0, specs[0], 0, range(len(self.slots)), ()),),
             scopes=tuple(scopes),
             slots=tuple(self._slots({unit.slots[0]: unit.index for unit in units})),
             units=tuple(units),
@@ -141,34 +139,34 @@ class _Record:
             warnings=(),
         )
 
-    def _nodes(self) -> Iterator[tuple[int, _Place]]:
-        return ((n, place) for n, place in enumerate(self.places) if place.kind == "node")
+    def _nodes(self) -> Iterator[tuple[int, _Slot]]:
+        return ((n, slot) for n, slot in enumerate(self.slots) if slot.kind == "node")
 
     def _slots(self, unit_of: dict[int, int]) -> Iterator[PlanSlot]:
-        causes: list[list[int]] = [[] for _ in self.places]
-        for number, place in enumerate(self.places):
-            for target in (*place.targets, *place.activates):
+        causes: list[list[int]] = [[] for _ in self.slots]
+        for number, slot in enumerate(self.slots):
+            for target in (*slot.targets, *slot.activates):
                 causes[target].append(number)
         tangles = self._tangles()
-        for number, place in enumerate(self.places):
+        for number, slot in enumerate(self.slots):
             tangle = tangles.get(number, ())
             yield PlanSlot(
                 index=number,
                 metric=0,
-                scope=place.scope,
-                kind=place.kind,
-                name=place.name,
+                scope=slot.scope,
+                kind=slot.kind,
+                name=slot.name,
                 unit=unit_of.get(number, NONE),
-                score=place.score,
-                grades=place.grades,
-                nested=place.nested,
-                root=place.root and place.scope == 0,
-                branches={verdict: tuple(to) for verdict, to in place.branches.items()},
-                targets=place.targets,
-                activates=tuple(place.activates),
-                feeds=tuple(place.feeds),
+                score=slot.score,
+                grades=slot.grades,
+                nested=slot.nested,
+                root=slot.root and slot.scope == 0,
+                branches={verdict: tuple(to) for verdict, to in slot.branches.items()},
+                targets=slot.targets,
+                activates=tuple(slot.activates),
+                feeds=tuple(slot.feeds),
                 causes=len(causes[number]),
-                reads=tuple(place.reads),
+                reads=tuple(slot.reads),
                 tangle=tangle,
                 made_by=tuple(causes[number]) if tangle else (),
                 material=self._material(number),
@@ -176,28 +174,28 @@ class _Record:
 
     def _material(self, number: int) -> tuple[int, ...]:
         def computes(at: int) -> bool:
-            node = self.places[at].node
+            node = self.slots[at].node
             return node is not None and node.kind == "code"
 
         def stated_scores(at: int) -> list[int]:
-            return [to for to in self.places[at].targets if self.places[to].kind == "verdict"]
+            return [to for to in self.slots[at].targets if self.slots[to].kind == "verdict"]
 
-        if not (self.places[number].grades and computes(number)):
+        if not (self.slots[number].grades and computes(number)):
             return ()
-        return tuple(material_of(number, lambda at: self.places[at].reads, computes, stated_scores))
+        return tuple(material_of(number, lambda at: self.slots[at].reads, computes, stated_scores))
 
     def _tangles(self) -> dict[int, tuple[int, ...]]:
         """Slots that may make each other live, as `compiler.liveness.find_tangles` says."""
         handed: nx.DiGraph[int] = nx.DiGraph()
-        handed.add_nodes_from(range(len(self.places)))
-        handed.add_edges_from((n, t) for n, place in self._nodes() for t in place.activates)
+        handed.add_nodes_from(range(len(self.slots)))
+        handed.add_edges_from((n, t) for n, slot in self._nodes() for t in slot.activates)
         always: set[int] = set()
-        for number, place in enumerate(self.places):
-            if place.root and number not in always:
+        for number, slot in enumerate(self.slots):
+            if slot.root and number not in always:
                 always |= {number, *nx.descendants(handed, number)}
         graph: nx.DiGraph[int] = nx.DiGraph()
-        for number, place in enumerate(self.places):
-            leads = (*place.targets, *place.activates)
+        for number, slot in enumerate(self.slots):
+            leads = (*slot.targets, *slot.activates)
             graph.add_edges_from((number, target) for target in leads if target not in always)
         groups = (group for group in nx.strongly_connected_components(graph) if len(group) > 1)
         return {number: tuple(sorted(group)) for group in groups for number in group}

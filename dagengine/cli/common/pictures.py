@@ -37,12 +37,12 @@ def stems(metrics: Sequence[MetricSpec | MetricRecord]) -> list[str]:
             say(f"warning: {lacks}: its pictures are named without them", err=True)
         stem = re.sub(r"\W+", "-", possible).strip("-") or "metric"
         stem = stem.encode()[:_LONGEST].decode(errors="ignore")
-        count = next(n for n in itertools.count(1) if _numbered(stem, n) not in names)
-        names.append(_numbered(stem, count))
+        count = next(n for n in itertools.count(1) if _numbered_name(stem, n) not in names)
+        names.append(_numbered_name(stem, count))
     return names
 
 
-def _numbered(stem: str, number: int) -> str:
+def _numbered_name(stem: str, number: int) -> str:
     return stem if number == 1 else f"{stem}-{number}"
 
 

@@ -53,7 +53,9 @@ def benchmark(options: BenchmarkOptions) -> None:
     job = _build(options)
     options = _with_labels(options)
     if options.check is not None:
-        judges = _identities(job) if options.verdicts is None else _collected(job, options)[1]
+        judges = (
+            _identities(job) if options.verdicts is None else _read_observations(job, options)[1]
+        )
         _check(options.check, bind(job.metrics, judges, job.cases), failing)
         return
     outlive_reader()  # the card is not written yet
@@ -67,7 +69,7 @@ def _measure(
     """Ask every question again, or read the verdicts, and write the card."""
     from dagengine.reliability.card.build import make_card
 
-    seen, judges = (_ask if options.verdicts is None else _collected)(job, options)
+    seen, judges = (_ask if options.verdicts is None else _read_observations)(job, options)
     spent = seen.totals
     card = make_card(
         seen,
@@ -208,7 +210,9 @@ def _with_labels(options: BenchmarkOptions) -> BenchmarkOptions:
     return replace(options, labels=str(path)) if has else options
 
 
-def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
+def _read_observations(
+    job: BenchmarkJob, options: BenchmarkOptions
+) -> tuple[Observations, list[str]]:
     """The observations in the file of --verdicts, and their judges."""
     from dagengine.record.run import run_at
     from dagengine.reliability.observations import Observations
@@ -374,7 +378,7 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse
     _exit_as(card, conditions)
 
 
-def _called(path: Path) -> str:
+def _card_name(path: Path) -> str:
     """The file of a card in a few words: its folder, if a benchmark wrote it there."""
     alone = path.name != "card.json" or path.parent == Path()
     return str(path if alone else path.parent)
@@ -391,7 +395,7 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
 
     before, after = read_card(old), read_card(new)
     measures = [condition.measure for condition in conditions] or COMPARED
-    contrasts = between_cards(before, after, measures, (_called(old), _called(new)))
+    contrasts = between_cards(before, after, measures, (_card_name(old), _card_name(new)))
     print_contrasts(contrasts)
     lines = changes(before.binding, after.binding)
     say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")

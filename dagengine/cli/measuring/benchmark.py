@@ -53,9 +53,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     job = _build(options)
     options = _with_labels(options)
     if options.check is not None:
-        judges = (
-            _identities(job) if options.verdicts is None else _read_observations(job, options)[1]
-        )
+        judges = _identities(job) if options.verdicts is None else _observations(job, options)[1]
         _check(options.check, bind(job.metrics, judges, job.cases), failing)
         return
     outlive_reader()  # the card is not written yet
@@ -210,9 +208,7 @@ def _with_labels(options: BenchmarkOptions) -> BenchmarkOptions:
     return replace(options, labels=str(path)) if has else options
 
 
-def _read_observations(
-    job: BenchmarkJob, options: BenchmarkOptions
-) -> tuple[Observations, list[str]]:
+def _observations(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
     """The observations in the file of --verdicts, and their judges."""
     from dagengine.record.run import run_at
     from dagengine.reliability.observations import Observations

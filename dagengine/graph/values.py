@@ -166,7 +166,7 @@ def _copied(value: Any) -> Any:
     if isinstance(value, _UNCHANGING):
         return value
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return [item if isinstance(item, _UNCHANGING) else _copied(item) for item in value]
     if isinstance(value, BaseModel) and not (
         value.__pydantic_extra__ or getattr(value, "__pydantic_private__", None)
     ):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -60,19 +59,20 @@ def _end_of(prompt: str, text: str, start: int) -> int | None:
 
 def texts_of(value: Any) -> list[str]:
     """The texts in an answer, apart from verdicts and from reasons, which may quote the prompt."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, BaseModel):
-        value = {**value.__dict__, **(value.__pydantic_extra__ or {})}
-    if isinstance(value, list | tuple | set | frozenset):
-        parts = list(value)
-    elif isinstance(value, Mapping):
-        parts = [value[name] for name in value if name not in ("reason", "verdict")]
-    else:
-        return []
-    if {*map(type, parts)} == {str}:
-        return parts
-    return list(chain.from_iterable(map(texts_of, parts)))
+    texts, pending = list[str](), [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        if isinstance(part, BaseModel):
+            part = {**part.__dict__, **(part.__pydantic_extra__ or {})}
+        if isinstance(part, Mapping):
+            pending += [part[name] for name in part if name not in ("reason", "verdict")]
+        elif isinstance(part, list | tuple | set | frozenset):
+            pending += part
+    texts.reverse()  # the last part of a value was taken first
+    return texts
 
 
 def fence_check(messages: Sequence[Message]) -> Check:

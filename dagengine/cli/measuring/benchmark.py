@@ -67,7 +67,7 @@ def _measure(
     """Ask every question again, or read the verdicts, and write the card."""
     from dagengine.reliability.card.build import make_card
 
-    seen, judges = (_ask if options.verdicts is None else _read_observations)(job, options)
+    seen, judges = (_ask if options.verdicts is None else _observations)(job, options)
     spent = seen.totals
     card = make_card(
         seen,

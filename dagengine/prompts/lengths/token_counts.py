@@ -19,6 +19,7 @@ from dagengine.question import Message
 
 _LONG: Final = 20  # characters of a word from which on it is data and not a word
 _WORD: Final = 5.0  # characters per token of words, the blank included
+_PROSE: Final = 7.0  # characters per word of a text that is hardly anything else than words
 _DATA: Final = 3.5  # … of long paths, URLs, code without blanks
 _CODED: Final = 1.8  # … of base64, hashes, keys: capitals and digits among small letters
 _REPEATED: Final = 64.0  # … of lines, dots and other runs
@@ -76,6 +77,12 @@ def least_tokens(messages: Iterable[Message]) -> int:
 
 
 def _size(text: str) -> Size:
+    # A prompt is measured with every answer: words of plain prose are not made to be counted.
+    if text.isascii() and "\t" not in text and "   " not in text:
+        flat = text.replace("\n", " ")
+        likely = float(flat.count(" ") - flat.count("  ") + 1)
+        if len(text) <= _PROSE * likely:
+            return Size(max(likely, min(len(text) / _WORD, 3 * likely)), len(text), "words")
     words = text.split()
     letters, count, data, dense = len(text), len(words), 0.0, 0.0
     if not text.isascii():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -64,13 +64,12 @@ def texts_of(value: Any) -> list[str]:
         part = pending.pop()
         if isinstance(part, str):
             texts.append(part)
-            continue
-        if isinstance(part, BaseModel):
-            part = {**part.__dict__, **(part.__pydantic_extra__ or {})}
-        if isinstance(part, Mapping):
-            pending += [part[name] for name in part if name not in ("reason", "verdict")]
         elif isinstance(part, list | tuple | set | frozenset):
-            pending += part
+            pending.extend(part)
+        elif isinstance(part, BaseModel):
+            pending.append({**part.__dict__, **(part.__pydantic_extra__ or {})})
+        elif isinstance(part, dict):
+            pending += [part[name] for name in part if name not in ("reason", "verdict")]
     texts.reverse()  # the last part of a value was taken first
     return texts
 

@@ -98,6 +98,7 @@ class OpenAIJudge(EndpointJudge):
             alternatives=question.options.top_logprobs or 0,
             # One token is asked for where nobody reads the answer.
             room=limit is not None and not demands.thoughts and own != 1,
+            explores=not self.capabilities.batched,  # each try would be a batch, of up to a day
         )
 
     async def _try(

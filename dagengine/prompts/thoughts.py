@@ -51,6 +51,9 @@ _SECTIONS: Final = re.compile(
     r"(?:[:\uff1a.]|$))))(?P<text>.*)\Z",
     re.DOTALL | re.MULTILINE,
 )
+# Comments of HTML before an answer, and the line with which Ollama's own screen begins thoughts.
+_COMMENTS: Final = re.compile(r"\A\s*(?:<!--.*?(?:-->|\Z)\s*)+", re.DOTALL)
+_BEGUN: Final = re.compile(r"\A\s*thinking(?:\.{3}|\u2026)", re.IGNORECASE)
 _SIGNS: Final = re.compile(
     r"[<\[◁⟨【\uff1c〈&]|\A\s*(?:assistant|commentary|here)|\A[\s*#_>]*[^\W\d_]", re.IGNORECASE
 )
@@ -74,6 +77,11 @@ def without_thoughts(text: str) -> str:
     sections = _SECTIONS.match(text)
     if sections is not None:
         return _keep_only(text, [sections.span("text")])
+    if _BEGUN.match(text):
+        return _blank(text)
+    comments = _COMMENTS.match(text)
+    if comments is not None:
+        text = _keep_only(text, [(comments.end(), len(text))])
     start = _end_of_leading_thoughts(text)
     return _keep_only(text, _spans_outside_thoughts(text, start))
 

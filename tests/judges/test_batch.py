@@ -141,6 +141,7 @@ def test_a_bad_line_fails_its_own_case_only(kind: type[BatchServer]) -> None:
         done = evaluate(
             cases(6), [food_metric()], model=batch_judge(server), limits=LIMITS, show=False
         )
+        assert len(files_of(server)) == 2  # words that nobody knows are not tried out by batches
     scores = done.scores("food")
     assert scores[3] is None
     assert scores[:3] + scores[4:] == [1.0, 0.0, 1.0, 1.0, 0.0]

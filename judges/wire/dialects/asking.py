@@ -52,6 +52,7 @@ class Attempt(Generic[T]):
     limit: int | None = None
     alternatives: int = 0
     room: bool = False
+    explores: bool = True
 
     def lowerings(self, failure: JudgeError, law: Hypotheses) -> list[Lowering] | None:
         """The lower demands that a failure names; None if it is about no demand at all."""
@@ -106,7 +107,7 @@ async def ask_lawfully(
             # A step that leaves the words as they were, but for numbers, is taken back.
             complaint = failure.complaint
             shape = str(failure) if complaint is None else complaint.shape
-            rungs = ladder(way.demands, way.fields, way.limit)
+            rungs = ladder(way.demands, way.fields, way.limit) if way.explores else []
             if not trial.lower(shape, lowerings, rungs):
                 break
             if trial.explores and not explores:

@@ -149,8 +149,9 @@ def stated_probability(
 def _whole_of(choice: TokenChoice) -> float:
     """The sum of the probabilities that a server tells of a token: at most 1 if they are true."""
     logprobs = [logprob for _, logprob in choice.alternatives]
-    # e alone is above 1, and more might overflow.
-    return math.inf if max(logprobs, default=0.0) > 1 else math.fsum(map(math.exp, logprobs))
+    if max(logprobs, default=0.0) > 1:
+        return math.inf  # e alone is above 1, and more might overflow
+    return math.fsum(map(math.exp, logprobs))
 
 
 def _around(token: str, stated: str, scale: Scale) -> Around | None:

@@ -32,25 +32,25 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
     names = {
         name: index
         for index, name in enumerate(
-            dict.fromkeys(groups.get(n, n) for each in gains for n in sorted(each))
+            dict.fromkeys(groups.get(n, n) for gain_by_case in gains for n in sorted(gain_by_case))
         )
     }
     sums = numpy.zeros((len(names), len(gains)))
     sizes = numpy.zeros_like(sums)
-    for column, each in enumerate(gains):
-        for number, gain in each.items():
+    for column, gain_by_case in enumerate(gains):
+        for number, gain in gain_by_case.items():
             row = names[groups.get(number, number)]
             sums[row, column] += gain
             sizes[row, column] += 1
     means = numpy.divide(sums, sizes, out=numpy.zeros_like(sums), where=sizes > 0)
-    there = (sizes > 0).sum(axis=0)
+    sample_sizes = (sizes > 0).sum(axis=0)
     squares = (means**2).sum(axis=0)
     # One draw of signs for all candidates: those that mend the same cases change together.
     signs = numpy.random.default_rng(0).choice((-1.0, 1.0), size=(_CHANGES, len(names)))
-    seen = _t(means.sum(axis=0), squares, there)
-    chance = _t(signs @ means, squares, there).max(axis=1)
+    statistic = _t(means.sum(axis=0), squares, sample_sizes)
+    chance = _t(signs @ means, squares, sample_sizes).max(axis=1)
     # Rounding must not let the signs as they are fall below what was seen with them.
-    exceed = (chance[:, None] >= seen[None, :] - 1e-9).sum(axis=0)
+    exceed = (chance[:, None] >= statistic[None, :] - 1e-9).sum(axis=0)
     return [min(1.0, 2 * float(value)) for value in (exceed + 1) / (_CHANGES + 1)]
 
 

@@ -47,12 +47,12 @@ class Folder:
 
         Only in those `beside` if that is asked for.
         """
-        seen: dict[str, None] = {}
+        names: dict[str, None] = {}
         for record in sorted(self.path.resolve().parent.glob(f"*/{RECORD}")):
             if beside and record.parent == self.path.resolve():
                 continue
-            seen.update(dict.fromkeys(_looks(record, sha256)))
-        return list(seen)
+            names.update(dict.fromkeys(_looks(record, sha256)))
+        return list(names)
 
     def look(self, sha256: str, definition: str) -> int:
         """Note that the sealed part is opened for a metric; returns how often it was for others."""
@@ -74,10 +74,10 @@ class Folder:
         The run in the folder is that of the new metric on the cases that it was asked about, from
         the store.
         """
-        left = self.change(target, metric, result.accepted, result.metric)
+        patch = self.change(target, metric, result.accepted, result.metric)
         pictures: dict[str, str] = {}
-        for name, drawn in (("before", metric), ("after", result.metric)):
-            picture = draw(drawn.spec())
+        for name, version in (("before", metric), ("after", result.metric)):
+            picture = draw(version.spec())
             pictures[name] = ""
             with suppress(MissingExtraError):  # nothing to draw with: the page has no pictures
                 svg = picture.layout("svg")
@@ -90,28 +90,28 @@ class Folder:
                 "format": FORMAT,
                 "sealed_part": {"sha256": result.split.sha256, "looks": looks},
                 "headline": words.headline(result),
-                "next": words.step(result, left),
+                "next": words.step(result, patch),
                 **to_jsonable_python(record, fallback=str),
             }
         )
-        self.write(PAGE, page(result, left, pictures))
+        self.write(PAGE, page(result, patch, pictures))
         asked = result.split.tried if result.sealed is None else sorted(
             (*result.split.without(0), *result.split.sealed)
         )  # fmt: skip
-        shown = {
+        examples = {
             "limits": None,
             "identifier": "improve",
             "hyperparameters": {"sealed part": result.split.sha256},
         }
-        done = await a_evaluate(
+        run = await a_evaluate(
             [cases[number] for number in asked],
             [result.metric],
             show=False,
-            **{**settings, **shown},
+            **{**settings, **examples},
         )
-        assert done.record is not None
-        done.record.save(self.path, done.rows, page=True)  # beside the record of the improvement
-        return left
+        assert run.record is not None
+        run.record.save(self.path, run.rows, page=True)  # beside the record of the improvement
+        return patch
 
     def change(
         self, target: str, metric: BaseMetric, accepted: Sequence[Candidate], improved: BaseMetric
@@ -170,8 +170,8 @@ def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = [each for each in result.candidates if not each.skipped]
-    ends = [abs(end) for each in shown for end in _ends(each)]
+    candidates = [interval for interval in result.candidates if not interval.skipped]
+    ends = [abs(end) for interval in candidates for end in _ends(interval)]
     half = max(0.1, *ends, 0.0)
     environment.filters["at"] = lambda share: f"{50 + 48 * max(-1.0, min(1.0, share / half)):.2f}%"
     return environment.get_template("improve.html").render(

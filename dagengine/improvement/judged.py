@@ -30,7 +30,7 @@ class OutOfBudgetError(InputError):
 
 @dataclass(frozen=True)
 class Judged:
-    """The repetitions of a metric on cases, by number. `first` has the results of sample 0."""
+    """A metric repeated on cases, by number; `first_results` are those of sample 0."""
 
     metric: Metric
     runs: Mapping[int, Sequence[Run]]
@@ -56,7 +56,7 @@ class Asking:
     async def judge(self, metric: Metric, chosen: Sequence[int]) -> Judged:
         """Ask a metric about some of the cases, every question `times` times."""
         rows: list[CaseResult] = []
-        seen = await a_repeat(
+        observations = await a_repeat(
             [self.cases[number] for number in chosen],
             [metric],
             times=self.times,
@@ -64,19 +64,19 @@ class Asking:
             on_row=rows.append,
             **self.rest(),
         )
-        self.add(seen.totals)
-        if any(row.outcome is OutcomeKind.OVER_BUDGET for row in seen):
+        self.add(observations.totals)
+        if any(row.outcome is OutcomeKind.OVER_BUDGET for row in observations):
             raise OutOfBudgetError(
                 "the limit of calls or money is reached: allow more, and run it again with the "
                 "same store; no answered question is asked again"
             )
-        runs = runs_of(seen, Counterfactual(metric)).cases
+        runs = runs_of(observations, Counterfactual(metric)).cases
         by_case = {
             number: [run for row in runs.get(index, {}).values() for run in row]
             for index, number in enumerate(chosen)
         }
-        first = {chosen[row.index]: row.metrics[0] for row in rows}
-        return Judged(metric, by_case, first, seen.totals)
+        first_results = {chosen[row.index]: row.metrics[0] for row in rows}
+        return Judged(metric, by_case, first_results, observations.totals)
 
     def add(self, totals: Totals) -> None:
         """Count what was asked."""
@@ -101,10 +101,10 @@ class Asking:
 
     def right(self, judged: Judged, of: Callable[[Run], Vote] | None = None) -> dict[int, float]:
         """The share of right repetitions; one without a score is wrong."""
-        read = of or self.read(judged.metric)
+        reader = of or self.read(judged.metric)
         return {
             number: statistics.fmean(
-                run.score is not None and read(run) == self.labels.by_case[number] for run in runs
+                run.score is not None and reader(run) == self.labels.by_case[number] for run in runs
             )
             for number, runs in judged.runs.items()
             if runs
@@ -113,13 +113,13 @@ class Asking:
     def read(self, metric: Metric) -> Callable[[Run], Vote]:
         """Reader of the part of a run that is compared with its label."""
         spec = metric.spec()
-        read = reading(self.labels.kind, 1.0 if spec.strict else spec.threshold)
-        if read is None:
+        reader = reading(self.labels.kind, 1.0 if spec.strict else spec.threshold)
+        if reader is None:
             raise InputError(
                 f"{spec.name!r} has no threshold, or its labels are numbers: an improvement needs "
                 "labels that say pass or fail, or name verdicts"
             )
-        return read
+        return reader
 
     def share(self, right: Shares) -> Interval | Unknown:
         """The mean share of right results, with its interval over cases or groups."""

@@ -44,8 +44,8 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
         if not (faults.nodes and 0 < wrong < LEAST_WRONG):
             return Blame((), None, wrong, by)
         # As many results of new cases are wrong as of these; labels that are sealed name nothing.
-        more = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
-        return Blame((), None, wrong, by, more if more <= MOST_LABELS else None)
+        labels = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
+        return Blame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
     numpy = needs("numpy")
     causes = numpy.array([[f.causes.get(node, 0.0) for node in nodes] for f in by_case.values()])
     reached = numpy.array([[f.reached.get(node, 0.0) for node in nodes] for f in by_case.values()])
@@ -53,21 +53,23 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     numbers = {name: index for index, name in enumerate(dict.fromkeys(groups))}
     places = [numbers[group] for group in groups]
     random, size = numpy.random.default_rng(0), len(numbers)
-    drawn = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, places]
+    resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, places]
     shares = _shares(causes, reached, numpy.ones((1, len(places))))[0]
-    samples = _shares(causes, reached, drawn)
+    samples = _shares(causes, reached, resamples)
     order = sorted(range(len(nodes)), key=lambda index: -shares[index])
-    top, rest = order[0], order[1:]
+    top, others = order[0], order[1:]
     # If every mistake could be mended at either of two nodes, odds alone blame the one that is
     # asked less often, however sure. Nothing tells: with even shares none of them is first.
     whole = numpy.maximum(causes.sum(axis=1, keepdims=True), 1e-9)
-    even = drawn @ (causes / whole * causes.max(axis=1, keepdims=True))
-    both = (samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9))
-    lead = numpy.min([own[:, top] - own[:, rest].max(axis=1, initial=0) for own in both], axis=0)
-    named = float((lead > 1e-9).mean()) >= _SURE
-    seen = samples if named else numpy.concatenate(both)
+    even = resamples @ (causes / whole * causes.max(axis=1, keepdims=True))
+    sample_pair = (samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9))
+    lead = numpy.min(
+        [own[:, top] - own[:, others].max(axis=1, initial=0) for own in sample_pair], axis=0
+    )
+    is_sure = float((lead > 1e-9).mean()) >= _SURE
+    seen = samples if is_sure else numpy.concatenate(sample_pair)
     listed = tuple(_share(nodes[p], float(shares[p]), seen[:, p], wrong) for p in order)
-    if named:
+    if is_sure:
         return Blame(listed, nodes[top], wrong, by)
     return Blame(listed, None, wrong, by, _further_labels(lead, len(by_case), tried_share))
 
@@ -87,8 +89,8 @@ def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:
     if mean <= 0:
         return None
     # 2.49 = 1.645 + 0.842, and the error falls with the root of the number of cases.
-    more = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
-    return None if more > MOST_LABELS else max(10, 10 * math.ceil(more / 10))
+    labels = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
+    return None if labels > MOST_LABELS else max(10, 10 * math.ceil(labels / 10))
 
 
 def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
@@ -96,9 +98,9 @@ def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
     numpy, beta = needs("numpy"), needs("scipy.stats").beta
     part = share * wrong
     low, high = beta.ppf((0.025, 0.975), part + 0.5, max(wrong - part, 0.0) + 0.5)
-    drawn = numpy.quantile(samples, (0.025, 0.975))
+    interval = numpy.quantile(samples, (0.025, 0.975))
     return NodeShare(
-        node, share, float(min(low, drawn[0], share)), float(max(high, drawn[1], share))
+        node, share, float(min(low, interval[0], share)), float(max(high, interval[1], share))
     )
 
 

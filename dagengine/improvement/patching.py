@@ -54,8 +54,8 @@ def patch(
     try:
         for candidate in accepted:
             # Examples first: a new criterion is not found by the old one.
-            both = ("examples", "criterion")
-            for kind in both if candidate.rung == "together" else (candidate.rung,):
+            parameters = ("examples", "criterion")
+            for kind in parameters if candidate.rung == "together" else (candidate.rung,):
                 new = _Source(new).changed(metric, kind, candidate.where, candidate.detail)
     except (_NotLiteralError, SyntaxError):
         return None
@@ -78,11 +78,11 @@ def _defines(path: Path, source: str, name: str, improved: BaseMetric) -> bool:
         sys.path.insert(0, str(path.resolve().parent))
         try:
             with suppress(DagengineError):
-                wanted = metric_hash(Counterfactual(improved))
+                new_hash = metric_hash(Counterfactual(improved))
                 return any(
-                    metric_hash(Counterfactual(made)) == wanted
-                    for made in load_metrics(str(copy))
-                    if made.spec().name == name
+                    metric_hash(Counterfactual(metric)) == new_hash
+                    for metric in load_metrics(str(copy))
+                    if metric.spec().name == name
                 )
         finally:
             sys.path.remove(str(path.resolve().parent))
@@ -142,7 +142,9 @@ class _Source:
         """The one call with a value among its arguments: the words of a node, or else its name."""
         calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
         for value in filter(None, values):
-            with_it = [call for call in calls if any(_is(each, value) for each in _arguments(call))]
+            with_it = [
+                call for call in calls if any(_is(argument, value) for argument in _arguments(call))
+            ]
             if len(with_it) == 1:
                 return with_it[0]
         raise _NotLiteralError
@@ -157,7 +159,7 @@ class _Source:
         raise _NotLiteralError
 
     def _criterion(self, call: ast.Call, old: str, new: str) -> Iterator[_Edit]:
-        place = next((each for each in _arguments(call) if _is(each, old)), None)
+        place = next((argument for argument in _arguments(call) if _is(argument, old)), None)
         if place is None:
             raise _NotLiteralError
         yield _Edit(*self._span(place), _literal(new, place.col_offset))
@@ -171,9 +173,13 @@ class _Source:
                 if value is not None:
                     return value
             if isinstance(node, ast.Call):
-                named = {keyword.arg: keyword.value for keyword in node.keywords}
-                head = named.get("verdict") or next(iter(node.args), None)
-                leads = named.get("score") or named.get("child") or next(iter(node.args[1:2]), None)
+                keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+                head = keywords.get("verdict") or next(iter(node.args), None)
+                leads = (
+                    keywords.get("score")
+                    or keywords.get("child")
+                    or next(iter(node.args[1:2]), None)
+                )
                 if head is not None and leads is not None and _is(head, verdict):
                     return leads
         raise _NotLiteralError
@@ -188,7 +194,7 @@ class _Source:
 
     def _set(self, call: ast.Call, name: str, value: str) -> _Edit:
         """A keyword argument with another value, or one more."""
-        place = next((each.value for each in call.keywords if each.arg == name), None)
+        place = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
         if place is None:
             return self._added(call, f"{name}={value}")
         return _Edit(*self._span(place), value)
@@ -260,8 +266,8 @@ class _Source:
         with suppress(_NotLiteralError):
             statement, name = self._assigned(child)
             if sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(self._tree)) == 2:
-                last = statement.end_lineno or statement.lineno
-                yield _Edit(self._starts[statement.lineno - 1], self._starts[last], "")
+                last_line = statement.end_lineno or statement.lineno
+                yield _Edit(self._starts[statement.lineno - 1], self._starts[last_line], "")
 
     def _imported(self, module: str, names: str) -> Iterator[_Edit]:
         """An import after the last one at the head of the file, unless it is there."""
@@ -269,16 +275,16 @@ class _Source:
         have = {alias.name for n in imports for alias in n.names}
         if set(names.split(", ")) <= have:
             return
-        after = self._starts[(imports[-1].end_lineno or 0) if imports else 0]
-        yield _Edit(after, after, f"from {module} import {names}\n")
+        offset = self._starts[(imports[-1].end_lineno or 0) if imports else 0]
+        yield _Edit(offset, offset, f"from {module} import {names}\n")
 
     def _added(self, call: ast.Call, argument: str) -> _Edit:
         """One more keyword argument at the end of a call."""
-        last = max(_arguments(call), key=lambda each: self._span(each)[1])
-        end = self._span(last)[1]
+        last_argument = max(_arguments(call), key=lambda each: self._span(each)[1])
+        end = self._span(last_argument)[1]
         if b"\n" not in self._bytes[end : self._span(call)[1] - 1]:
             return _Edit(end, end, f", {argument}")
-        line = self._bytes[self._starts[last.lineno - 1] :]
+        line = self._bytes[self._starts[last_argument.lineno - 1] :]
         indent = " " * (len(line) - len(line.lstrip(b" ")))
         return _Edit(end, end, f",\n{indent}{textwrap.indent(argument, indent).strip()}")
 

@@ -83,36 +83,44 @@ def search_plan(
     prices: Prices | None = None,
 ) -> SearchPlan:
     """The calls of every step; those of a node that is not known yet are at most the greatest."""
-    counted = _Counted(cases, metric, times)
+    counts = _Counted(cases, metric, times)
     titles = [node] if node is not None else changeable(metric)
     # A merged node is asked where its parent was.
     parents = [pair.parent.title for title in titles if (pair := pair_at(metric, title))]
-    held = split.without(0)
-    steps = [PlannedStep("the metric as it is", *counted.whole(split.tried))]
+    tried_cases = split.without(0)
+    steps = [PlannedStep("the metric as it is", *counts.whole(split.tried))]
     for rung in rungs:
         # The first vote is the answer that the metric as it is got: it is in the store.
         if rung == "votes":
-            steps.append(PlannedStep(f"{votes} votes", 0, counted.at(titles, held, votes - 1)[1]))
+            steps.append(
+                PlannedStep(f"{votes} votes", 0, counts.at(titles, tried_cases, votes - 1)[1])
+            )
         elif rung == "examples":
-            steps.append(PlannedStep("examples from labels", *counted.at(titles, held)))
+            steps.append(PlannedStep("examples from labels", *counts.at(titles, tried_cases)))
         elif rung == "criterion":
             letter = chr(ord("a") + sum(step.what.startswith("criterion") for step in steps))
-            calls = counted.at(titles, held, edits=2)
+            calls = counts.at(titles, tried_cases, edits=2)
             steps.append(PlannedStep(f"criterion rewritten, {letter}", *calls))
         elif rung == "together":
-            steps.append(PlannedStep("criterion and examples", 0, counted.at(titles, held)[1]))
+            steps.append(
+                PlannedStep("criterion and examples", 0, counts.at(titles, tried_cases)[1])
+            )
         elif rung == "merge":
-            steps.append(PlannedStep("merged with a neighbour", 0, counted.at(parents, held)[1]))
+            steps.append(
+                PlannedStep("merged with a neighbour", 0, counts.at(parents, tried_cases)[1])
+            )
         elif rung == "split":
-            steps.append(PlannedStep("split in two", 0, counted.at(titles, held, 2, edits=2)[1]))
+            steps.append(
+                PlannedStep("split in two", 0, counts.at(titles, tried_cases, 2, edits=2)[1])
+            )
         elif rung == "rival":
-            rival = len(held) * times
+            rival = len(tried_cases) * times
             steps.append(PlannedStep("one holistic node", rival, rival))
-    steps.append(PlannedStep("sealed part, before", *counted.whole(split.sealed)))
+    steps.append(PlannedStep("sealed part, before", *counts.whole(split.sealed)))
     if rungs:
-        _, most = counted.at([*titles, *parents], split.sealed, votes)
+        _, most = counts.at([*titles, *parents], split.sealed, votes)
         steps.append(PlannedStep("sealed part, after", 0, most))
-    money = counted.cost(split.tried, sum(step.most or 0 for step in steps), model, prices or {})
+    money = counts.cost(split.tried, sum(step.most or 0 for step in steps), model, prices or {})
     return SearchPlan(tuple(steps), len(rungs), len(split.sealed), money)
 
 
@@ -143,10 +151,10 @@ class _Counted:
         ]
         least = min((own.least for own, _ in spans), default=0) * self._times + min(edits, 1)
         most = 0
-        for own, after in spans:
-            if own.most is None or after is None:
+        for own, following in spans:
+            if own.most is None or following is None:
                 return least, None
-            most = max(most, own.most + after)
+            most = max(most, own.most + following)
         return least, most * self._times + edits
 
     def _after(self, title: str, by_node: Mapping[str, Bounds]) -> int | None:
@@ -155,8 +163,8 @@ class _Counted:
         behind = {later for unit in units for later in nx.descendants(self._plan.graph, unit)}
         # A node of several units may be behind itself, and is counted already.
         names = {self._plan.units[later].name for later in behind} - {title}
-        each = [by_node.get(name, NO_QUESTIONS).most for name in names]
-        return None if None in each else sum(most or 0 for most in each)
+        most_calls = [by_node.get(name, NO_QUESTIONS).most for name in names]
+        return None if None in most_calls else sum(most or 0 for most in most_calls)
 
     def cost(self, numbers: Sequence[int], calls: int, model: Any, prices: Prices) -> float | None:
         """About what so many calls cost, by the tokens of the metric as it is."""
@@ -164,8 +172,8 @@ class _Counted:
         likely = sum(judge.calls for judge in estimated.judges)
         paid = 0.0
         for judge, own in zip(estimated.judges, self._plan.models, strict=False):
-            asked = display_name(as_judge(model if own is None else own))
-            money = cost(asked, judge.input_tokens, judge.output_tokens, prices)
+            judge_name = display_name(as_judge(model if own is None else own))
+            money = cost(judge_name, judge.input_tokens, judge.output_tokens, prices)
             if money is None:  # a part of the price would pass for all of it
                 return None
             paid += money

@@ -62,9 +62,9 @@ class Replayed:
             for index, number in enumerate(chosen):
                 own = self.columns.get(number, {})
                 value = own[field] if field in own else read_field(self.cases[number], field)
-                for each in value if isinstance(value, list | tuple) else [value]:
-                    if each is not None:
-                        segments.setdefault(f"{field} {each}", []).append(index)
+                for item in value if isinstance(value, list | tuple) else [value]:
+                    if item is not None:
+                        segments.setdefault(f"{field} {item}", []).append(index)
         return segments
 
 
@@ -88,15 +88,15 @@ def replay_judges(
     runs = runs_of(rows, replay)
     (people,) = sources_of(source, cases, [replay])
     labels = labels_for(people, replay, cases, replay.spec.threshold)
-    read = reading(labels.kind, 1.0 if replay.spec.strict else replay.spec.threshold)
-    if read is None:
+    reader = reading(labels.kind, 1.0 if replay.spec.strict else replay.spec.threshold)
+    if reader is None:
         raise InputError(
             f"{replay.spec.name!r} has no threshold, or its labels are numbers: an escalation is "
             "fitted to labels that say pass or fail, or name verdicts"
         )
     judged: dict[int, TwoJudges] = {}
     for number in sorted(labels.by_case.keys() & runs.cases.keys()):
-        right = partial(_is_right, read, labels.by_case[number])
+        right = partial(_is_right, reader, labels.by_case[number])
         case = _both(replay, handing, runs.cases[number], cases[number], right)
         if case is not None:
             judged[number] = case
@@ -138,8 +138,8 @@ def _both(
         for turns, run, lacks in _ways(replay, handing, pair, case, {}, ())
     )
     shares = [sum(map(right, runs)) / len(runs) for runs in zip(*pairs, strict=True)]
-    asked = sum(len(handing & run.replies.keys()) for _, run in pairs) / len(pairs)
-    return TwoJudges(ways, shares[0], shares[1], asked, len(pairs))
+    share = sum(len(handing & run.replies.keys()) for _, run in pairs) / len(pairs)
+    return TwoJudges(ways, shares[0], shares[1], share, len(pairs))
 
 
 def _ways(
@@ -161,7 +161,7 @@ def _ways(
         return
     small, large = (run.replies.get(node) for run in pair)
     stated = [sure for step, sure in pair[0].sure.items() if replay.name_of(step) == node]
-    sure = next((each for each in stated if each is not None), UNKNOWN)
+    sure = next((probability for probability in stated if probability is not None), UNKNOWN)
     sides: list[tuple[Reply | None, bool | None]] = [(small, False), (large, True)]
     if node not in handing:
         sides = [(small, False)]
@@ -182,7 +182,7 @@ def _ways(
 
 def observe_verdicts(collected: Collected) -> Iterator[Observation]:
     """The verdicts of a file with their confidences; raises InputError if one is no number."""
-    for seen, (_, row) in zip(collected.observations, collected.runs, strict=True):
+    for observation, (_, row) in zip(collected.observations, collected.runs, strict=True):
         try:
             sure = None if row.confidence is None else float(row.confidence)
         except (TypeError, ValueError):
@@ -191,9 +191,11 @@ def observe_verdicts(collected: Collected) -> Iterator[Observation]:
             raise InputError(
                 f"{row.where}: `confidence` is {row.confidence!r}, but must be a number, or empty"
             )
-        yield seen
-        verdict = seen.path[-1][1] if seen.path else None
-        yield replace(seen, node=seen.metric, verdict=verdict, path=(), confidence=sure)
+        yield observation
+        verdict = observation.path[-1][1] if observation.path else None
+        yield replace(
+            observation, node=observation.metric, verdict=verdict, path=(), confidence=sure
+        )
 
 
 def observe_run(
@@ -204,7 +206,7 @@ def observe_run(
     for number, case in enumerate(cases):
         numbers.setdefault(case.content_hash(), []).append(number)
     for row in load_run(path).rows():
-        for result in (each for each in row.metrics if each.metric == metric.spec().name):
+        for result in (own for own in row.metrics if own.metric == metric.spec().name):
             for number in numbers.get(row.hash, ()):
                 whole = Observation(
                     number, result.metric, "", Condition(judge=judge), None, result.score, "",
@@ -224,11 +226,11 @@ async def observe_store(
     """Observations of a judge in a store, by the questions with most confidences."""
     stored: list[list[Observation]] = []
     for alternatives in _ALTERNATIVES:
-        seen = await a_repeat(
+        observations = await a_repeat(
             cases, [with_escalation(metric, None)], times=1, second_answers=False, model=model,
             store=Store(store, replay=True), top_logprobs=alternatives,
         )  # fmt: skip
-        stored.append([row for row in seen if row.outcome in _JUDGED])
+        stored.append([row for row in observations if row.outcome in _JUDGED])
     counts = [(sum(row.confidence is not None for row in rows), len(rows)) for rows in stored]
     best = max(range(len(stored)), key=lambda k: counts[k][:: 1 if judge == SIDES[0] else -1])
     return [replace(row, condition=Condition(judge=judge)) for row in stored[best]]
@@ -239,6 +241,6 @@ def judge_of(path: Path) -> tuple[str | None, float | None]:
     run = load_run(path)
     model = run.manifest.judges[0].model if run.manifest.judges else None
     price = find_price(model, {})
-    used = [step.usage for row in run.rows() for result in row.metrics for step in result.steps]
-    paid = [price.of(usage) for usage in used if usage.input_tokens] if price else []
+    usages = [step.usage for row in run.rows() for result in row.metrics for step in result.steps]
+    paid = [price.of(usage) for usage in usages if usage.input_tokens] if price else []
     return model, sum(paid) / len(paid) if paid else None

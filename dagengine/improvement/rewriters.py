@@ -77,19 +77,19 @@ class JudgeRewriter:
         parts: list[str] = []
         # A bounded number of cases, and of characters of each: a prompt has to stay a prompt.
         for number, wrong in enumerate(task.wrong[:_CASES], 1):
-            read = (f"{name}: {as_text(value)[:_SHOWN]}" for name, value in wrong.reads.items())
+            lines = (f"{name}: {as_text(value)[:_SHOWN]}" for name, value in wrong.reads.items())
             reason = f" ({wrong.reason})" if wrong.reason else ""
             ends = f"answered: {wrong.answered}{reason}", f"right: {wrong.wanted}"
-            parts.append("\n".join([f"Case {number}", *read, *ends]))
+            parts.append("\n".join([f"Case {number}", *lines, *ends]))
         case = LLMTestCase(input=task.criterion, actual_output="\n\n".join(parts))
-        done = await a_evaluate(
+        run = await a_evaluate(
             [case], [SpecMetric(MetricSpec("rewriting", Graph(_step(task))))], show=False,
             **{**settings, **own},
         )  # fmt: skip
-        step = next((step for step in done.rows[0].metrics[0].steps if step.kind == "task"), None)
+        step = next((step for step in run.rows[0].metrics[0].steps if step.kind == "task"), None)
         if step is None or step.outcome is not OutcomeKind.OK:
-            return None, done.totals
-        return " ".join(str(step.output).split()).strip("\"'"), done.totals
+            return None, run.totals
+        return " ".join(str(step.output).split()).strip("\"'"), run.totals
 
 
 _EDIT = (
@@ -128,23 +128,23 @@ def words_changed(before: str, after: str) -> int:
     """Number of words that an edit adds and removes."""
     old, new = _WORD.findall(before), _WORD.findall(after)
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    kept = sum(block.size for block in blocks)
-    return len(old) + len(new) - 2 * kept
+    common_size = sum(block.size for block in blocks)
+    return len(old) + len(new) - 2 * common_size
 
 
 def complaint(task: Task, after: str | None) -> str:
     """Why an edit cannot be used; "" if it can."""
-    before = task.criterion
+    old_criterion = task.criterion
     if not after:
         return "there was no text"
-    if after == before:
+    if after == old_criterion:
         return "it is the criterion as it was"
     if task.split and halves(after) is None:
         return "it is not two criteria with one AND, or one OR, between them"
-    changed = words_changed(before, after)
+    changed = words_changed(old_criterion, after)
     if changed > MOST_WORDS:
         return f"it changes {changed} words; at most {MOST_WORDS} are allowed"
-    if len(after) > len(before) + _LONGER:
-        return f"it is {len(after) - len(before)} characters longer; {_LONGER} are allowed"
-    lost = [name for name in re.findall(r"`[^`]+`", before) if name not in after]
-    return f"it lost {lost[0]}" if lost else ""
+    if len(after) > len(old_criterion) + _LONGER:
+        return f"it is {len(after) - len(old_criterion)} characters longer; {_LONGER} are allowed"
+    labels = [name for name in re.findall(r"`[^`]+`", old_criterion) if name not in after]
+    return f"it lost {labels[0]}" if labels else ""

@@ -108,9 +108,9 @@ class Threshold:
 
 def with_threshold(metric: BaseMetric, threshold: float) -> BaseMetric:
     """A copy of the metric with another threshold."""
-    made = RewrittenMetric(metric, partial(Threshold, threshold))
-    made.threshold = threshold
-    return made
+    rewritten = RewrittenMetric(metric, partial(Threshold, threshold))
+    rewritten.threshold = threshold
+    return rewritten
 
 
 def with_score(metric: BaseMetric, leaf: Leaf, score: int) -> BaseMetric:
@@ -148,8 +148,8 @@ Fitting = Callable[[Asking, Judged, Split], Fitted | str]
 
 def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
     """The threshold that the labels ask for, or why there is none."""
-    now = judged.metric.spec().threshold
-    assert now is not None
+    threshold_now = judged.metric.spec().threshold
+    assert threshold_now is not None
 
     def fit(numbers: Sequence[int]) -> FittedThreshold | Unknown:
         scored = [
@@ -160,7 +160,7 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
         ]
         return fit_threshold(
             [(score, asking.labels.by_case[number] is True) for number, score in scored],
-            now=now,
+            now=threshold_now,
             groups=[asking.groups.get(number, number) for number, _ in scored],
         )
 
@@ -170,19 +170,19 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
     whole = fit(split.tried)
     if isinstance(whole, Unknown):
         return whole.detail or whole.reason
-    if whole.threshold == now:
+    if whole.threshold == threshold_now:
         return "the present one fits best"
     # A threshold fitted to all cases would be measured on what it was fitted to. So each fold is
     # judged by that of the others, and only the one that is proposed is of all.
     right: dict[int, float] = {}
     for index, fold in enumerate(split.folds):
         outside = fit(split.without(index))
-        cut = outside.threshold if isinstance(outside, FittedThreshold) else now
+        cut = outside.threshold if isinstance(outside, FittedThreshold) else threshold_now
         shares = asking.right(judged, lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
         right |= {number: shares[number] for number in fold if number in shares}
     cut = round(whole.threshold, 3)
-    detail = {"before": now, "threshold": cut}
-    return Fitted(f"threshold {now:g} → {cut:g}", "whole metric", right, detail)
+    detail = {"before": threshold_now, "threshold": cut}
+    return Fitted(f"threshold {threshold_now:g} → {cut:g}", "whole metric", right, detail)
 
 
 def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
@@ -192,7 +192,7 @@ def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
     """
     spec = judged.metric.spec()
     assert spec.threshold is not None
-    before = asking.right(judged)
+    right_before = asking.right(judged)
     options = {
         leaf: (old, score, _rescored(asking, judged, leaf, score))
         for leaf, old, score in _other_scores(asking, judged, spec.threshold)
@@ -201,38 +201,38 @@ def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
 
     def best(numbers: Sequence[int]) -> Leaf | None:
         gains = {
-            leaf: statistics.fmean(right[n] - before[n] for n in numbers)
+            leaf: statistics.fmean(right[n] - right_before[n] for n in numbers)
             for leaf, (_, _, right) in options.items()
         }
         leaf = max(gains, key=gains.__getitem__, default=None)
         return leaf if leaf is not None and gains[leaf] > 0 else None
 
-    leaf = best(list(before))
+    leaf = best(list(right_before))
     if leaf is None:
         return "no verdict has a score that most people contradict"
-    held: dict[int, float] = {}
+    held_out: dict[int, float] = {}
     for index, fold in enumerate(split.folds):
-        chosen = best([n for n in split.without(index) if n in before])
-        right = before if chosen is None else options[chosen][2]
-        held |= {number: right[number] for number in fold if number in before}
+        choice = best([n for n in split.without(index) if n in right_before])
+        right = right_before if choice is None else options[choice][2]
+        held_out |= {number: right[number] for number in fold if number in right_before}
     (node, verdict), (old, score, _) = leaf, options[leaf]
     detail = {"verdict": verdict, "before": old, "score": score}
-    return Fitted(f"score of {verdict}: {old:g} → {score}", node, held, detail)
+    return Fitted(f"score of {verdict}: {old:g} → {score}", node, held_out, detail)
 
 
 def _other_scores(
     asking: Asking, judged: Judged, threshold: float
 ) -> Iterator[tuple[Leaf, int, int]]:
     """Verdicts with a score that most people contradict: its score, and one on the other side."""
-    ended: defaultdict[Leaf, list[bool]] = defaultdict(list)
+    outcomes: defaultdict[Leaf, list[bool]] = defaultdict(list)
     for number, runs in judged.runs.items():
         for run in runs:
             if run.path and run.score is not None:
-                ended[run.path[-1]].append(asking.labels.by_case[number] is True)
+                outcomes[run.path[-1]].append(asking.labels.by_case[number] is True)
     for node in judged.metric.spec().graph.nodes():
         for verdict, target in targets(node).items():
             leaf = node.title, verdict
-            labels = ended.get(leaf)
+            labels = outcomes.get(leaf)
             if not labels or not isinstance(target, int) or isinstance(target, bool):
                 continue
             passing = statistics.fmean(labels)
@@ -290,7 +290,7 @@ def examples_for(
             if step.node in labels:
                 outputs.setdefault(number, {})[labels[step.node]] = step.output
     solved = solved_cases(node, own, cases, judged=votes, outputs=outputs)
-    return [picked.example for picked in pick_examples(solved, EXAMPLES)]
+    return [pick.example for pick in pick_examples(solved, EXAMPLES)]
 
 
 # The rival.

@@ -134,8 +134,8 @@ class Search:
                 f"{copies} of {counted(len(meant.by_case), 'labelled case')} are copies of others "
                 "in all that the metric reads; copies stay together"
             )
-        made = Asking(cases, meant, together, times, {})
-        made.read(metric)  # raises for labels that say neither pass nor fail nor a verdict
+        asking = Asking(cases, meant, together, times, {})
+        asking.read(metric)  # raises for labels that say neither pass nor fail nor a verdict
         rungs = possible_rungs(
             metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
         )
@@ -199,15 +199,15 @@ class Search:
 
     async def _open(self, asking: Asking, metric: BaseMetric) -> Sealed:
         """The sealed part, before and after."""
-        before = asking.right(await asking.judge(self.metric, self.split.sealed))
-        after = asking.right(await asking.judge(metric, self.split.sealed))
+        right_before = asking.right(await asking.judge(self.metric, self.split.sealed))
+        right_after = asking.right(await asking.judge(metric, self.split.sealed))
         names = {n: case_label(self.cases[n], n) for n in self.split.sealed}
         return Sealed(
-            asking.share(before),
-            asking.share(after),
-            asking.gain(before, after),
-            tuple(names[n] for n in before if before[n] <= 0.5 < after[n]),
-            tuple(names[n] for n in before if after[n] <= 0.5 < before[n]),
+            asking.share(right_before),
+            asking.share(right_after),
+            asking.gain(right_before, right_after),
+            tuple(names[n] for n in right_before if right_before[n] <= 0.5 < right_after[n]),
+            tuple(names[n] for n in right_before if right_after[n] <= 0.5 < right_before[n]),
         )
 
     def _needed(self, tried: Sequence[Candidate]) -> int | None:
@@ -222,8 +222,8 @@ class Search:
         square = max((visible or 0.0) ** 2 * best.cases / 7.85, 0.02)
         missing = cases_needed(POINTS, square) - best.cases
         # Only a part of new labels would be tried on, as of those there are.
-        held = best.cases / len(self.labels.by_case)
-        return max(0, 10 * round(missing / held / 10))
+        share = best.cases / len(self.labels.by_case)
+        return max(0, 10 * round(missing / share / 10))
 
 
 @dataclass(frozen=True)
@@ -283,11 +283,11 @@ class _Ladder:
     async def _free(self, judged: Judged) -> list[_Try]:
         """Threshold and scores, which are replayed from the answers."""
         tries: list[_Try] = []
-        for rung, what, fitted in _FITTED:
+        for rung, title, fitted in _FITTED:
             if rung in self.search.rungs:
                 fit = fitted(self.asking, judged, self.search.split)
                 if isinstance(fit, str):
-                    tries.append(await self._try(rung, what, "whole metric", fit))
+                    tries.append(await self._try(rung, title, "whole metric", fit))
                 else:
                     tries.append(await self._try(rung, fit.what, fit.where, fit.detail, fit.right))
         return tries
@@ -304,20 +304,20 @@ class _Ladder:
             self.metric, node, self.search.answers, self.asking.cases, judged,
             self.search.split.folds[0],
         )  # fmt: skip
-        shown = {"examples": list(map(asdict, examples))}
+        detail = {"examples": list(map(asdict, examples))}
         number = counted(len(examples), "example") if examples else "examples"
         if "examples" in rungs:
-            solved = shown if examples else "no label of it may be shown"
+            solved = detail if examples else "no label of it may be shown"
             tries.append(await self._try("examples", f"{number} from labels", node, solved))
         criteria = await self._criteria(node, judged)
         if "together" in rungs:
-            what, best = "criterion and examples", max(criteria, key=lambda each: each.gain)
-            both: Mapping[str, Any] | str = "needs both, and both have to look better"
+            title, best = "criterion and examples", max(criteria, key=lambda each: each.gain)
+            details: Mapping[str, Any] | str = "needs both, and both have to look better"
             # The last try is that of examples: without them "together" is no rung.
             if best.gain > 0 and tries[-1].gain > 0:
-                what = f"{best.candidate.what[-1]} and {number}"
-                both = {**best.candidate.detail, **shown}
-            criteria.append(await self._try("together", what, node, both))
+                title = f"{best.candidate.what[-1]} and {number}"
+                details = {**best.candidate.detail, **detail}
+            criteria.append(await self._try("together", title, node, details))
         tries += criteria
         if "merge" in rungs:
             tries.append(await self._merged(node))
@@ -332,11 +332,11 @@ class _Ladder:
 
     def _votes(self, node: str, judged: Judged) -> Mapping[str, Any] | str:
         """Votes at the node, or why they cannot help."""
-        asked = asking_node(self.metric, node)
-        if asked is not None and asked.panel is not None:
-            return f"it already has votes or several judges: {asked.panel.label}"
+        inner_node = asking_node(self.metric, node)
+        if inner_node is not None and inner_node.panel is not None:
+            return f"it already has votes or several judges: {inner_node.panel.label}"
         replies = [{run.replies.get(node) for run in runs} for runs in judged.runs.values()]
-        if all(len(each) <= 1 for each in replies):
+        if all(len(reply) <= 1 for reply in replies):
             return "its answers never differed"
         return {"votes": VOTES}
 
@@ -347,8 +347,8 @@ class _Ladder:
             edit = await self._edit(node, judged, earlier)
             if not isinstance(edit, str):
                 earlier.append(edit["criterion"])
-            what = f"criterion rewritten, {chr(ord('a') + number)}"
-            tries.append(await self._try("criterion", what, node, edit))
+            title = f"criterion rewritten, {chr(ord('a') + number)}"
+            tries.append(await self._try("criterion", title, node, edit))
         return tries
 
     async def _merged(self, node: str) -> _Try:
@@ -357,10 +357,10 @@ class _Ladder:
         if pair is None:
             why = "no neighbouring yes/no node leads to the same outcome"
             return await self._try("merge", "merged with a neighbour", node, why)
-        before = f"{pair.parent.text} {pair.child.text}"
-        detail = {"before": before, "criterion": pair.criterion}
-        what = f"merged with {pair.child.title}"
-        return await self._try("merge", what, pair.parent.title, detail)
+        criteria = f"{pair.parent.text} {pair.child.text}"
+        detail = {"before": criteria, "criterion": pair.criterion}
+        title = f"merged with {pair.child.title}"
+        return await self._try("merge", title, pair.parent.title, detail)
 
     async def _edit(
         self, node: str, judged: Judged, earlier: Sequence[str] = (), *, split: bool = False
@@ -369,14 +369,16 @@ class _Ladder:
 
         An edit that cannot be used is asked for once more.
         """
-        held, folds = asking_node(self.metric, node), self.search.split.folds
+        inner_node, folds = asking_node(self.metric, node), self.search.split.folds
         wrong = wrong_at(self.asking, judged, self.search.answers, node, folds[0])
-        if not wrong or held is None:
+        if not wrong or inner_node is None:
             return "no wrong case of it may be shown"
-        seen = self._as_seen(judged, held, wrong)
+        wrong_cases = self._as_seen(judged, inner_node, wrong)
         why = f"write another edit than: {' / '.join(earlier)}" if earlier else ""
         for _ in range(2):
-            task = Task(held.text, list(map(str, held.exemplary)), seen, why, split)
+            task = Task(
+                inner_node.text, list(map(str, inner_node.exemplary)), wrong_cases, why, split
+            )
             words, totals = await self.rewriter.rewrite(task, self.asking.rest())
             self.asking.add(totals)
             if split and words is not None and words.strip(" .") == ONE:
@@ -387,12 +389,12 @@ class _Ladder:
                 else complaint(task, words)
             )
             if words and not why:
-                return {"before": held.text, "criterion": words}
+                return {"before": inner_node.text, "criterion": words}
         return f"no edit that can be used: {why}"
 
     def _as_seen(self, judged: Judged, held: AskingNode, wrong: Sequence[int]) -> list[WrongCase]:
         """Wrong cases of a node as a rewriter sees them."""
-        seen: list[WrongCase] = []
+        wrong_cases: list[WrongCase] = []
         for number in wrong:
             case, result = self.asking.cases[number], judged.first[number]
             steps = {step.node: step for step in result.steps}
@@ -404,15 +406,15 @@ class _Ladder:
             }
             step = steps.get(held.title)
             label = self.asking.labels.by_case[number]
-            wanted = f"the whole result: {_PASS.get(label, label)}"
+            target = f"the whole result: {_PASS.get(label, label)}"
             for person in self.search.answers.get(held.title, {}).get(number, ())[:1]:
-                wanted = f"{person:g} of 1" if isinstance(held, RatingNode) else str(person)
+                target = f"{person:g} of 1" if isinstance(held, RatingNode) else str(person)
             answered: Any = "nothing"
             if step is not None:
                 answered = step.score if step.verdict is None else step.verdict
             reason = None if step is None else step.reason
-            seen.append(WrongCase(reads, str(answered), reason, wanted))
-        return seen
+            wrong_cases.append(WrongCase(reads, str(answered), reason, target))
+        return wrong_cases
 
     # Decisions.
 
@@ -431,41 +433,48 @@ class _Ladder:
         if isinstance(detail, str):
             skipped = Candidate(rung, what, where, refused=detail, skipped=True)
             return _Try(skipped, self.metric, {})
-        made, calls = changed(self.metric, rung, where, **detail), self.asking.totals.calls
+        changed_metric, calls = (
+            changed(self.metric, rung, where, **detail),
+            self.asking.totals.calls,
+        )
         if right is None:
-            held = self.search.split.without(0)
-            right = self.asking.right(await self.asking.judge(made, held))
-        before = {number: self.right[number] for number in right if number in self.right}
+            tried_cases = self.search.split.without(0)
+            right = self.asking.right(await self.asking.judge(changed_metric, tried_cases))
+        right_before = {number: self.right[number] for number in right if number in self.right}
         candidate = Candidate(
-            rung, what, where, _mean(before), _mean(right), self.asking.gain(before, right),
-            cases=len(before), calls=self.asking.totals.calls - calls, detail=dict(detail),
-            definition=metric_hash(Counterfactual(made)),
+            rung, what, where, _mean(right_before), _mean(right),
+            self.asking.gain(right_before, right),
+            cases=len(right_before), calls=self.asking.totals.calls - calls, detail=dict(detail),
+            definition=metric_hash(Counterfactual(changed_metric)),
         )  # fmt: skip
-        return _Try(candidate, made, right)
+        return _Try(candidate, changed_metric, right)
 
     def _decide(self, tries: Sequence[_Try], spent: float) -> None:
         """Accept what is shown to be better, cheapest first; a later one has to beat it.
 
         The share `spent` of the error that is allowed belongs to these tries.
         """
-        asked = [each for each in tries if each.right]
-        joint = dict(zip(map(id, asked), self._joint(asked, self.right, spent), strict=True))
+        judged_tries = [attempt for attempt in tries if attempt.right]
+        p_values = self._joint(judged_tries, self.right, spent)
+        joint = dict(zip(map(id, judged_tries), p_values, strict=True))
         accepted: _Try | None = None
-        for each in tries:
-            decided = each.candidate
-            if each.right:
-                p, why = max(joint[id(each)]), self._refusal(each.candidate, *joint[id(each)])
+        for attempt in tries:
+            decided = attempt.candidate
+            if attempt.right:
+                own = joint[id(attempt)]
+                p, why = max(own), self._refusal(attempt.candidate, *own)
                 if accepted is not None and not why:
-                    p = max(self._joint(asked[asked.index(each) :], accepted.right, spent)[0])
+                    later = judged_tries[judged_tries.index(attempt) :]
+                    p = max(self._joint(later, accepted.right, spent)[0])
                     if p > LEVEL:
-                        gain = self.asking.gain(accepted.right, each.right)
+                        gain = self.asking.gain(accepted.right, attempt.right)
                         why = f"{points(gain)} over {accepted.candidate.what}: could be chance"
                     else:  # it takes the place of what was accepted before
                         old, worse = accepted.candidate, f"{decided.what} is shown to be better"
                         self.tried[self.tried.index(old)] = replace(old, refused=worse)
                 decided = replace(decided, p=p, refused=why)
                 if not why:
-                    accepted = replace(each, candidate=decided)
+                    accepted = replace(attempt, candidate=decided)
             self.tried.append(decided)
             self.on_candidate(decided)
         if accepted is not None:
@@ -480,13 +489,14 @@ class _Ladder:
         label is commoner is no better by the second.
         """
         gains = [
-            {n: each.right[n] - before[n] for n in each.right if n in before} for each in tries
+            {n: attempt.right[n] - before[n] for n in attempt.right if n in before}
+            for attempt in tries
         ]
         labels = self.asking.labels.by_case
         often = Counter(labels[n] for n in self.search.split.tried)
-        even = [{n: gain / often[labels[n]] for n, gain in each.items()} for each in gains]
-        both = [joint_p(values, self.asking.groups) for values in (gains, even)]
-        return [(min(1.0, a / spent), min(1.0, b / spent)) for a, b in zip(*both, strict=True)]
+        even = [{n: gain / often[labels[n]] for n, gain in by_case.items()} for by_case in gains]
+        p_values = [joint_p(values, self.asking.groups) for values in (gains, even)]
+        return [(min(1.0, a / spent), min(1.0, b / spent)) for a, b in zip(*p_values, strict=True)]
 
     def _refusal(self, candidate: Candidate, plain: float, even: float) -> str:
         """Why a gain is not enough by its p values; "" if it is."""

@@ -34,15 +34,15 @@ def split_cases(
     if not 0.1 <= sealed <= 0.9:
         raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
     content = {case: read_digest(cases[case], reads) for case in labels}
-    first: dict[Hashable, str] = {}  # of a group, the same in whatever order its cases are
+    first_names: dict[Hashable, str] = {}  # of a group, the same in whatever order its cases are
     for case, own in content.items():
         group = groups.get(case, own)
-        first[group] = min(first.get(group, own), own)
-    names = {case: first[groups.get(case, own)] for case, own in content.items()}
+        first_names[group] = min(first_names.get(group, own), own)
+    names = {case: first_names[groups.get(case, own)] for case, own in content.items()}
     # A number from 0 to 1 that a name has in every process: `hash` differs between them.
     digests = {name: hashlib.sha256(f"{salt} {name}".encode()) for name in names.values()}
     places = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
-    kept = tuple(case for case in sorted(labels) if places[names[case]] < sealed)
+    sealed_cases = tuple(case for case in sorted(labels) if places[names[case]] < sealed)
     free = sorted({name for name in places if places[name] >= sealed}, key=places.__getitem__)
     if len(free) < LEAST_TRIED:
         raise InputError(
@@ -55,6 +55,6 @@ def split_cases(
     for case in sorted(labels):
         if names[case] in turn:
             folds[turn[names[case]]].append(case)
-    contents = sorted(f"{content[case]} {labels[case]!r}" for case in kept)
+    contents = sorted(f"{content[case]} {labels[case]!r}" for case in sealed_cases)
     sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
-    return Split(kept, tuple(map(tuple, folds)), sha256)
+    return Split(sealed_cases, tuple(map(tuple, folds)), sha256)

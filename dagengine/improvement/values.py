@@ -145,9 +145,9 @@ class SearchPlan:
     @property
     def most(self) -> int | None:
         """The greatest number of calls; retries come on top."""
-        each = [step.most for step in self.steps]
-        bounded = [most for most in each if most is not None]
-        return sum(bounded) if len(bounded) == len(each) else None
+        most_calls = [step.most for step in self.steps]
+        bounded = [most for most in most_calls if most is not None]
+        return sum(bounded) if len(bounded) == len(most_calls) else None
 
 
 @dataclass(frozen=True, slots=True)

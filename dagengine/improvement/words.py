@@ -54,9 +54,9 @@ def headline(result: Improvement) -> str:
     if result.proved and result.sealed is not None:
         gain = result.sealed.gain
         assert isinstance(gain, Comparison)
-        what = " and ".join(map(change, result.accepted))
+        changes = " and ".join(map(change, result.accepted))
         points_gained = f"{abs(100 * gain.value):.0f} points"
-        return f"✓ {what}: agreement up {points_gained} on held-out cases"
+        return f"✓ {changes}: agreement up {points_gained} on held-out cases"
     if result.accepted:
         return "○ Better on held-out cases, but the sealed part does not show it"
     if result.blame is not None and result.blame.node is None:
@@ -71,8 +71,8 @@ def why(result: Improvement) -> str:
         for candidate in result.candidates
         if not candidate.accepted and (candidate.after or 0) > (candidate.before or 0)
     ]
-    more = "One more change" if len(better) == 1 else f"{len(better)} more changes"
-    looked = f" {more} looked better, but could be chance."
+    count_words = "One more change" if len(better) == 1 else f"{len(better)} more changes"
+    looked = f" {count_words} looked better, but could be chance."
     sealed = result.sealed
     if sealed is not None:
         text = (
@@ -119,21 +119,21 @@ def cause(blame: Blame | None) -> str:
         return (
             f"not known: no other answer of one node mends any of {blame.wrong:.0f} wrong results"
         )
-    shown = [
-        f"{each.node} {100 * each.share:.0f} % ({100 * each.low:.0f} to {100 * each.high:.0f})"
-        for each in blame.shares[:3]
+    shares = [
+        f"{share.node} {100 * share.share:.0f} % ({100 * share.low:.0f} to {100 * share.high:.0f})"
+        for share in blame.shares[:3]
     ]
-    return f"{', '.join(shown)} of {blame.wrong:.0f} wrong results, by {blame.by}"
+    return f"{', '.join(shares)} of {blame.wrong:.0f} wrong results, by {blame.by}"
 
 
 def facts(result: Improvement) -> Iterator[tuple[str, str]]:
     """Facts behind the figures, as names and texts."""
     tried, sealed = len(result.split.tried), len(result.split.sealed)
     opened = "opened once" if result.sealed is not None else "not opened"
-    shown = len(result.split.folds[0])
+    examples = len(result.split.folds[0])
     yield (
         "labels",
-        f"{tried + sealed}: {tried} to try on ({shown} may be shown), {sealed} sealed, {opened}",
+        f"{tried + sealed}: {tried} to try on ({examples} may be shown), {sealed} sealed, {opened}",
     )
     if result.several:
         text = f"people differ on {len(result.contradictions)} of {counted(result.several, 'case')}"
@@ -179,17 +179,17 @@ def edit(candidate: Candidate) -> list[tuple[str, str]]:
     old, new = candidate.detail.get("before"), candidate.detail.get("criterion")
     if not isinstance(old, str) or not isinstance(new, str):
         return []
-    first, second = old.split(), new.split()
+    old_words, new_words = old.split(), new.split()
     parts: list[tuple[str, str]] = []
-    matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, old_words, new_words, autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind == "equal":
-            parts.append(("kept", " ".join(first[a:b])))
+            parts.append(("kept", " ".join(old_words[a:b])))
             continue
         if a < b:
-            parts.append(("gone", " ".join(first[a:b])))
+            parts.append(("gone", " ".join(old_words[a:b])))
         if c < d:
-            parts.append(("new", " ".join(second[c:d])))
+            parts.append(("new", " ".join(new_words[c:d])))
     return parts
 
 

@@ -80,13 +80,13 @@ class Ways:
         if not asking:
             return Aim(self.spec.name, self.spec.name, True)
         rating = [slot for slot in asking if isinstance(self._node(slot), RatingNode)]
-        last = (rating or asking)[-1]
-        node = self._node(last)
+        leaf = (rating or asking)[-1]
+        node = self._node(leaf)
         if isinstance(node, RatingNode):
-            return Aim(last.name, node.text, int(node.points.ends[1]))
-        ways = self._ways(last.name)
+            return Aim(leaf.name, node.text, int(node.points.ends[1]))
+        ways = self._ways(leaf.name)
         best: Verdict = max(ways, key=lambda word: ways[word]) if ways else True
-        return Aim(last.name, node.text, best)
+        return Aim(leaf.name, node.text, best)
 
     def _ways(self, node: str) -> Mapping[Verdict, Favour]:
         return self.nodes[node].ways if node in self.nodes else {}

@@ -82,11 +82,11 @@ class Plan:
     def fields_for(self, ways: Ways, cases: Iterable[TestCase]) -> tuple[str, ...]:
         """The fields to attack of a metric; raises InputError if it reads none of them."""
         wanted = self.fields or tuple(dict.fromkeys(map(field_of, cases)))
-        read = {path.partition(".")[0] for path in ways.reads}
-        fields = tuple(field for field in wanted if field in read)
+        roots = {path.partition(".")[0] for path in ways.reads}
+        fields = tuple(field for field in wanted if field in roots)
         if not fields and wanted:
             raise InputError(
-                f"{ways.spec.name!r} reads {', '.join(sorted(read)) or 'no field'}, and an attack "
+                f"{ways.spec.name!r} reads {', '.join(sorted(roots)) or 'no field'}, and an attack "
                 f"in {', '.join(wanted)} would not reach it: choose other fields"
             )
         return fields
@@ -153,13 +153,13 @@ class _Asking:
                 if function is not None:
                     function(row)
 
-        seen = await a_repeat(
+        runs = await a_repeat(
             cases, metrics, times=self._repeats, second_answers=False, show=self._show,
             on_row=take, **{**self._settings, "limits": self._left()},
         )  # fmt: skip
-        self.totals += seen.totals
+        self.totals += runs.totals
         thresholds = {spec.name: spec.threshold or 0.0 for spec in (m.spec() for m in metrics)}
-        return runs_of(seen.rows, thresholds), seen.totals
+        return runs_of(runs.rows, thresholds), runs.totals
 
     def _left(self) -> Any:
         # Every part of an attack is a run of its own, and the limits hold for all parts together.
@@ -301,9 +301,9 @@ class _Campaign:
         failing = [number for number, runs in self.clean.items() if fails(runs)]
         self._failing, self._drawn = len(failing), plan.drawn(failing)
         self.tries = [
-            made
+            attempt
             for number in self._drawn
-            for made in plan.tries(number, cases[number], self._aim(number), self.fields)
+            for attempt in plan.tries(number, cases[number], self._aim(number), self.fields)
         ]
         self.trials: dict[tuple[str, Place], list[Trial]] = {}
         self._reasons: dict[int, Mapping[str, str]] = {}
@@ -317,22 +317,22 @@ class _Campaign:
 
     async def attack(self, asking: _Asking) -> None:
         """Judge every try; the metric is alone here, so that other metrics ask nothing."""
-        cases = [made.test_case for made in self.tries]
+        cases = [attempt.test_case for attempt in self.tries]
         runs, _ = await asking.runs(cases, [self.metric], self._keep)
         runs_by_try = {
-            (made.case, made.family, made.place, made.is_twin): runs[index, self.name]
-            for index, made in enumerate(self.tries)
+            (attempt.case, attempt.family, attempt.place, attempt.is_twin): runs[index, self.name]
+            for index, attempt in enumerate(self.tries)
         }
-        for made in self.tries:
-            if not made.is_twin:
-                key = made.case, made.family, made.place
+        for attempt in self.tries:
+            if not attempt.is_twin:
+                key = attempt.case, attempt.family, attempt.place
                 trial = Trial(
-                    made.case,
-                    self.clean[made.case],
+                    attempt.case,
+                    self.clean[attempt.case],
                     runs_by_try[*key, False],
                     runs_by_try[*key, True],
                 )
-                self.trials.setdefault((made.family, made.place), []).append(trial)
+                self.trials.setdefault((attempt.family, attempt.place), []).append(trial)
 
     def _keep(self, row: CaseResult) -> None:
         """Keep the reasons of a run, of one that passes if there is one."""
@@ -381,9 +381,9 @@ class _Campaign:
         }
         for field, count in lacking.items():
             yield f"{self.name}: {counted(count, 'case')} without `{field}` could not be attacked"
-        lost = sum(not trial.complete for trials in self.trials.values() for trial in trials)
-        if lost:
-            yield f"{self.name}: {lost:,} attacks got no answer of the judge, and are in no figure"
+        count = sum(not trial.complete for trials in self.trials.values() for trial in trials)
+        if count:
+            yield f"{self.name}: {count:,} attacks got no answer of the judge, and are in no figure"
 
     def falls(self, cells: Sequence[Cell]) -> Iterator[Fall]:
         """One case for everything that is red at a node; else for what is red at the whole."""
@@ -453,16 +453,16 @@ class _Defending:
         self._judges, self._line = judges, line
         keys = {(cell.family, cell.place) for cell in red}
         self._tries = [
-            made
-            for made in campaign.tries
-            if not made.is_twin and (made.family, made.place) in keys
+            attempt
+            for attempt in campaign.tries
+            if not attempt.is_twin and (attempt.family, attempt.place) in keys
         ]
-        before = {
+        by_try = {
             (trial.case, *key): ended(trial.attacked)
             for key, trials in campaign.trials.items()
             for trial in trials
         }
-        self._before = [before[made.case, made.family, made.place] for made in self._tries]
+        self._before = [by_try[attack.case, attack.family, attack.place] for attack in self._tries]
         self._honest_before = [ended(runs) for runs in campaign.clean.values()]
 
     async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:
@@ -470,23 +470,23 @@ class _Defending:
         if not self._tries or not names:
             return []
         own = _questions(self._campaign.ways, self._campaign.clean.values())
-        made: list[Defence] = []
+        defences: list[Defence] = []
         for name in names:
             metric = defended(self._campaign.metric, name, self._campaign.fields, self._judges)
-            runs, used = await asking.runs(self._campaign.cases, [metric])
-            attacked, _ = await asking.runs([made.test_case for made in self._tries], [metric])
+            runs, totals = await asking.runs(self._campaign.cases, [metric])
+            attacked, _ = await asking.runs([attack.test_case for attack in self._tries], [metric])
             # Cases come in their order, each with this one metric.
             honest, after = (list(map(ended, part.values())) for part in (runs, attacked))
             questions = _questions(Ways(metric), runs.values())
-            costs = _per_thousand(self._clean, own), _per_thousand(used, questions)
-            made.append(self._defence(name, honest, after, (own, questions), costs))
+            costs = _per_thousand(self._clean, own), _per_thousand(totals, questions)
+            defences.append(self._defence(name, honest, after, (own, questions), costs))
             if name.startswith(OTHER_JUDGE):
-                both = f"{name}, {BOTH}"
+                title = f"{name}, {BOTH}"
                 honest = list(map(_both, self._honest_before, honest))
                 after = list(map(_both, self._before, after))
                 dearer = costs[0], None if None in costs else sum(filter(None, costs))
-                made.append(self._defence(both, honest, after, (own, own + questions), dearer))
-        return made
+                defences.append(self._defence(title, honest, after, (own, own + questions), dearer))
+        return defences
 
     def _defence(
         self,
@@ -518,9 +518,9 @@ class _Defending:
             if changed.low is not None and changed.low > self._line:
                 return f"changes more than {line}"
             # With few honest cases even none that changes leaves an interval above the line.
-            needed = next((n for n in range(1, 1000) if (share(0, n).high or 1) <= self._line), 0)
-            more = f"; {needed} without a change would show it" * (changed.count == 0 < needed)
-            return f"may change more than {line} ({changed.count} of {changed.cases}{more})"
+            count = next((n for n in range(1, 1000) if (share(0, n).high or 1) <= self._line), 0)
+            advice = f"; {count} without a change would show it" * (changed.count == 0 < count)
+            return f"may change more than {line} ({changed.count} of {changed.cases}{advice})"
         return ""
 
 

@@ -15,14 +15,14 @@ _EXAMPLE = "'falls>0'"
 
 def condition(text: str) -> Condition:
     """The condition that a text states; raises InputError if it states none."""
-    made = parse_condition(text, _EXAMPLE)
-    if made.measure not in MEASURES:
+    rule = parse_condition(text, _EXAMPLE)
+    if rule.measure not in MEASURES:
         raise InputError(
-            f"--fail-if {text!r}: there is no measure {made.measure!r}; use {', '.join(MEASURES)}"
+            f"--fail-if {text!r}: there is no measure {rule.measure!r}; use {', '.join(MEASURES)}"
         )
-    if made.bound != "value" and made.measure == "falls":
-        raise InputError(f"--fail-if {text!r}: falls is a number, and has no .{made.bound}")
-    return made
+    if rule.bound != "value" and rule.measure == "falls":
+        raise InputError(f"--fail-if {text!r}: falls is a number, and has no .{rule.bound}")
+    return rule
 
 
 def failures(card: AttackCard, conditions: Sequence[Condition]) -> list[str]:
@@ -49,15 +49,15 @@ def _lines(card: AttackCard, wanted: Condition) -> list[str]:
 
 def _shares(card: AttackCard, wanted: Condition) -> list[tuple[str, Share]]:
     if wanted.measure == "null-pass":
-        named = [(own.metric, own.metric, own.null) for own in card.metrics]
+        figures = [(own.metric, own.metric, own.null) for own in card.metrics]
     elif wanted.measure == "drift":
-        named = [(f.metric, f"{f.metric}, {f.family}", f.turned) for f in card.figures]
+        figures = [(f.metric, f"{f.metric}, {f.family}", f.turned) for f in card.figures]
     else:
-        named = [
+        figures = [
             (c.metric, f"{c.metric}, {c.family}", c.attacked) for c in card.cells if not c.node
         ]
     return [
         (where, share)
-        for metric, where, share in named
+        for metric, where, share in figures
         if share is not None and share.cases and wanted.of in ("", metric)
     ]

@@ -201,16 +201,16 @@ FAMILIES: tuple[Family, ...] = (
 
 def chosen(names: Sequence[str] | None, more: Sequence[Family] = ()) -> tuple[Family, ...]:
     """The families of these names (None: all); raises InputError for a name that none has."""
-    there = {family.name: family for family in (*FAMILIES, *more)}
+    by_name = {family.name: family for family in (*FAMILIES, *more)}
     if names is None:
-        return tuple(there.values())
+        return tuple(by_name.values())
     for name in names:
-        if name not in there:
-            near = did_you_mean(name, there)
+        if name not in by_name:
+            near = did_you_mean(name, by_name)
             raise InputError(
-                f"there is no family of attacks {name!r:.60}; {near or 'use ' + ', '.join(there)}"
+                f"there is no family of attacks {name!r:.60}; {near or 'use ' + ', '.join(by_name)}"
             )
-    return tuple(there[name] for name in dict.fromkeys(names))
+    return tuple(by_name[name] for name in dict.fromkeys(names))
 
 
 _AN_ATTACK = 'an attack is {"family": "name", "text": "words", "whole": false}'

@@ -189,9 +189,9 @@ def _favour(node: str, run: Run, ways: Mapping[Verdict, Favour]) -> Favour:
 
 def _opened(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour]) -> bool:
     """Whether a decision leaves a pass possible that it did not, or a better one."""
-    before, after = _favour(node, clean, ways), _favour(node, run, ways)
+    old, new = _favour(node, clean, ways), _favour(node, run, ways)
     # Favours compare as (open, best, worst): first a way to a pass, then how good it may become.
-    return bool(ways) and after[0] and after > before
+    return bool(ways) and new[0] and new > old
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -239,11 +239,12 @@ def _cell(
     metric: str, node: str, family: str, place: Place, pairs: Sequence[tuple[bool, bool]]
 ) -> Cell:
     # McNemar: pairs that went alike say nothing of the difference.
-    more = sum(attacked and not twin for attacked, twin in pairs)
-    less = sum(twin and not attacked for attacked, twin in pairs)
+    attack_only = sum(attacked and not twin for attacked, twin in pairs)
+    twin_only = sum(twin and not attacked for attacked, twin in pairs)
     return Cell(
         metric, node, family, place, share_of(attacked for attacked, _ in pairs),
-        share_of(twin for _, twin in pairs), more, less, more_often(more, less),
+        share_of(twin for _, twin in pairs), attack_only, twin_only,
+        more_often(attack_only, twin_only),
     )  # fmt: skip
 
 
@@ -283,22 +284,22 @@ def figures_of(
 
 
 def _difference(runs: Sequence[Run], less: Sequence[Run]) -> float | None:
-    first = [run.score for run in runs if run.score is not None]
+    scores = [run.score for run in runs if run.score is not None]
     second = [run.score for run in less if run.score is not None]
-    return sum(first) / len(first) - sum(second) / len(second) if first and second else None
+    return sum(scores) / len(scores) - sum(second) / len(second) if scores and second else None
 
 
 def helped(
     families: Mapping[tuple[str, Place], Sequence[tuple[End | None, End | None]]],
 ) -> tuple[Helped, ...]:
     """Effects of a defence on each family: pairs of how attacked cases end without and with it."""
-    made: list[Helped] = []
+    effects: list[Helped] = []
     counts: list[tuple[int, int]] = []
     for (family, place), pairs in families.items():
         decided = [(a is End.PASSES, b is End.PASSES) for a, b in pairs if None not in (a, b)]
         fewer = sum(a and not b for a, b in decided), sum(b and not a for a, b in decided)
         counts.append(fewer)
-        before, after = share_of(a for a, _ in decided), share_of(b for _, b in decided)
-        made.append(Helped(family, place, before, after, more_often(*fewer)))
-    shown = shown_more_often(counts)
-    return tuple(replace(row, shown=is_) for row, is_ in zip(made, shown, strict=True))
+        old, new = share_of(a for a, _ in decided), share_of(b for _, b in decided)
+        effects.append(Helped(family, place, old, new, more_often(*fewer)))
+    significant = shown_more_often(counts)
+    return tuple(replace(row, shown=is_) for row, is_ in zip(effects, significant, strict=True))

@@ -31,8 +31,8 @@ def read_attack_card(path: str | Path) -> AttackCard:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InputError(f"{path} is not an attack card: {first['msg']}") from None
+        problem = error.errors(include_url=False)[0]
+        raise InputError(f"{path} is not an attack card: {problem['msg']}") from None
 
 
 def card_page(card: AttackCard) -> str:

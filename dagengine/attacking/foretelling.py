@@ -37,17 +37,17 @@ def parts_of(
     for target in targets_of(metrics, cases, plan):
         name, aim = target.ways.spec.name, target.ways.aim()
         tries = [
-            made
+            attempt
             for number in plan.drawn(range(len(cases)))
-            for made in plan.tries(number, cases[number], aim, target.fields)
+            for attempt in plan.tries(number, cases[number], aim, target.fields)
         ]
-        attacked = [made.test_case for made in tries]
+        attacked = [attempt.test_case for attempt in tries]
         parts.append(
             _part(
                 f"{len(attacked):,} attacks and twins on {name}", [target.metric], attacked, model
             )
         )
-        alone = [*cases, *(made.test_case for made in tries if not made.is_twin)]
+        alone = [*cases, *(attempt.test_case for attempt in tries if not attempt.is_twin)]
         for defence in defend:
             metric = defended(target.metric, defence, target.fields, judges)
             parts.append(_part(f"{name} behind {defence}", [metric], alone, model))
@@ -58,5 +58,5 @@ def _part(what: str, metrics: Sequence[BaseMetric], cases: Sequence[TestCase], m
     compiled = compile_metrics(metrics)
     names = [as_judge(model if own is None else own) for own in compiled.models]
     identities = [judge.identity for judge in names]
-    shown = tuple(str(getattr(judge, "model", None) or judge.identity) for judge in names)
-    return Part(what, estimate(compiled, cases, judges=identities), shown)
+    models = tuple(str(getattr(judge, "model", None) or judge.identity) for judge in names)
+    return Part(what, estimate(compiled, cases, judges=identities), models)

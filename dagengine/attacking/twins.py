@@ -52,12 +52,12 @@ def twin_of(text: str) -> str:
     """The twin: equal texts have equal ones, of the same number of characters."""
     # Hidden tags are replaced like the letters that they stand for, and stay hidden: a twin that
     # showed them would be another kind of text.
-    seen = "".join(_plain_character(character) for character in text)
-    letters = [index for index, character in enumerate(seen) if _is_visible(character)]
-    harmless = _harmless("".join(seen[index] for index in letters))
+    plain = "".join(_plain_character(character) for character in text)
+    letters = [index for index, character in enumerate(plain) if _is_visible(character)]
+    harmless = _harmless("".join(plain[index] for index in letters))
     twin = list(text)
     for index, character in zip(letters, harmless, strict=True):
-        twin[index] = chr(TAGS + ord(character)) if seen[index] != text[index] else character
+        twin[index] = chr(TAGS + ord(character)) if plain[index] != text[index] else character
     return "".join(twin)
 
 
@@ -83,10 +83,10 @@ def _in_form(word: str, turns: Mapping[int, Iterator[str]]) -> str:
     if script in _SCRIPTS:
         letters = itertools.cycle(_SCRIPTS[script])
         return "".join(itertools.islice(letters, len(word)))
-    made, left = "", len(word)
-    while left:
-        size = min(left, _LONGEST)
-        made, left = made + next(turns[size]), left - size
+    twin, missing = "", len(word)
+    while missing:
+        size = min(missing, _LONGEST)
+        twin, missing = twin + next(turns[size]), missing - size
     if word.isupper():
-        return made.upper()
-    return made.capitalize() if word[0].isupper() else made
+        return twin.upper()
+    return twin.capitalize() if word[0].isupper() else twin

@@ -192,6 +192,6 @@ class AttackCard:
     @property
     def offered(self) -> tuple[Defence, ...]:
         """The defences that help at a price that the owner accepts, the best of a metric first."""
-        kept = [defence for defence in self.defences if defence.offered]
-        return tuple(sorted(kept, key=lambda d: (sum(h.after.count for h in d.families),
+        offers = [defence for defence in self.defences if defence.offered]
+        return tuple(sorted(offers, key=lambda d: (sum(h.after.count for h in d.families),
                                                  d.questions[1])))  # fmt: skip

@@ -61,9 +61,9 @@ def headline(card: AttackCard) -> str:
         f"{_short(node)} falls to {few([*map(_short, families)], 3)}"
         for node, families in nodes.items()
     ]
-    more = f"; {len(parts) - 2} more nodes fall" if len(parts) > 2 else ""
+    extra = f"; {len(parts) - 2} more nodes fall" if len(parts) > 2 else ""
     mended = f"; {_short(card.offered[0].name)} helps" if card.offered else ""
-    return "; ".join(parts[:2]) + more + mended
+    return "; ".join(parts[:2]) + extra + mended
 
 
 def worst(card: AttackCard) -> str:
@@ -163,16 +163,16 @@ def _lines(card: AttackCard) -> Iterator[str]:
 
 def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
     """The cells by metric and place; those in the place of a field are in its first table."""
-    made: dict[tuple[str, Place], list[Cell]] = {}
+    rows: dict[tuple[str, Place], list[Cell]] = {}
     for cell in card.cells:
         if cell.place.position:
-            made.setdefault((cell.metric, cell.place), []).append(cell)
+            rows.setdefault((cell.metric, cell.place), []).append(cell)
     for cell in card.cells:
         if not cell.place.position:
-            homes = (key for key in made
+            homes = (key for key in rows
                      if (key[0], key[1].field) == (cell.metric, cell.place.field))  # fmt: skip
-            made.setdefault(next(homes, (cell.metric, cell.place)), []).append(cell)
-    return made
+            rows.setdefault(next(homes, (cell.metric, cell.place)), []).append(cell)
+    return rows
 
 
 # Metrics whose counts the last line of the terminal has; the page has all.
@@ -187,8 +187,8 @@ def _rest(card: AttackCard) -> str:
         for m in card.metrics[:_METRICS]
     ]
     if len(card.metrics) > _METRICS:
-        more = counted(len(card.metrics) - _METRICS, "more metric")
-        bases.append(f"{more} on the page")
+        extra = counted(len(card.metrics) - _METRICS, "more metric")
+        bases.append(f"{extra} on the page")
     cost = "" if not card.cost else f", ${card.cost:.2f}"
     notes = "; ".join([*bases, *(one_line(note, 150) for note in card.notes[:3])])
     return f"{notes}. {counted(card.calls, 'call')}{cost}."
@@ -207,26 +207,28 @@ def _table(
     yield f"  {'':20}" + "".join(f" {one_line(head, 14):>14}" for head in heads)
     by_family = {family_name(row[""]): row for row in rows(cells)}
     # The families that matter are chosen, and stay in the order of the card.
-    kept = sorted(by_family, key=lambda family: -_weight(by_family[family]))[:most]
-    for family in (family for family in by_family if family in kept):
+    heaviest = sorted(by_family, key=lambda family: -_weight(by_family[family]))[:most]
+    for family in (family for family in by_family if family in heaviest):
         row = by_family[family]
         marks = [f"{'✕ ' * row[node].red}{per_cent(row[node].attacked)}" for node in ("", *nodes)]
         texts = [per_cent(row[""].twin), *marks]
         yield f"  {one_line(family, 20):20}" + "".join(f" {text:>14}" for text in texts)
     if any(not cell.place.position for cell in cells):
         yield f"  * in the place of `{place.field}`"
-    left = [f"{len(by_family) - len(kept)} families"] if len(kept) < len(by_family) else []
-    left += [f"{len(names) - len(nodes)} nodes"] if len(nodes) < len(names) else []
-    if left:
-        yield f"  {' and '.join(left)} more are on the page"
+    omitted = (
+        [f"{len(by_family) - len(heaviest)} families"] if len(heaviest) < len(by_family) else []
+    )
+    omitted += [f"{len(names) - len(nodes)} nodes"] if len(nodes) < len(names) else []
+    if omitted:
+        yield f"  {' and '.join(omitted)} more are on the page"
 
 
 def rows(cells: Iterable[Cell]) -> list[dict[str, Cell]]:
     """The cells of each family, by node."""
-    made: dict[tuple[str, Place], dict[str, Cell]] = {}
+    rows: dict[tuple[str, Place], dict[str, Cell]] = {}
     for cell in cells:
-        made.setdefault((cell.family, cell.place), {})[cell.node] = cell
-    return list(made.values())
+        rows.setdefault((cell.family, cell.place), {})[cell.node] = cell
+    return list(rows.values())
 
 
 def family_name(cell: Cell) -> str:
@@ -253,9 +255,9 @@ def fall_lines(fall: Fall) -> Iterator[str]:
 def said(fall: Fall, number: int) -> str:
     """The node's answer before (0) or after (1), and the score."""
     answer, score = (fall.before, fall.after)[number], fall.score[number]
-    shown = "?" if answer is None else one_line(str(answer), 40)
+    words = "?" if answer is None else one_line(str(answer), 40)
     return (
-        f"{_short(fall.node)} → {shown}, score {'none' if score is None else format(score, '.2f')}"
+        f"{_short(fall.node)} → {words}, score {'none' if score is None else format(score, '.2f')}"
     )
 
 
@@ -270,8 +272,8 @@ def _defences(card: AttackCard) -> Iterator[str]:
         rows = sorted(defence.families, key=lambda row: -(row.before.value or 0.0))
         mark = ">" if defence in offered else " "
         if defence is card.defences[0]:
-            before = f"as it is, {rows[0].family}"
-            yield f"  {one_line(before, 32):32} {per_cent(rows[0].before):>14}"
+            heading = f"as it is, {rows[0].family}"
+            yield f"  {one_line(heading, 32):32} {per_cent(rows[0].before):>14}"
         cost = "" if defence.cost is None else f"{defence.cost[1]:.2f}"
         yield (
             f"{mark} {one_line(defence.name, 32):32} {per_cent(rows[0].after):>14} "

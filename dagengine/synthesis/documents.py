@@ -202,8 +202,8 @@ def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:
 
 
 def _document(name: str, sections: Iterable[Section], remark: str = "") -> Read:
-    kept = tuple(section for section in sections if section.text.strip())
-    return Document(name, kept, remark) if kept else Unreadable(name, "empty", "it has no text")
+    texts = tuple(section for section in sections if section.text.strip())
+    return Document(name, texts, remark) if texts else Unreadable(name, "empty", "it has no text")
 
 
 def _page(source: Any, number: int) -> tuple[str, str, int | None]:

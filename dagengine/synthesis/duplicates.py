@@ -127,8 +127,8 @@ class Directions:
         places, rows = self._places.setdefault(size, []), self._rows.get(size)
         if rows is None or len(rows) == len(places):
             # Twice as many rows each time: adding one by one would copy all of them for each.
-            more = self._numpy.zeros((max(_ROWS, len(places)), size))
-            self._rows[size] = more if rows is None else self._numpy.concatenate([rows, more])
+            larger = self._numpy.zeros((max(_ROWS, len(places)), size))
+            self._rows[size] = larger if rows is None else self._numpy.concatenate([rows, larger])
         self._rows[size][len(places)] = direction
         places.append(place)
 

@@ -59,7 +59,7 @@ def from_contexts(
 ) -> Any:
     """Goldens about passages; reads `context` and the metadata that `cases` writes.
 
-    `second` answers blind, and has to agree; `cheap` are the judges that try without the
+    `right_text` answers blind, and has to agree; `cheap` are the judges that try without the
     passages. Both need expected outputs. `embedder` gives the vector of an input.
     """
     ask = TaskNode(
@@ -135,14 +135,14 @@ def of_conversations(
     drafts: int, style: StylingConfig, *, grounded: bool, embedder: Any = None
 ) -> Any:
     """Conversational goldens: a situation, how it ends well, and who the person is."""
-    read = ["context"] if grounded else ["input"]
+    fields = ["context"] if grounded else ["input"]
     ask = TaskNode(
-        words.drafts_of_scenarios(drafts, style), "drafts", evaluation_params=read,
+        words.drafts_of_scenarios(drafts, style), "drafts", evaluation_params=fields,
         output_type=list[str], options=_drafts(drafts), name="Draft",
     )  # fmt: skip
     scenario = _chosen_draft(ask, "scenario")
     outcome = TaskNode(
-        words.OUTCOME, "expected_outcome", evaluation_params=read, inputs=[scenario],
+        words.OUTCOME, "expected_outcome", evaluation_params=fields, inputs=[scenario],
         options=_LONG, name="Expected outcome",
     )  # fmt: skip
     person = TaskNode(
@@ -166,11 +166,11 @@ def duplicates(alike: float, judge: Any = None) -> Any:
 
     texts = [FieldNode("input", output_label="first"),
              FieldNode(f"{_PLACE}.second", output_label="second")]  # fmt: skip
-    same = BinaryJudgementNode(
+    question = BinaryJudgementNode(
         words.SAME_ANSWER, inputs=texts, then={True: 10, False: 0}, name=SAME
     )
     nominated = CodeNode(
-        are_alike, evaluation_params=[f"{_PLACE}.likeness"], then={True: same, False: 0},
+        are_alike, evaluation_params=[f"{_PLACE}.likeness"], then={True: question, False: 0},
         name=LIKENESS,
     )  # fmt: skip
     return DAGMetric(DUPLICATES, Graph(nominated), model=judge)
@@ -178,9 +178,11 @@ def duplicates(alike: float, judge: Any = None) -> Any:
 
 def pair_case(pair: Pair) -> LLMTestCase:
     """The case that `duplicates` reads."""
-    first, second = pair.texts
+    left_text, right_text = pair.texts
     likeness = {"words": pair.words, "meaning": pair.meaning}
-    return LLMTestCase(input=first, additional_metadata={"second": second, "likeness": likeness})
+    return LLMTestCase(
+        input=left_text, additional_metadata={"second": right_text, "likeness": likeness}
+    )
 
 
 def _drafts(count: int) -> Options:
@@ -270,10 +272,10 @@ def choose_draft(draft: int, drafts: list[str]) -> str:
 
 def quotes_passage(context: list[str], text: str) -> bool:
     """Whether so many words in a row are those of a passage that it is more than an accident."""
-    asked = words_in(text)
+    words = words_in(text)
     # A sign of a script without blanks is about half a word.
-    size = 2 * _QUOTED if sum(len(word) == 1 for word in asked) * 2 > len(asked) else _QUOTED
-    runs = _runs(asked, size)
+    size = 2 * _QUOTED if sum(len(word) == 1 for word in words) * 2 > len(words) else _QUOTED
+    runs = _runs(words, size)
     return bool(runs) and any(runs & _runs(words_in(passage), size) for passage in context)
 
 

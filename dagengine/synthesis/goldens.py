@@ -84,9 +84,9 @@ def page_of(goldens: Sequence[AnyGolden], report: Report) -> str:
 
 def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
     origin: dict[str, Any] = (golden.additional_metadata or {}).get("synthesis", {})
-    asked = golden.input if isinstance(golden, Golden) else golden.scenario
+    prompt = golden.input if isinstance(golden, Golden) else golden.scenario
     answer = golden.expected_output if isinstance(golden, Golden) else golden.expected_outcome
-    yield f"## {number}. {_line(asked)}"
+    yield f"## {number}. {_line(prompt)}"
     yield ""
     yield f"- answer: {_line(answer)}" if answer else "- no expected answer"
     if isinstance(golden, ConversationalGolden) and golden.user_description:
@@ -99,11 +99,11 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
         place += [f"at {passage['offset']:,}"] if "offset" in passage else []
         yield f"- from {' '.join(place)} (SHA-256 {passage['sha256'][:12]}…): {_line(text)}"
     yield f"- {sort_of(origin)}"
-    shown = {_line(asked), _line(answer or "")}
+    lines = {_line(prompt), _line(answer or "")}
     for node, reply in origin.get("answers", {}).items():
         # A text or a verdict; lists and objects are in the file.
         short = isinstance(reply, str | bool) or (isinstance(reply, dict) and "verdict" in reply)
-        if short and (line := _answer_line(reply)) not in shown:
+        if short and (line := _answer_line(reply)) not in lines:
             yield f"- {node}: {line}"
 
 

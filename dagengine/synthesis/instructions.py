@@ -143,10 +143,10 @@ def _style(style: StylingConfig) -> str:
 
 
 def _format(style: StylingConfig) -> str:
-    wanted = style.expected_output_format
-    return f"The form of the answer: {wanted}" if wanted else ""
+    form = style.expected_output_format
+    return f"The form of the answer: {form}" if form else ""
 
 
 def _join(*parts: str, between: str = "\n\n") -> str:
-    kept: Iterable[str] = filter(None, parts)
-    return between.join(kept)
+    texts: Iterable[str] = filter(None, parts)
+    return between.join(texts)

@@ -42,10 +42,10 @@ def passages_of(document: Document, config: ContextConstructionConfig) -> list[P
         overlap = min(config.chunk_overlap, config.chunk_size // 2) or None
         texts, places = cut(section.text, offsets=True, overlap=overlap)
         for text, (start, _) in zip(texts, places, strict=True):
-            kept = text.strip()
-            if kept:
+            passage = text.strip()
+            if passage:
                 offset = section.offset + start + len(text) - len(text.lstrip())
-                passages.append(Passage(kept, document.name, section.page, offset))
+                passages.append(Passage(passage, document.name, section.page, offset))
     return passages
 
 
@@ -77,8 +77,8 @@ def flaw(text: str) -> str | None:
 
 def _is_led(line: str) -> bool:
     title = line.rstrip("0123456789")
-    before = title.rstrip()[-_LEADERS * 2 :]
-    return title != line and "".join(before.split()).endswith("." * _LEADERS)
+    ending = title.rstrip()[-_LEADERS * 2 :]
+    return title != line and "".join(ending.split()).endswith("." * _LEADERS)
 
 
 class Neighbours:
@@ -115,8 +115,8 @@ class Neighbours:
             # The inverse document frequency of BM25: a word of few passages says most.
             count = len(places)
             weight = math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
-            first = max(0, bisect_left(places, index) - _NEAREST // 2)
-            for neighbour in places[first : first + _NEAREST + 1]:
+            start = max(0, bisect_left(places, index) - _NEAREST // 2)
+            for neighbour in places[start : start + _NEAREST + 1]:
                 scores[neighbour] = scores.get(neighbour, 0.0) + weight
         scores.pop(index, None)
         if not scores:

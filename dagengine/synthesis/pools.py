@@ -61,10 +61,10 @@ class Kinds:
         random = Random(f"{self._seed}\n{draft}\n{where}")
         weights = self._wide if context.wider else self._narrow
         # Also where the kind is asked for: the further evolutions are those of any other quota.
-        drawn = [
+        draws = [
             str(evolution) for evolution in random.choices([*weights], [*weights.values()], k=times)
         ]
-        names = (kind or drawn[0], *drawn[1:])
+        names = (kind or draws[0], *draws[1:])
         passages = context.wider if Evolution.MULTICONTEXT in names else context.passages
         return Seed(context.source, names[0], names, passages, draft)
 
@@ -139,5 +139,5 @@ class Pools:
         def is_open(context: Context) -> bool:
             return self._kinds.fits(context, kind) and not self._is_used_up(context)
 
-        drawn = self._pools[source].draw(kind, is_open)
-        return None if drawn is None else self._kinds.seed_of(*drawn, kind)
+        draw = self._pools[source].draw(kind, is_open)
+        return None if draw is None else self._kinds.seed_of(*draw, kind)

@@ -71,15 +71,15 @@ class Filling:
         """The drafts of the next round; empty when there is nothing to do, or nothing left."""
         seeds: list[Seed] = []
         for tally in self.yields:
-            missing = wanted = tally.quota.count - tally.kept
+            missing = goal = tally.quota.count - tally.kept
             if tally.tried and missing > 0:
                 # As many as it takes at the rate so far, of which few drafts say little.
                 rate = max(tally.kept / tally.tried, 1 / _MOST_AT_ONCE)
-                wanted = math.ceil(missing / rate)
-            wanted = min(wanted, self._tries * tally.quota.count - tally.tried)
-            if wanted <= 0 and tally.kept < tally.quota.count:
+                goal = math.ceil(missing / rate)
+            goal = min(goal, self._tries * tally.quota.count - tally.tried)
+            if goal <= 0 and tally.kept < tally.quota.count:
                 tally.ended = f"no more than {self._tries} for each golden"
-            for _ in range(wanted):
+            for _ in range(goal):
                 seed = self._pools.draw(tally.quota.document, tally.quota.kind)
                 if seed is None:
                     tally.ended = "there was nothing left to ask about"
@@ -127,18 +127,18 @@ def _check_room(
     quotas: Sequence[Quota], contexts: Sequence[Context], kinds: Kinds, each: int
 ) -> None:
     """Whether the contexts, with at most `each` goldens of one, are enough for the quotas."""
-    wanted = Counter[_Sort]()
+    counts = Counter[_Sort]()
     for quota in quotas:
         # All sorts that a golden of this one counts for.
         sorts = {(a, b) for a in (quota.document, None) for b in (quota.kind, None)}
-        wanted.update(dict.fromkeys(sorts, quota.count))
+        counts.update(dict.fromkeys(sorts, quota.count))
     room = Counter[_Sort]()
-    asked_for = {kind for _, kind in wanted}
+    asked_for = {kind for _, kind in counts}
     for context in contexts:
         for kind in asked_for:
             if kinds.fits(context, kind):
                 room.update({(context.source, kind): 1, (None, kind): 1})
-    for (document, kind), count in wanted.items():
+    for (document, kind), count in counts.items():
         fitting = room[document, kind]
         if count <= fitting * each:
             continue

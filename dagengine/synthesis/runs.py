@@ -167,7 +167,7 @@ class Generation:
         run, in which every draft has its row.
         """
         engine = self.engine = LocalExecutor([self.metric], settings, at_once=at_once)
-        texts, first = GoldenTexts(self.existing), 0
+        texts, start = GoldenTexts(self.existing), 0
         with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
                 confirming = None  # it asks the generator's judge about pairs, in the same run
@@ -183,21 +183,21 @@ class Generation:
                         record.add(row)
 
                     cases = engine.cases([self._case(seed) for seed in seeds])
-                    await engine.run(cases, OnRow(take, finished), first)
+                    await engine.run(cases, OnRow(take, finished), start)
                     first_place = len(texts)
                     drafts = [
                         _Draft.of(seed, row.metrics[0], texts)
                         for seed, row in zip(seeds, rows, strict=True)
                     ]
                     pairs = [pair for draft in drafts for pair in draft.pairs]
-                    same = await self._confirmed(pairs, confirming)
+                    repeats = await self._confirmed(pairs, confirming)
                     reviewed: list[DraftRecord] = []
-                    for golden, draft in self._settled(drafts, same, texts, first_place, first):
+                    for golden, draft in self._settled(drafts, repeats, texts, first_place, start):
                         reviewed.append(draft)
                         if golden is not None:
                             self.goldens.append(golden)
                             on_golden(golden)
-                    first += len(seeds)
+                    start += len(seeds)
                     record.save(self.goldens, self.report, reviewed)
 
     @contextmanager
@@ -243,13 +243,13 @@ class Generation:
 
         A pair without an answer is none of them: nothing is dropped on a guess.
         """
-        asked = {pair.places: pair for pair in pairs}
-        if confirming is None or not asked:
+        by_places = {pair.places: pair for pair in pairs}
+        if confirming is None or not by_places:
             return set()
         rows: list[CaseResult] = []
-        cases = confirming.cases([pair_case(pair) for pair in asked.values()])
+        cases = confirming.cases([pair_case(pair) for pair in by_places.values()])
         await confirming.run(cases, OnRow(rows.append))
-        results = {places: row.metrics[0] for places, row in zip(asked, rows, strict=True)}
+        results = {places: row.metrics[0] for places, row in zip(by_places, rows, strict=True)}
         failures = [result.failure for result in results.values() if result.failure is not None]
         for failure in failures:
             problem = f"{failure.kind} at {failure.node}"
@@ -257,9 +257,9 @@ class Generation:
             self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
         alike = sum((LIKENESS, True) in result.path for result in results.values())
         self.report.nominated += alike + len(failures)
-        same = {places for places, result in results.items() if (SAME, True) in result.path}
-        self.report.confirmed += len(same)
-        return same
+        equal_pairs = {places for places, result in results.items() if (SAME, True) in result.path}
+        self.report.confirmed += len(equal_pairs)
+        return equal_pairs
 
     def _settled(
         self,
@@ -271,7 +271,7 @@ class Generation:
     ) -> Iterator[tuple[AnyGolden | None, DraftRecord]]:
         """The drafts of a round with their goldens, in their order; the report counts them.
 
-        `first` is the number of the first one.
+        `passage` is the number of the first one.
 
         Texts from `first_place` on are those of this round. A draft falls if its text is that of a
         golden, or asks for the same. What asks for the same as a draft that fell for this asks for
@@ -370,10 +370,10 @@ def _output(result: MetricResult, node: str) -> Any:
 def source_of(seed: Seed) -> str:
     """Subject of a draft, and the place of its first passage, as far as that is known."""
     source = seed.source or "context"
-    first = seed.passages[0] if seed.passages else None
-    if first is None or (first.page is None and first.offset is None):
+    passage = seed.passages[0] if seed.passages else None
+    if passage is None or (passage.page is None and passage.offset is None):
         return source
-    place = f"page {first.page}" if first.page is not None else f"at {first.offset:,}"
+    place = f"page {passage.page}" if passage.page is not None else f"at {passage.offset:,}"
     return f"{source} {place}"
 
 

@@ -54,12 +54,12 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
             distinct.append(passage)
         else:
             report.poor[why] = report.poor.get(why, 0) + 1
-    kept = _limit(distinct, config)
-    if not kept:
+    chosen_passages = _limit(distinct, config)
+    if not chosen_passages:
         raise NoTextError(report)
-    near = Neighbours(kept)
+    near = Neighbours(chosen_passages)
     contexts: list[Context] = []
-    for passage in kept:
+    for passage in chosen_passages:
         # A passage without a neighbour cannot be asked about together with another one.
         neighbour = near.of(passage)
         wider = () if neighbour is None else (passage, neighbour)

@@ -342,14 +342,14 @@ class Synthesizer(Answering):
         of_kind("include_expected_output", expected, bool)
         if not expected:
             self._no_other_judges("include_expected_output=False")
-        wanted = wanted_goldens(sources, quotas_of(quotas), per_context)
+        goal = wanted_goldens(sources, quotas_of(quotas), per_context)
         config = self.evolution_config
         metric = self.generator or from_contexts(
-            wanted.drafts, config.num_evolutions, self.styling_config,
+            goal.drafts, config.num_evolutions, self.styling_config,
             expected=expected, second=self.second_model, cheap=self.difficulty_models,
             embedder=self.embedder,
         )  # fmt: skip
-        return self._generation(metric, sources, wanted, config)
+        return self._generation(metric, sources, goal, config)
 
     def _no_other_judges(self, task: str) -> None:
         if self.second_model is not None or (self.difficulty_models and self.generator is None):
@@ -360,11 +360,11 @@ class Synthesizer(Answering):
 
     def _conversations(self, sources: Sources, per_context: int) -> Generation:
         self._no_other_judges("conversations")
-        wanted = wanted_goldens(sources, (), per_context)
+        goal = wanted_goldens(sources, (), per_context)
         metric = self.generator or of_conversations(
-            wanted.drafts, self.styling_config, grounded=True, embedder=self.embedder
+            goal.drafts, self.styling_config, grounded=True, embedder=self.embedder
         )
-        return self._generation(metric, sources, wanted, _NO_EVOLUTION)
+        return self._generation(metric, sources, goal, _NO_EVOLUTION)
 
     def _listed(
         self,
@@ -398,10 +398,10 @@ class Synthesizer(Answering):
     ) -> Generation:
         """A generation without passages: its questions ask for list after list on each topic."""
         self._no_other_judges("goldens without contexts")
-        wanted = Wanted(quotas, None, drafts * lists_for(quotas, self.max_tries, drafts))
-        made = self._generation(metric, contexts_of_topics(topics), wanted, config)
-        made.case = lambda seed: case_of_a_topic(seed, drafts)
-        return made
+        goal = Wanted(quotas, None, drafts * lists_for(quotas, self.max_tries, drafts))
+        generation = self._generation(metric, contexts_of_topics(topics), goal, config)
+        generation.case = lambda seed: case_of_a_topic(seed, drafts)
+        return generation
 
     def _generation(
         self, metric: Metric, sources: Sources, wanted: Wanted, config: EvolutionConfig

@@ -255,8 +255,8 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report in sentences: what there is, what is missing, where drafts fell."""
-        wanted = sum(tally.quota.count for tally in self.quotas)
-        lines = [f"{self.kept} of {wanted} goldens from {self.tried} drafts"]
+        goal = sum(tally.quota.count for tally in self.quotas)
+        lines = [f"{self.kept} of {goal} goldens from {self.tried} drafts"]
         for tally in self.quotas:
             if tally.kept < tally.quota.count:
                 why = f", {tally.ended}" if tally.ended else ""

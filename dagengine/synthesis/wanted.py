@@ -54,19 +54,19 @@ def list_of(count: int) -> int:
 
 def lists_for(quotas: Sequence[Quota], tries: int, drafts: int) -> int:
     """Number of lists of `drafts` on one topic for the quotas, with so many tries each."""
-    named = Counter[str | None]()
+    counts = Counter[str | None]()
     for quota in quotas:
-        named[quota.document] += quota.count
-    anywhere = named.pop(None, 0)
-    return -(-tries * (max(named.values(), default=0) + anywhere) // drafts)
+        counts[quota.document] += quota.count
+    anywhere = counts.pop(None, 0)
+    return -(-tries * (max(counts.values(), default=0) + anywhere) // drafts)
 
 
 def evenly(topics: Sequence[str], count: int, name: str) -> list[Quota]:
     """So many goldens over all topics; the first ones get one more where it does not divide."""
     if whole(name, count, 1) < len(topics):
         raise InputError(f"{name} is {count}, and each of {len(topics)} topics needs one at least")
-    each, more = divmod(count, len(topics))
-    return [Quota(each + (index < more), document=topic) for index, topic in enumerate(topics)]
+    share, extra = divmod(count, len(topics))
+    return [Quota(share + (index < extra), document=topic) for index, topic in enumerate(topics)]
 
 
 def contexts_of_topics(topics: Sequence[str]) -> Sources:

@@ -59,9 +59,9 @@ class Backend(ABC):
         self.url = (url or named or self.default).rstrip("/")
         if not self.url.startswith(("http://", "https://")):
             names = " or ".join(self.addresses)
-            what = f"{self.url!r:.80} is not an address" if self.url else "the address is not known"
+            flaw = f"{self.url!r:.80} is not an address" if self.url else "the address is not known"
             raise InputError(
-                f"{what} (http://… or https://…): set {names}, or write --to {self.name}=URL"
+                f"{flaw} (http://… or https://…): set {names}, or write --to {self.name}=URL"
             )
         self._environment = environment
 
@@ -124,8 +124,8 @@ def _batches(scores: Iterable[Score]) -> Iterator[tuple[Score, ...]]:
 
 def _metadata(score: Score) -> dict[str, str]:
     """Metadata that backends have no field for, as texts."""
-    held = {"definition": score.definition, "path": " / ".join(score.path), "error": score.error}
-    return {f"dagengine.{name}": text for name, text in held.items() if text}
+    facts = {"definition": score.definition, "path": " / ".join(score.path), "error": score.error}
+    return {f"dagengine.{name}": text for name, text in facts.items() if text}
 
 
 def _explained(score: Score) -> str | None:
@@ -174,12 +174,12 @@ class Phoenix(Backend):
 
     def absent(self, request: Request, answer: str) -> list[Score]:
         """One unknown span refuses the whole batch; the answer names the unknown ones."""
-        named = [
+        names = [
             score
             for score in request.scores
             if (place := getattr(score, f"{_level(score)}_id")) and place in answer
         ]
-        return named or list(request.scores)
+        return names or list(request.scores)
 
 
 def _level(score: Score) -> str:

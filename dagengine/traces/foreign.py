@@ -86,8 +86,8 @@ def _tags(value: Any) -> dict[str, Any]:
 def _phoenix(value: Mapping[str, Any]) -> RawSpan:
     """A span of Phoenix: from its table of spans, or as its server answers."""
     context = value.get("context") or {}
-    held = value.get("attributes")
-    attributes = dict(held) if isinstance(held, Mapping) else {}
+    inner = value.get("attributes")
+    attributes = dict(inner) if isinstance(inner, Mapping) else {}
     attributes |= {
         name.removeprefix("attributes."): cell
         for name, cell in value.items()
@@ -151,19 +151,17 @@ def _observation(value: Mapping[str, Any]) -> RawSpan:
     kind = str(value.get("type") or "span").lower()
     attributes["langfuse.observation.type"] = kind
     if kind == "generation":
-        asked, answered = _data(value.get("input")), _data(value.get("output"))
-        asked = asked.get("messages", asked) if isinstance(asked, Mapping) else asked
-        if isinstance(asked, str):
-            asked = [{"role": "user", "content": asked}]
-        if isinstance(answered, str):
-            answered = {"role": "assistant", "content": answered}
-        attributes["gen_ai.input.messages"] = asked if isinstance(asked, list) else [asked]
-        attributes["gen_ai.output.messages"] = (
-            answered if isinstance(answered, list) else [answered]
-        )
-        used = value.get("usageDetails") or value.get("usage") or {}
-        attributes["gen_ai.usage.input_tokens"] = used.get("input")
-        attributes["gen_ai.usage.output_tokens"] = used.get("output")
+        prompt, reply = _data(value.get("input")), _data(value.get("output"))
+        prompt = prompt.get("messages", prompt) if isinstance(prompt, Mapping) else prompt
+        if isinstance(prompt, str):
+            prompt = [{"role": "user", "content": prompt}]
+        if isinstance(reply, str):
+            reply = {"role": "assistant", "content": reply}
+        attributes["gen_ai.input.messages"] = prompt if isinstance(prompt, list) else [prompt]
+        attributes["gen_ai.output.messages"] = reply if isinstance(reply, list) else [reply]
+        usage = value.get("usageDetails") or value.get("usage") or {}
+        attributes["gen_ai.usage.input_tokens"] = usage.get("input")
+        attributes["gen_ai.usage.output_tokens"] = usage.get("output")
     return RawSpan(
         id_text(value["traceId"]),
         id_text(value["id"]),
@@ -181,10 +179,10 @@ def _values(value: Mapping[str, Any]) -> dict[str, Any]:
     """`input` and `output` as attributes, and whether they are text."""
     attributes: dict[str, Any] = {}
     for side in ("input", "output"):
-        held = _data(value.get(side))
-        if held is not None:
-            is_text = isinstance(held, str)
-            attributes[f"{side}.value"] = held if is_text else json.dumps(held, ensure_ascii=False)
+        data = _data(value.get(side))
+        if data is not None:
+            is_text = isinstance(data, str)
+            attributes[f"{side}.value"] = data if is_text else json.dumps(data, ensure_ascii=False)
             attributes[f"{side}.mime_type"] = "text/plain" if is_text else "application/json"
     return attributes
 

@@ -21,9 +21,9 @@ def case_of_spans(spans: Iterable[Any], logs: Iterable[Any] = ()) -> TestCase:
     records: list[RawRecord] = [_span(span) for span in spans]
     traces = {record.trace_id for record in records}
     if len(traces) != 1:
-        what = f"of {len(traces)} traces" if traces else "none"
+        words = f"of {len(traces)} traces" if traces else "none"
         raise InputError(
-            f"a case is made of the spans of one trace, and these are {what}: clear the exporter "
+            f"a case is made of the spans of one trace, and these are {words}: clear the exporter "
             "before each test, and flush the provider after it"
         )
     records += [log for log in map(_log, logs) if log.trace_id in traces]

@@ -150,13 +150,13 @@ def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
         root = next(whole, None) or _tops(steps)[0]
         return [_parts_of(root, steps, session, root.span.trace_id or "")]
     roots = [step for step in steps if step.span.kind == unit.kind]
-    made: list[Parts] = []
+    traces: list[Parts] = []
     for root in roots:
         # A span and all that are in it: the tree finds them, `steps` has them in order of time.
         inside = {step.span.span_id for step, _ in _tree([root], steps)}
         own = [step for step in steps if step.span.span_id in inside]
-        made.append(_parts_of(root, own, session, root.span.span_id))
-    return made
+        traces.append(_parts_of(root, own, session, root.span.span_id))
+    return traces
 
 
 def case_of(parts: Parts) -> LLMTestCase | InvalidCase:
@@ -187,8 +187,8 @@ def conversation_of(parts: Sequence[Parts]) -> ConversationalTestCase | InvalidC
     name = f"session {parts[0].session}"
     if all(part.input is None and part.output is None for part in parts):
         return InvalidCase(name, _why_no_texts(parts), nothing_to_judge=True)
-    first = parts[0].metadata
-    ids = {name: first[name] for name in ("session_id", STARTED) if name in first}
+    metadata = parts[0].metadata
+    ids = {name: metadata[name] for name in ("session_id", STARTED) if name in metadata}
     return ConversationalTestCase(name=name, turns=turns, additional_metadata=ids)
 
 
@@ -203,13 +203,13 @@ def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, i
     children: dict[str | None, list[Step]] = {}
     for step in steps:
         children.setdefault(step.span.parent_id, []).append(step)
-    seen: set[str] = set()
+    ids: set[str] = set()
     for top in tops:
         waiting = [(top, 0)]
         while waiting:
             step, depth = waiting.pop()
-            if step.span.span_id not in seen:
-                seen.add(step.span.span_id)
+            if step.span.span_id not in ids:
+                ids.add(step.span.span_id)
                 yield step, depth
                 # Reversed, since the last that waits is taken first.
                 below = children.get(step.span.span_id, ())
@@ -352,8 +352,8 @@ def mapping_lines(parts: Parts) -> list[str]:
         ),
     }
     trace, spans = parts.root.span.trace_id, counted(len(parts.steps), "span")
-    what = f"trace {trace}" if parts.id == trace else f"span {parts.id} of trace {trace}"
-    lines = [f"{what} ({spans}):"]
+    title = f"trace {trace}" if parts.id == trace else f"span {parts.id} of trace {trace}"
+    lines = [f"{title} ({spans}):"]
     for name, (value, origin) in fields.items():
         lines.append(f"  {name:17} {value or 'absent'}" + (f"  ← {origin}" if origin else ""))
     tops = [parts.root, *_tops(parts.steps), *parts.steps]

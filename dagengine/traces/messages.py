@@ -217,13 +217,13 @@ def _nested_messages(attributes: Mapping[str, Any], prefix: str) -> list[dict[st
     for name, value in attributes.items():
         if not name.startswith(prefix):
             continue
-        *steps, last = name[len(prefix) :].split(".")
+        *steps, key = name[len(prefix) :].split(".")
         branch = tree
         for step in steps:
             inner = branch.setdefault(step, {})
             # A value where a branch should be: what is below it has no place.
             branch = inner if isinstance(inner, dict) else {}
-        branch[last] = value
+        branch[key] = value
     items = _as_lists(tree)
     return [as_json(item.get("message"), dict, item) for item in items if isinstance(item, dict)]
 

@@ -158,16 +158,16 @@ def _plain(value: Any) -> Any:
     """Plain value of a typed one."""
     if not isinstance(value, Mapping) or not value:
         return None
-    kind, held = next(iter(value.items()))
+    kind, inner = next(iter(value.items()))
     match kind.replace("_v", "V").replace("_V", "V"):
         case "intValue":
-            return int(held)
+            return int(inner)
         case "arrayValue":
-            return [_plain(item) for item in held.get("values") or ()]
+            return [_plain(item) for item in inner.get("values") or ()]
         case "kvlistValue":
-            return attributes_of(held.get("values"))
+            return attributes_of(inner.get("values"))
         case _:
-            return held
+            return inner
 
 
 def _id(value: Any, lengths: tuple[int, int]) -> str:

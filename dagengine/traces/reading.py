@@ -56,8 +56,8 @@ class TraceCases(Cases):
         lines = [line for part in largest[:_TURNS] for line in mapping_lines(part)]
         if self._traces.unit.is_session:
             lines.insert(0, f"session {largest[0].session} ({counted(len(largest), 'trace')}):")
-            more = len(largest) - _TURNS
-            lines += [f"and {counted(more, 'more trace')}"] if more > 0 else []
+            extra = len(largest) - _TURNS
+            lines += [f"and {counted(extra, 'more trace')}"] if extra > 0 else []
         cases = [self._traces.case(parts) for parts in first]
         silent = [case for case in cases if isinstance(case, InvalidCase) and case.nothing_to_judge]
         if silent:
@@ -90,9 +90,9 @@ class Traces:
                     count += 1
                     yield record
                 if flaws:
-                    what = f"{len(flaws)} of its parts are left out ({flaws[0]})"
-                    what = what if count else f"no traces ({flaws[0]}); {_EXPECTED}"
-                    self._flaws.append(InvalidCase(position, what))
+                    words = f"{len(flaws)} of its parts are left out ({flaws[0]})"
+                    words = words if count else f"no traces ({flaws[0]}); {_EXPECTED}"
+                    self._flaws.append(InvalidCase(position, words))
 
     def parts(self) -> Iterator[list[Parts]]:
         """Parts of each case: one element, or of a session the traces in their order.

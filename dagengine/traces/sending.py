@@ -69,14 +69,14 @@ class Sent:
     def __str__(self) -> str:
         parts = [f"{counted(self.written, 'score')} written"]
         parts += [f"{self.earlier} were there"] if self.earlier else []
-        more = {
+        counts = {
             "without their span there": self.absent,
             "not taken": self.failed,
             "uncertain (not sent twice)": self.uncertain,
             "rejected (which ones is not known, none is sent twice)": self.rejected,
             "without a form there": self.unwritable,
         }
-        parts += [f"{count} {what}" for what, count in more.items() if count]
+        parts += [f"{count} {noun}" for noun, count in counts.items() if count]
         cases = counted(self.without_trace, "case") + " without a trace"
         return f"{self.to}: {', '.join([*parts, *([cases] if self.without_trace else [])])}"
 
@@ -120,7 +120,7 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
     import httpx2
 
     to = f"{backend.name} {public_text(backend.url)}"
-    sent = Sent(to)
+    tally = Sent(to)
     with (
         Journal(run.folder, to) as journal,
         start_blocking_portal() as portal,
@@ -130,14 +130,14 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
         sender = httpx2.AsyncClient(headers=backend.headers, timeout=_TIMEOUT)
         client = BoundedClient(sender, BodyReader(_LONGEST))
         stack.callback(portal.call, client.aclose)
-        courier = _Courier(backend, client, portal, journal, sent, sleep)
-        scores = _unsent(run, backend, journal, sent)
+        courier = _Courier(backend, client, portal, journal, tally, sleep)
+        scores = _unsent(run, backend, journal, tally)
         # Looked at before the first request: a run without traces is refused with nothing written.
         first = list(islice(scores, _AT_ONCE))
         if (
             not first
-            and sent.without_trace
-            and not (sent.earlier or sent.uncertain or sent.rejected)
+            and tally.without_trace
+            and not (tally.earlier or tally.uncertain or tally.rejected)
         ):
             raise InputError(
                 f"the cases of {run.folder} have no ids of traces: read them with --map otel, or "
@@ -147,7 +147,7 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
         while batch:
             courier.carry(batch)
             batch = list(islice(scores, _AT_ONCE))
-    return sent
+    return tally
 
 
 def _unsent(run: Run, backend: Backend, journal: Journal, sent: Sent) -> Iterator[Score]:
@@ -233,9 +233,9 @@ class _Courier:
         # Write the rest of a batch that was refused because some of its spans are not there
         absent = backend.absent(request, answer.text)
         sent.absent += len(absent)
-        rest = without(request.scores, absent)
-        sent.problems[problem] -= len(rest)
-        for again in backend.requests(rest) if rest else ():
+        scores = without(request.scores, absent)
+        sent.problems[problem] -= len(scores)
+        for again in backend.requests(scores) if scores else ():
             self._make(again)
 
     def _answer(self, request: Request) -> _Answer:
@@ -250,7 +250,7 @@ class _Courier:
         while True:
             if not backend.repeatable:
                 self.journal.begin(request.scores)
-            asked, again = 0.0, backend.repeatable
+            pause, again = 0.0, backend.repeatable
             try:
                 response = self.portal.call(self._exchange, request)
             except unsent as error:
@@ -266,17 +266,17 @@ class _Courier:
                 # Of other errors of a server nobody knows what came before them.
                 arrived = not again and (status == 408 or status >= 500)
                 answer = _Answer(response.text, status, arrived)
-                if (there := response.headers.get("location")) and response.is_redirect:
+                if (target := response.headers.get("location")) and response.is_redirect:
                     hint = f"log in again, or write --to {backend.name}=ADDRESS"
-                    answer = replace(answer, text=f"it redirects to {there}, not followed: {hint}")
+                    answer = replace(answer, text=f"it redirects to {target}, not followed: {hint}")
                 with suppress(ValueError):  # it asks for a date, or for nothing
-                    asked = float(response.headers.get("retry-after", ""))
+                    pause = float(response.headers.get("retry-after", ""))
             wait = next(waits, None)
             if not again or wait is None:
                 return answer
             if not backend.repeatable:
                 self.journal.failed(request.scores)
-            self.sleep(min(max(0.0, asked), _LONGEST_WAIT) or wait)
+            self.sleep(min(max(0.0, pause), _LONGEST_WAIT) or wait)
 
     async def _exchange(self, request: Request) -> httpx2.Response:
         """Make one request; raises TimeoutError if its answer takes too long, slowly or not."""

@@ -207,10 +207,10 @@ def _arguments(attributes: Mapping[str, Any], call: Call) -> Any:
         _first(attributes, *_IN),
         parameters,
     )
-    shown = parsed(next((source for source in sources if source is not None), None))
-    if isinstance(shown, dict) and shown.keys() == {"args", "kwargs"} and not shown["args"]:
-        return shown["kwargs"]  # of a Python function
-    return shown
+    value = parsed(next((source for source in sources if source is not None), None))
+    if isinstance(value, dict) and value.keys() == {"args", "kwargs"} and not value["args"]:
+        return value["kwargs"]  # of a Python function
+    return value
 
 
 def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | None]:

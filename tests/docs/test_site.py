@@ -34,7 +34,9 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "how do I run only the failed cases again?": ("record", "runs", "troubleshooting"),
     "why is my node skipped?": ("how-to/what-runs", "troubleshooting"),
     "what does unparseable cost me?": ("troubleshooting",),
-    "how do I use Ollama as the judge?": ("tutorial/4-a-real-judge", "judges"),
+    "how do I use Ollama as the judge?": (
+        *("tutorial/4-a-real-judge", "judges", "how-to/local-models"),
+    ),
     "how do I use Azure OpenAI?": ("tutorial/4-a-real-judge", "judges"),
     "where do I put my API key?": ("judges", "tutorial/4-a-real-judge"),
     "how much will a run cost?": ("runs", "tutorial/4-a-real-judge"),
@@ -103,7 +105,9 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "set the temperature of the judge": ("judges", "how-to/own"),
     "the model answers with text instead of json": ("troubleshooting", "how-to/own"),
     "let a bigger model decide only when the small one is unsure": ("voting",),
-    "check answers against a regular expression without a model": ("metrics/pattern_match",),
+    "check answers against a regular expression without a model": (
+        *("metrics/pattern_match", "metrics/README"),
+    ),
     "weight some questions more than others": ("how-to/weights", "semantics"),
     "two branches that meet again in one node": ("how-to/what-runs",),
     "skip the rest of the tree if the first answer is no": ("tutorial/1-a-tree", "nodes/verdict"),

@@ -63,7 +63,9 @@ def section(text: str, title: str) -> str:
 
 def facts(text: str) -> dict[str, str]:
     """Return the table at the head of a page: its left cells with the right ones."""
-    return dict(re.findall(r"^\| ([A-Z][^|]*) \| (.*) \|$", text.partition("\n## ")[0], re.MULTILINE))
+    return dict(
+        re.findall(r"^\| ([A-Z][^|]*) \| (.*) \|$", text.partition("\n## ")[0], re.MULTILINE)
+    )
 
 
 def table(text: str) -> list[tuple[str, str, str]]:

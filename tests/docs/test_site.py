@@ -35,7 +35,9 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "why is my node skipped?": ("how-to/what-runs", "troubleshooting"),
     "what does unparseable cost me?": ("troubleshooting",),
     "how do I use Ollama as the judge?": (
-        *("tutorial/4-a-real-judge", "judges", "how-to/local-models"),
+        "tutorial/4-a-real-judge",
+        "judges",
+        "how-to/local-models",
     ),
     "how do I use Azure OpenAI?": ("tutorial/4-a-real-judge", "judges"),
     "where do I put my API key?": ("judges", "tutorial/4-a-real-judge"),
@@ -106,7 +108,8 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "the model answers with text instead of json": ("troubleshooting", "how-to/own"),
     "let a bigger model decide only when the small one is unsure": ("voting",),
     "check answers against a regular expression without a model": (
-        *("metrics/pattern_match", "metrics/README"),
+        "metrics/pattern_match",
+        "metrics/README",
     ),
     "weight some questions more than others": ("how-to/weights", "semantics"),
     "two branches that meet again in one node": ("how-to/what-runs",),
@@ -415,9 +418,7 @@ def test_pages_ask_nobody_fit_and_can_be_used_by_all(site: Path, browser: Browse
 
 @needs_mkdocs
 @needs_chromium
-def test_pages_of_the_gallery_show_what_their_commands_leave(
-    site: Path, browser: Browser
-) -> None:
+def test_pages_of_the_gallery_show_what_their_commands_leave(site: Path, browser: Browser) -> None:
     said = {}
     with visit(browser, site / "gallery" / "run.html") as opened:
         for frame in opened.page.locator("iframe.left").all():

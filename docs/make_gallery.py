@@ -101,7 +101,7 @@ def page(folder: Path) -> str:
 
 {text}
 
-![The tree of this example]({name}.svg)
+![The tree]({name}.svg)
 
 ## The tree
 
@@ -117,7 +117,7 @@ def page(folder: Path) -> str:
 |---|---|---|---|
 {table}
 
-![The tree, with the number of cases on each path]({name}-counts.svg)
+![The number of cases on each path]({name}-counts.svg)
 
 `out/{name}/report.html` is [the page of the run](../page.md): [run it](run.md).
 {_better(folder) if _has_labels(folder) else ""}"""
@@ -211,7 +211,7 @@ def index() -> str:
     for folder in FOLDERS:
         title, text = title_and_text(folder)
         first = re.split(r"(?<=[.?]) ", " ".join(text.split()))[0]
-        picture = f"![The tree: {title}]({folder.name}.svg)"
+        picture = f"![{title}]({folder.name}.svg)"
         rows.append(f"| [{title}]({folder.name}.md) | {first} | [{picture}]({folder.name}.md) |")
     listed = "\n".join(rows)
     return f"""# Gallery

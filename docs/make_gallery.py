@@ -4,8 +4,8 @@ python docs/make_gallery.py
 
 A folder holds metrics.py (its docstring is the page's title and text), cases.jsonl (with what a
 person expects of each case) and judge.py (a stand-in for a model). One with labelled.jsonl has a
-fault that `dagengine improve` finds by these labels. What a page shows is what the commands printed
-on it leave.
+fault that `dagengine improve` finds by these labels. What a page shows is what the commands leave
+that it prints, or that the page on running an example prints.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ from dagengine.report import Picture, draw
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples" / "gallery"
 PAGES = HERE / "gallery"
+RUNNING = PAGES / "run.md"
 FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if (folder / "metrics.py").exists())
 
+# The example whose judge card the page on running shows.
+CARD = EXAMPLES / "support"
 
 RUN = """\
 dagengine run {home}/metrics.py --data {home}/cases.jsonl \\
@@ -55,7 +58,8 @@ def left(folder: Path) -> Path:
     out = tempfile.TemporaryDirectory()
     atexit.register(out.cleanup)
     reader = Reader(HERE.parent, {"out/": f"{Path(out.name).as_posix()}/"})
-    for commands in (RUN, BENCHMARK, *([IMPROVE] if _has_labels(folder) else [])):
+    card = [BENCHMARK] if folder == CARD else []
+    for commands in (RUN, *card, *([IMPROVE] if _has_labels(folder) else [])):
         reader.follow(Block("console", "", _named(commands, folder), 0))
         assert reader.code == 0, reader.printed
     return Path(out.name)
@@ -97,7 +101,7 @@ def page(folder: Path) -> str:
 
 {text}
 
-![The tree of this example]({name}.svg)
+![The tree]({name}.svg)
 
 ## The tree
 
@@ -107,39 +111,45 @@ def page(folder: Path) -> str:
 
 ## The cases
 
+{agreed} cases end as a person expects:
+
 | case | expected | score | ended at |
 |---|---|---|---|
 {table}
 
-A stand-in for a model (plain Python in `examples/gallery/{name}/judge.py`) judges {agreed} cases as
-expected. That says nothing about your model: run the example with it.
+![The number of cases on each path]({name}-counts.svg)
 
-## Run it
+`out/{name}/report.html` is [the page of the run](../page.md): [run it](run.md).
+{_better(folder) if _has_labels(folder) else ""}"""
 
-Run this in the checkout. Without `--judge`, the model that you [set](../judges.md) is asked:
+
+def running() -> str:
+    """Return the page on running an example."""
+    return f"""# Run an example
+
+Run this in a checkout. Each folder of `examples/gallery` has a tree (`metrics.py`), cases
+(`cases.jsonl`) and a stand-in for a model in plain Python (`judge.py`). Here it is
+[{title_and_text(CARD)[0]}]({CARD.name}.md).
 
 ```console
-{_named(RUN, folder).strip()}
+{_named(RUN, CARD).strip()}
 ```
 
-The run also draws how many cases took each path:
+A stand-in says nothing about your model. Without `--judge`, the model that you
+[set](../judges.md) is asked.
 
-![The tree, with the number of cases on each path]({name}-counts.svg)
-
-`out/{name}/report.html` is [the page of the run](../page.md).
+`out/{CARD.name}/report.html` is [the page of the run](../page.md).
 
 ## How far to trust it
 
 ```console
-{_named(BENCHMARK, folder).strip()}
+{_named(BENCHMARK, CARD).strip()}
 ```
 
-This asks every question twenty times. The judge card answers four questions:
+This asks every question twenty times, and compares the results with what people expect.
 
-{_answers(left(folder) / f"{name}-card" / "card.md")}
-
-`out/{name}-card/card.html` is [the judge card](../benchmark.md).
-{_better(folder) if _has_labels(folder) else ""}"""
+`out/{CARD.name}-card/card.html` is [the judge card](../benchmark.md).
+"""
 
 
 def better(folder: Path) -> Path:
@@ -152,15 +162,11 @@ def _better(folder: Path) -> str:
     search = json.loads((better(folder) / "improve.json").read_text(encoding="utf-8"))
     (change,) = (row for row in search["candidates"] if not row["refused"])
     labelled = len(search["split"]["sealed"]) + sum(map(len, search["split"]["folds"]))
-    old, new = change["detail"]["before"], change["detail"]["criterion"]
-    tries = "\n".join(
-        f"| {row['what']} | {row['where']} | {row['refused'] or 'accepted'} |"
-        for row in search["candidates"]
-    )
+    new = change["detail"]["criterion"]
     return f"""
 ## Make it better
 
-`labelled.jsonl` has {labelled} more cases with what people say of them:
+`labelled.jsonl` has {labelled} labelled cases:
 
 ```console
 {_named(IMPROVE, folder).strip()}
@@ -168,11 +174,7 @@ def _better(folder: Path) -> str:
 
 **{search["headline"]}**
 
-| tried | where | what came of it |
-|---|---|---|
-{tries}
-
-The criterion was "{old}" and is "{new}" The stand-in words it so; a model finds its own words.
+It is "{new}" (a stand-in words it so; a model finds its own words).
 `out/{folder.name}-better/metrics.patch` is the change.
 
 `out/{folder.name}-better/improve.html` is [the page of the search](../improve.md).
@@ -189,13 +191,6 @@ def _table(found: list[dict[str, Any]]) -> tuple[str, str]:
         shown.append(f"| {row['case']} | {wanted} | {row['score']} | {end} |")
     equal = sum(row["success"] == row["expected"] for row in found)
     return "\n".join(shown), f"{equal} of {len(found)}"
-
-
-def _answers(card: Path) -> str:
-    """The lines of a card that answer its four questions."""
-    answers = re.findall(r"^- \*\*.+$", card.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(answers) == 4, answers
-    return "\n".join(answers)
 
 
 def picture(folder: Path) -> Picture:
@@ -216,14 +211,13 @@ def index() -> str:
     for folder in FOLDERS:
         title, text = title_and_text(folder)
         first = re.split(r"(?<=[.?]) ", " ".join(text.split()))[0]
-        picture = f"![The tree: {title}]({folder.name}.svg)"
+        picture = f"![{title}]({folder.name}.svg)"
         rows.append(f"| [{title}]({folder.name}.md) | {first} | [{picture}]({folder.name}.md) |")
     listed = "\n".join(rows)
     return f"""# Gallery
 
-Trees for real tasks, small enough to read in a minute. Each comes with cases, a stand-in for a
-model, pictures, the page of its run and a judge card. Take the one that is closest to your task
-and change its questions.
+Trees for real tasks. Each comes with cases, pictures and the page of its run. Take the one that is
+closest to your task, change its questions, and [run it](run.md).
 
 | example | what it decides | tree |
 |---|---|---|
@@ -235,6 +229,7 @@ def main() -> None:
     """Write every page and its picture."""
     PAGES.mkdir(exist_ok=True)
     (PAGES / "README.md").write_text(index(), encoding="utf-8")
+    RUNNING.write_text(running(), encoding="utf-8")
     for folder in FOLDERS:
         (PAGES / f"{folder.name}.md").write_text(page(folder), encoding="utf-8")
         picture(folder).save(PAGES / f"{folder.name}.svg")

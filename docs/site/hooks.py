@@ -64,6 +64,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     And a page of the gallery shows what its commands leave.
     """
+    if page.file.src_uri.startswith("metrics/") and page.file.name != "index":
+        # They are many and short: a word in a name must not hide the page on a subject.
+        page.meta.setdefault("search", {})["boost"] = 0.7
     if page.file.src_uri.startswith("gallery/"):
         markdown = _LEFT.sub(_shown, markdown)
     return "\n".join(

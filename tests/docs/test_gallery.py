@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from folders.made_once import gallery_made_once
-from make_gallery import FOLDERS, PAGES, better, counts, index, page, picture, rows
+from make_gallery import FOLDERS, PAGES, better, counts, index, page, picture, rows, running
 
 from dagengine.compiler import check
 from dagengine.loading import load_metrics
@@ -64,5 +64,6 @@ def test_a_planted_fault_is_found_by_labels_and_mended() -> None:
 def test_the_gallery_leads_to_twelve_examples() -> None:
     assert len(FOLDERS) == 12
     assert _read(PAGES / "README.md") == index(), REDRAW
+    assert _read(PAGES / "run.md") == running(), REDRAW
     pictures = {f"{folder.name}{kind}" for folder in FOLDERS for kind in ("", "-counts")}
     assert {kept.stem for kept in PAGES.glob("*.svg")} == pictures

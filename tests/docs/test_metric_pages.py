@@ -61,6 +61,13 @@ def section(text: str, title: str) -> str:
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
+def facts(text: str) -> dict[str, str]:
+    """Return the table at the head of a page: its left cells with the right ones."""
+    return dict(
+        re.findall(r"^\| ([A-Z][^|]*) \| (.*) \|$", text.partition("\n## ")[0], re.MULTILINE)
+    )
+
+
 def table(text: str) -> list[tuple[str, str, str]]:
     """Name, type and default of each row of an argument table; every row has a meaning."""
     rows = re.findall(r"^\| `.*$", text, re.MULTILINE)
@@ -119,10 +126,11 @@ def test_every_metric_has_a_page_with_all_its_parts(kind: type[BaseMetric]) -> N
     text = text_of(kind)
     assert text.startswith(f"# {kind.__qualname__}\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == [
-        "What it needs", "Graph", "Score", "Arguments", "Example", "Known weaknesses",
+        "Score", "Arguments", "Example", "Known weaknesses",
     ]  # fmt: skip
-    for wanted in ("**Use it** when ", "**Not** when ", "- Judge calls: ", "- Nothing to judge: "):
+    for wanted in ("**Use it** ", "**Not** "):
         assert wanted in text
+    assert list(facts(text)) == ["Needs", "Judge calls", "Nothing to judge"]
     assert section(text, "Known weaknesses").count("\n- ") >= 2
 
 
@@ -130,9 +138,28 @@ def test_there_is_no_page_without_a_metric() -> None:
     assert sorted(map(page_of, KINDS)) == pictures.metric_pages()
 
 
+def arguments_section(text: str) -> str:
+    """Return the section on arguments, with those of the pages that it links to."""
+    own = section(text, "Arguments")
+    linked = re.findall(r"\]\((\w+\.md)#arguments\)", own)
+    return own + "".join(arguments_section((FOLDER / page).read_text("utf-8")) for page in linked)
+
+
 @every_metric
-def test_the_table_of_arguments_is_the_signature(kind: type[BaseMetric]) -> None:
-    assert table(section(text_of(kind), "Arguments")) == arguments(kind)
+def test_arguments_are_the_signature_and_common_settings_stand_in_one_table(
+    kind: type[BaseMetric],
+) -> None:
+    taken = [row for row in arguments(kind) if not row[0].startswith("*")]
+    text, common = arguments_section(text_of(kind)), arguments(PrebuiltMetric)
+    assert "](README.md#common-settings)" in text or "](README.md#without-a-judge)" in text
+    own = table(section(text_of(kind), "Arguments"))
+    assert own == [row for row in taken if row in own], "they are in the order of the signature"
+    assert set(taken) <= {*table(text), *common}
+    repeated = set(section(INDEX.read_text("utf-8"), "Common settings").splitlines())
+    assert not [line for line in text.splitlines() if line in repeated and line.startswith("| `")]
+    if not any(name.startswith("**") for name, _, _ in arguments(kind)):
+        absent = {name for name, _, _ in common} - {name for name, _, _ in taken} - {"*"}
+        assert {name for name in absent if f"`{name}`" not in text} == set()
 
 
 def test_the_table_of_common_settings_is_the_signature() -> None:
@@ -156,22 +183,21 @@ def test_the_example_runs_and_asks_as_often_as_the_page_says(
     text = text_of(kind)
     assert type(names["metric"]) is kind
     assert re.search(r"^assert .*metric\.measure\(.* == ", text, re.MULTILINE)
-    assert re.findall(r"\(in\s+the\s+example:\s+(\d+)\)", text) == [str(len(asked))]
+    assert re.findall(r"\(example: (\d+)\)", text) == [str(len(asked))]
 
 
 @every_metric
 def test_the_page_names_every_field_that_its_example_reads(kind: type[BaseMetric]) -> None:
     metric = pictures.example_names(page_of(kind))["metric"]
-    needs = section(text_of(kind), "What it needs")
+    needs = facts(text_of(kind))["Needs"]
     for path, _ in compile_metrics([metric]).metrics[0].required:
         assert f"`{path}`" in needs, path
-    assert "`missing_field`" in needs
 
 
 @every_metric
 def test_the_picture_shows_the_graph(kind: type[BaseMetric]) -> None:
     page = page_of(kind)
-    assert f"]({page.stem}.svg)" in section(page.read_text(encoding="utf-8"), "Graph")
+    assert f"]({page.stem}.svg)" in page.read_text(encoding="utf-8")
     svg = page.with_suffix(".svg").read_text(encoding="utf-8")
     spec, picture = pictures.drawn(page)
     assert sorted(filter(None, map(bold, node_texts(svg)))) == node_names(spec)

@@ -34,7 +34,11 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "how do I run only the failed cases again?": ("record", "runs", "troubleshooting"),
     "why is my node skipped?": ("how-to/what-runs", "troubleshooting"),
     "what does unparseable cost me?": ("troubleshooting",),
-    "how do I use Ollama as the judge?": ("tutorial/4-a-real-judge", "judges"),
+    "how do I use Ollama as the judge?": (
+        "tutorial/4-a-real-judge",
+        "judges",
+        "how-to/local-models",
+    ),
     "how do I use Azure OpenAI?": ("tutorial/4-a-real-judge", "judges"),
     "where do I put my API key?": ("judges", "tutorial/4-a-real-judge"),
     "how much will a run cost?": ("runs", "tutorial/4-a-real-judge"),
@@ -103,7 +107,10 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "set the temperature of the judge": ("judges", "how-to/own"),
     "the model answers with text instead of json": ("troubleshooting", "how-to/own"),
     "let a bigger model decide only when the small one is unsure": ("voting",),
-    "check answers against a regular expression without a model": ("metrics/pattern_match",),
+    "check answers against a regular expression without a model": (
+        "metrics/pattern_match",
+        "metrics/README",
+    ),
     "weight some questions more than others": ("how-to/weights", "semantics"),
     "two branches that meet again in one node": ("how-to/what-runs",),
     "skip the rest of the tree if the first answer is no": ("tutorial/1-a-tree", "nodes/verdict"),
@@ -277,7 +284,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 # One page of each kind.
 PAGES = (
     *("index", "runs", "api/run", "metrics/g_eval", "nodes/map", "coming-from/deepeval"),
-    *("tutorial/2-a-data-set", "gallery/rag", "gallery/rag/report", "gallery/rag-card/card"),
+    *("tutorial/2-a-data-set", "gallery/rag", "gallery/rag/report", "gallery/support-card/card"),
 )
 # The first hits for a question, from the key that asks until the line above the hits says how many
 # there are; that line is empty before, as what was found before must be gone.
@@ -411,11 +418,9 @@ def test_pages_ask_nobody_fit_and_can_be_used_by_all(site: Path, browser: Browse
 
 @needs_mkdocs
 @needs_chromium
-def test_a_page_of_the_gallery_shows_the_page_of_its_run_and_its_card(
-    site: Path, browser: Browser
-) -> None:
+def test_pages_of_the_gallery_show_what_their_commands_leave(site: Path, browser: Browser) -> None:
     said = {}
-    with visit(browser, site / "gallery" / "support.html") as opened:
+    with visit(browser, site / "gallery" / "run.html") as opened:
         for frame in opened.page.locator("iframe.left").all():
             frame.scroll_into_view_if_needed()
             said[frame.get_attribute("src")] = frame.content_frame.locator("h1").text_content()
@@ -427,7 +432,8 @@ def test_a_page_of_the_gallery_shows_the_page_of_its_run_and_its_card(
     made = [(site / "gallery").glob(name) for name in ("*/report.html", "*-card/card.html")]
     runs, cards = (sorted(page.parent.name.removesuffix("-card") for page in kind) for kind in made)
     better = [name for name in runs if name.endswith("-better")]
-    assert [name for name in runs if name not in better] == cards == shown
+    assert sorted([*runs, "run"]) == sorted([*shown, *better])
+    assert cards == ["support"]
     assert better == ["reviews-better"]
 
 

@@ -1,15 +1,28 @@
-"""DOT text laid out by Graphviz: the libraries inside pygraphviz, or the `dot` program."""
+"""DOT text laid out by Graphviz: the libraries inside pygraphviz, or the `dot` program.
+
+The library inside the pygraphviz package reads the machine's font settings and finds in them what
+is newer than itself. It writes so to the process's standard error, past Python. Nothing turns that
+off: an own settings file would, and would also choose other fonts.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import graphviz
 
 from dagengine.errors import MissingExtraError
-from dagengine.report.font_warnings import without_font_warnings
+from dagengine.terminal import plain
+
+_STDERR = 2
+_NOISE = "Fontconfig "
 
 
 def laid_out(dot: str, form: str) -> bytes:
@@ -39,3 +52,25 @@ def _by_program(dot: str, form: str) -> bytes:
         return bytes(graphviz.Source(dot).pipe(format=form, quiet=True))
     except subprocess.CalledProcessError as error:
         raise OSError(f"Graphviz: {error}") from None
+
+
+@contextmanager
+def without_font_warnings() -> Iterator[None]:
+    """Hold back what is written to the standard error meanwhile; the rest follows at the end."""
+    try:
+        descriptor = os.dup(_STDERR)
+    except OSError:  # its reader has closed it
+        yield
+        return
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(descriptor, _STDERR)
+            os.close(descriptor)
+            buffer.seek(0)
+            text = buffer.read().decode(errors="surrogateescape")
+            lines = [line for line in text.splitlines() if not line.startswith(_NOISE)]
+            if lines:
+                print(plain("\n".join(lines)), file=sys.stderr)

@@ -13,7 +13,6 @@ import graphviz
 from dagengine.errors import MissingExtraError
 from dagengine.report.layout import laid_out
 from dagengine.report.page.folding import Stub, heads, stubs_of, top_nodes, unfolded
-from dagengine.report.page.values import Box
 from dagengine.report.pictures.graphs import MetricGraph
 
 _NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels
@@ -25,6 +24,8 @@ _SHARE = 0.9  # of the failures that a picture beside the list has to show
 _OPENED = 12  # groups that can be opened one by one
 _TRIED = 16  # branches that are tried after the first that has no room
 _INCH = 72
+Box = tuple[float, float, float, float]
+"""Left, top, width and height in pixels."""
 
 
 def layouts(

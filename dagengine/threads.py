@@ -188,11 +188,12 @@ class LoopThread:
             self._ready.wait()
         return self._portal
 
-    async def keep(self, context: AbstractAsyncContextManager[Any]) -> None:
+    async def keep(self, context: AbstractAsyncContextManager[T]) -> T:
         """Open a context, which is left at the end; raises what keeps it from opening."""
         kept = KeptOpen(context)
-        await kept.wait_open()
+        value = await kept.wait_open()
         self._kept.append(kept)
+        return value
 
     def close(self) -> bool:
         """End the thread and what is in progress in it; False when it does not end in time."""

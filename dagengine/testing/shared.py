@@ -85,7 +85,7 @@ class SharedRun:
         desk = next((desk for desk in self._desks if desk.asking == asking), None)
         if desk is None:
             portal = self._thread.portal
-            gateway = portal.call(self._thread.keep, asking.open()).value
+            gateway = portal.call(self._thread.keep, asking.open())
             turns = portal.call(anyio.Semaphore, asking.limits.max_in_flight)
             desk = Desk(asking, gateway, turns)
             self._desks.append(desk)

@@ -199,28 +199,31 @@ class Buffer:
                     wait_for(pending.future, self._verdicts.still_waiting)
                     if self._fails(pending):
                         break
-            reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
             # A test that may run again is reported now only if it passed: what failed waits until
             # all bodies have run.
-            failed = any(report.failed for report in reports) or any(
-                map(self._fails, head.verdicts)
-            )
-            if not (head.reruns and failed):
+            if not (head.reruns and self._has_failed(head)):
                 self._retire(head)
             elif self._bodies_are_over:
-                # By the protocol of pytest-rerunfailures, which reports it, too
-                stopping = self._stopping
-                self._queue.popleft()
-                self.runs_again, self.known = True, deque(head.verdicts)
-                try:
-                    with self._as_running(head):
-                        head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
-                finally:
-                    self.runs_again, self.known = False, deque()
-                if self._stopping and not stopping:
-                    self._drop()
+                self._run_again(head)
             else:
                 return
+
+    def _has_failed(self, head: Held) -> bool:
+        reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
+        return any(report.failed for report in reports) or any(map(self._fails, head.verdicts))
+
+    def _run_again(self, head: Held) -> None:
+        """Run a test by the protocol of pytest-rerunfailures, which reports it, too."""
+        stopping = self._stopping
+        self._queue.popleft()
+        self.runs_again, self.known = True, deque(head.verdicts)
+        try:
+            with self._as_running(head):
+                head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
+        finally:
+            self.runs_again, self.known = False, deque()
+        if self._stopping and not stopping:
+            self._drop()
 
     def _retire(self, head: Held) -> None:
         """Report one test; throw away what is behind it if that stops the session."""

@@ -57,24 +57,24 @@ class Gate:
         failed = [label_of(o.test, o.number) for o in mine if has_not_passed(o)]
         cases = passed + len(failed)
         if not cases:
-            # What there is in place of the name: tags of the metric, or metrics
-            metrics = {outcome.metric for outcome in outcomes}
-            if self.metric in metrics:
-                tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
-                listed = ", ".join(map(repr, tags)) or "none"
-                hint = f" with the tag {self.tag!r}; tags are {listed}"
-            else:
-                near = did_you_mean(self.metric, sorted(metrics))
-                listed = "metrics are " + ", ".join(map(repr, sorted(metrics)))
-                hint = f" by this metric; {near or listed}"
-            return False, f"--evals-min {self.text}: nothing was judged{hint}"
+            return False, f"--evals-min {self.text}: nothing was judged{self._hint(outcomes)}"
         holds = passed >= self.least * cases - 1e-9
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
-        lost = sum(o.success is None for o in mine if has_not_passed(o))
+        lost = sum(outcome.success is None for outcome in mine if has_not_passed(outcome))
         share += f", {lost} without a score among them" if lost else ""
         listed = "" if holds else f"; not passed: {few(failed)}"
         return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
+
+    def _hint(self, outcomes: Sequence[Outcome]) -> str:
+        """What there is in place of the name: tags of the metric, or metrics."""
+        metrics = sorted({outcome.metric for outcome in outcomes})
+        if self.metric in metrics:
+            tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
+            listed = ", ".join(map(repr, tags)) or "none"
+            return f" with the tag {self.tag!r}; tags are {listed}"
+        listed = "metrics are " + ", ".join(map(repr, metrics))
+        return f" by this metric; {did_you_mean(self.metric, metrics) or listed}"
 
 
 def excuse(gates: Sequence[Gate], verdict: Verdict) -> str:

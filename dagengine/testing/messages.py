@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, islice
 
 from dagengine.compiler.plan import Plan, PlanMetric, Unit
 from dagengine.errors import RecordingMissError
@@ -132,27 +133,37 @@ def _short(result: MetricResult, missed: frozenset[str] = frozenset()) -> str:
 
 def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]]:
     """Details beside the first line, by name."""
+    step, failure = deciding(result), result.failure
     if getattr(verdict.row.test_case, "name", None):
         yield "case", one_line(verdict.row.case, _TEXT)
-    if result.path and result.failure is None:
+    if result.path and failure is None:
         turns = [f"{node} = {_plain(reply)}" for node, reply in result.path]
         yield "path", one_line(" > ".join([*turns, f"{result.score:.4g}"]), _TEXT)
-    step = deciding(result)
-    failed = result.failure
-    node: str | None = getattr(failed or step, "node", None)
+    node: str | None = getattr(failure or step, "node", None)
     unit = unit_of(verdict.plan, result.metric, node)
     if unit is not None and unit.node.text:
-        # The question, with the beginning of what the node read of the case
-        case = verdict.row.test_case
-        shown = () if case is None else ((path, read_field(case, path)) for path in unit.reads)
-        texts = [f"{path}: {one_line(repr(value), _FIELD)}" for path, value in shown if value]
-        fields = f" ({', '.join(texts)})" if texts else ""
-        yield "question", f"{one_line(unit.node.text, _TEXT)}{fields}"
-    if failed is not None:
-        if failed.raw:
-            yield "answer", one_line(failed.raw, _TEXT)
-        return
-    if step is not None and (answer := _answer(step)):
+        yield "question", _question(verdict, unit)
+    if failure is None:
+        yield from _judgement(verdict, result, step, unit)
+    elif failure.raw:
+        yield "answer", one_line(failure.raw, _TEXT)
+
+
+def _question(verdict: Verdict, unit: Unit) -> str:
+    """The question, with the beginning of what the node read of the case."""
+    case = verdict.row.test_case
+    values = [] if case is None else [(path, read_field(case, path)) for path in unit.reads]
+    texts = [f"{path}: {one_line(repr(value), _FIELD)}" for path, value in values if value]
+    fields = f" ({', '.join(texts)})" if texts else ""
+    return f"{one_line(unit.node.text, _TEXT)}{fields}"
+
+
+def _judgement(
+    verdict: Verdict, result: MetricResult, step: Step | None, unit: Unit | None
+) -> Iterable[tuple[str, str]]:
+    """What the node that decided was answered, with the reason and the quotes."""
+    answer = _answer(step) if step else ""
+    if answer:
         origin = " · recorded" if verdict.recorded else ""
         if unit is not None and unit.node.asks and verdict.judges:
             origin += f" · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"
@@ -161,9 +172,11 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
     if reason:
         yield "reason", one_line(reason, 3 * _TEXT)
     # A list that code scored has no deciding verdict: then the quotes of its items are shown.
-    items = [own for part in result.steps for own in part.item_quotes]
-    quotes = [quote for own in items for quote in own][:_QUOTES]
-    for quote in (step and step.quotes) or quotes:
+    quotes = step.quotes if step else ()
+    if not quotes:
+        items = chain.from_iterable(part.item_quotes for part in result.steps)
+        quotes = tuple(islice(chain.from_iterable(items), _QUOTES))
+    for quote in quotes:
         yield "quote", one_line(str(quote), _TEXT)
 
 

@@ -160,20 +160,21 @@ class Summary:
             counts = Counter(decisions.values())
             words = ", ".join(f"{counts[word]} {word}" for word in ("failed", "passed", "unsure"))
             lines.append(f"{len(decisions)} failed at first and were judged again: {words}")
-        if names:
-            recorded = self.replayed + self.missing
-            asked = self.totals.asked + recorded
-            parts = [cost_line(self.totals)] if self.totals.asked or not recorded else []
-            if recorded:
-                parts.append(f"{self.replayed} of {asked} answers recorded")
-            if slowest := self.slowness.line():
-                parts.append(slowest)
-            lines.append("; ".join(parts))
+        lines += [self._calls_line()] if names else []
         if self.dropped:
             noun, pronoun = ("tests", "them") if self.dropped > 1 else ("test", "it")
             lines.append(f"{self.dropped} {noun} had begun, and nothing is reported of {pronoun}; "
                          "calls in progress are paid")  # fmt: skip
         return [*lines, *self.notes]
+
+    def _calls_line(self) -> str:
+        """What was asked and recorded, and the slowest nodes."""
+        recorded = self.replayed + self.missing
+        parts = [cost_line(self.totals)] if self.totals.asked or not recorded else []
+        if recorded:
+            parts.append(f"{self.replayed} of {self.totals.asked + recorded} answers recorded")
+        slowest = self.slowness.line()
+        return "; ".join([*parts, slowest] if slowest else parts)
 
 
 def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:

@@ -90,16 +90,19 @@ def may_change(plan: Plan, judges: Sequence[Judge], row: CaseResult) -> list[int
     failed = [index for index, result in enumerate(row.metrics) if result.success is False]
     if any(result.failure is not None for result in row.metrics):
         return []
-    for index in failed:
-        units = {slot.unit for slot in plan.slots if slot.metric == index and slot.unit >= 0}
-        asking = [plan.units[unit] for unit in units if plan.units[unit].node.asks]
-        # A node of the kind `metric` is a caller's code: it may ask whom it likes.
-        own = any(plan.units[unit].node.kind == "metric" for unit in units)
-        if not own and not any(
-            judges[judge].capabilities.repeatable for unit in asking for judge in unit.judges
-        ):
-            return []
-    return failed
+    return failed if all(_may_change(plan, judges, index) for index in failed) else []
+
+
+def _may_change(plan: Plan, judges: Sequence[Judge], metric: int) -> bool:
+    """Return whether a metric may say something else when it is asked again."""
+    for slot in plan.slots:
+        if slot.metric == metric and slot.unit >= 0:
+            unit = plan.units[slot.unit]
+            asked = unit.judges if unit.node.asks else ()
+            # A node of the kind `metric` is a caller's code: it may ask whom it likes.
+            if unit.node.kind == "metric" or any(judges[j].capabilities.repeatable for j in asked):
+                return True
+    return False
 
 
 async def vote(again: Callable[[int], Awaitable[bool | None]], mark: Mark) -> Votes:

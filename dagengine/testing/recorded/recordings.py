@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -188,18 +188,18 @@ class Recording:
         if not same:
             near = did_you_mean(question.name, sorted({a.node for a in self.answers.values()}))
             return f"nothing is recorded for this node{f'; {near}' if near else ''}"
-        nearest = max(
-            same,
-            key=lambda candidate: (_similarity(candidate.parts, parts), candidate.judge == judge),
-        )
-        changed = [_change(name, nearest.parts, parts) for name in _NAMES]
-        different = [text for text in changed if text]
+        nearest = max(same, key=lambda own: (_similarity(own.parts, parts), own.judge == judge))
+        differences = list(filter(None, [_change(name, nearest.parts, parts) for name in _NAMES]))
         if nearest.judge != judge:
-            different.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
+            differences.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
         equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
-        *words, last = equal or [""]
-        rest = f"; {', '.join(words)}{' and ' if words else ''}{last} equal" if equal else ""
-        return f"against the nearest: {', '.join(different)}{rest}. Run --evals=record"
+        rest = f"; {_listed(equal)} equal" if equal else ""
+        return f"against the nearest: {', '.join(differences)}{rest}. Run --evals=record"
+
+
+def _listed(words: Sequence[str]) -> str:
+    *before, last = words
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def _short(judge: str) -> str:

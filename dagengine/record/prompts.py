@@ -79,7 +79,7 @@ def why_without(run: Run) -> str | None:
     """
     manifest = run.manifest
     if manifest.store is None:
-        return "the run had no store"
+        return "run with --store to see them here"
     if not manifest.texts:
         return "left out by --no-texts"
     if manifest.redacted:

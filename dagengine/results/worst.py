@@ -93,6 +93,6 @@ class EndCounts:
             self._counts[end] += 1
 
     def ranked(self) -> list[Place]:
-        """All places: failures before missing scores, and the commonest first."""
-        counted = sorted(self._counts.items(), key=lambda pair: (_RANK[pair[0].state], -pair[1]))
+        """All places, the commonest first; of as many cases failures before missing scores."""
+        counted = sorted(self._counts.items(), key=lambda pair: (-pair[1], _RANK[pair[0].state]))
         return [Place(end, count, *self._first[end]) for end, count in counted]

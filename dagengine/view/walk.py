@@ -196,7 +196,9 @@ class Walk:
         if node.kind in _DECIDES:
             verdicts = dict.fromkeys(edge.verdict for edge in self._leads(node.name))
             choices = tuple(
-                Choice(str(verdict), verdict) for verdict in verdicts if verdict is not None
+                Choice(str(verdict), verdict)
+                for verdict in sorted(verdicts, key=lambda verdict: verdict is False)
+                if verdict is not None
             )
         elif node.scale and node.kind not in _LISTS:
             low, high = min(node.scale.values()), max(node.scale.values())

@@ -6,7 +6,7 @@ import { element, text, unpacked, type Head, type Index, type Kind, type PackedR
 import type { Prompt, Server } from "./server.ts";
 import { scoresOf } from "./statistics.ts";
 import { openStore, type Store } from "./store.ts";
-import { preview, reasonOf, stepOf } from "./texts.ts";
+import { preview, reasonOf, stepOf, wrongItems } from "./texts.ts";
 import type {
   Case, CaseMetric, Chosen, Counts, DayGroup, End, Filter, Many, Metric, Order, Part, Row, Run, State, Window,
 } from "./source.ts";
@@ -14,12 +14,13 @@ import type {
 const STATES: Record<string, State> = { f: "fail", n: "none", p: "pass", "-": "plain" };
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
 const SHOWN = 9; // ends whose reasons are read
+const ALIKE = 100; // cases of an end whose reasons are compared
 const AT_ONCE = 1000; // cases whose fields are read together
 const KEPT = 4; // filters whose rows are kept
 const [PASSED, MISSING, FAILED] = [0, 1, 2]; // of a case, over all metrics
 
-/** An end with the row of its first case, whose reason is told. */
-type FirstEnd = End & { first: number };
+/** An end with the row of its first case, whose reason is told, and the rows of one below the threshold. */
+type FirstEnd = End & { first: number; rows: number[] };
 
 /** The results of one metric: of every row its kind and its score (NaN: none). */
 interface Results {
@@ -204,19 +205,36 @@ export class Source {
       if (!cases[i] || !isEnd(state)) return;
       const key = endName(metric, kind, state);
       const [node, answer] = kind.end;
-      const end = ends.get(key) ?? { key, label: key, state, node, answer, cases: 0, why: "", first: first[i]! };
+      const end = ends.get(key) ?? { key, label: key, state, node, answer, cases: 0, why: "", first: first[i]!, rows: [] };
       ends.set(key, { ...end, cases: end.cases + cases[i]!, first: Math.min(end.first, first[i]!) });
     });
-    return [...ends.values()].sort((a, b) => ORDER[a.state] - ORDER[b.state] || b.cases - a.cases || a.first - b.first);
+    fits.forEach((fit, row) => {
+      const at = results.of[row]!;
+      const end = fit && states[at] === "fail" && kinds[at]!.end[1] == null && ends.get(endName(metric, kinds[at]!, "fail"));
+      if (end && end.rows.length < ALIKE) end.rows.push(row);
+    });
+    return [...ends.values()].sort((a, b) => b.cases - a.cases || ORDER[a.state] - ORDER[b.state] || a.first - b.first);
   }
 
-  /** Reads the reasons of the first ends: those of their first cases. */
+  /** Reads the reasons of the first ends: what several of their cases lack, else those of their first cases. */
   async whys(ends: End[], metric: number): Promise<End[]> {
     const told = ends.slice(0, SHOWN) as FirstEnd[];
     const [results, texts] = await Promise.all([this.of(metric), this.store.texts(told.map(({ first }) => first))]);
     const kindOf = (row: number) => results.kinds[results.of[row]!]!;
-    const whys = told.map((end, i) => ({ ...end, why: preview(results.metric, metric, kindOf(end.first), texts[i]![0]).why ?? "" }));
+    const whys = await Promise.all(told.map(async (end, i) => ({ ...end, why: (await this.lacking(end, metric)) || (preview(results.metric, metric, kindOf(end.first), texts[i]![0]).why ?? "") })));
     return [...whys, ...ends.slice(SHOWN)];
+  }
+
+  /** The items that several cases of an end got wrong, the commonest first; "" where there are none. */
+  private async lacking({ rows }: FirstEnd, metric: number): Promise<string> {
+    const counts = new Map<string, number>();
+    for (const [packed] of rows.length > 1 ? await this.store.texts(rows) : []) {
+      const [reason, , steps] = packed?.[1][metric] ?? [null, null, []];
+      const items = new Set(wrongItems(reasonOf(this.run.metrics[metric]!, reason, steps) ?? ""));
+      for (const item of items) counts.set(item, (counts.get(item) ?? 0) + 1);
+    }
+    const common = [...counts].filter(([, cases]) => cases > 1).sort((a, b) => b[1] - a[1]).slice(0, 3);
+    return common.map(([item, cases]) => `“${item}” in ${cases}${cases === rows.length ? "" : ` of ${rows.length}`} cases`).join(", ");
   }
 
   async days(filter: Filter): Promise<DayGroup[]> {

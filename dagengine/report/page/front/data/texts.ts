@@ -20,11 +20,21 @@ export function preview(metric: Metric, number: number, kind: Kind, packed: Pack
   const first = firstText(fields);
   const output = fields?.["actual_output"];
   return {
-    why: why == null ? null : cut(why),
+    why: why == null ? null : cut(wrong(why)),
     first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!),
     output: typeof output === "string" ? cut(output) : null,
     tags: (fields?.["tags"] ?? []) as string[],
   };
+}
+
+/** What a reason says was wrong, where its first line only counts. */
+function wrong(reason: string): string {
+  return /^Not: (.*)$/m.exec(reason)?.[1] ?? reason;
+}
+
+/** The items that a reason lists as wrong. */
+export function wrongItems(reason: string): string[] {
+  return [...reason.matchAll(/^Not: (?:'([^']*)'|"([^"]*)")/gm)].map((item) => item[1] ?? item[2]!);
 }
 
 /** A step as it was packed. */

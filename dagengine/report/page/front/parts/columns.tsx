@@ -36,7 +36,7 @@ export function looks(run: Run, metric: number, shown: number[]): Map<string, Lo
   const arena = several ? null : arenaOf(run.metrics[metric]!);
   const drafts = new Map(run.drafts?.map((draft) => [draft.case, titled(draft)]));
   const found = new Map<string, Look>();
-  found.set("case", { title: "case", width: several || arena ? "26%" : "36%", cell: (row) => nameCell(row, drafts.get(row.index)) });
+  found.set("case", { title: "case", width: several ? "22%" : arena ? "26%" : "36%", cell: (row) => nameCell(row, drafts.get(row.index)) });
   if (several) found.set("about", { title: "failed at, and why", fixed: true, cell: (row) => aboutCell(run, row) });
   if (arena) contestColumns(found, run.metrics[metric]!, arena);
   else for (const place of several ? shown : [metric]) {
@@ -64,7 +64,7 @@ export function looks(run: Run, metric: number, shown: number[]): Map<string, Lo
 
 /** Pixels of a column, so that no word of its head is cut. */
 function widthOf(name: string): number {
-  return Math.max(76, Math.min(120, 20 + 8 * Math.max(...name.split(" ").map((word) => word.length))));
+  return Math.max(64, Math.min(120, 16 + 7 * Math.max(...name.split(" ").map((word) => word.length))));
 }
 
 /** The table of a window of rows: its heads, visible cells and what a click on a head sorts by. */

@@ -84,7 +84,7 @@ function commandOf({ parts, text }: Filter, folder: string, metric: Metric, seve
 
 const MORE: [string, string][] = [
   ["output", "answer"], ["tags", "tags"], ["path", "path"], ["split", "votes split"],
-  ["questions", "questions"], ["tokens", "tokens"], ["cost", "money"], ["time", "time"], ["label", "label"], ["data", "place in the data"],
+  ["scores", "more scores"], ["questions", "questions"], ["tokens", "tokens"], ["cost", "money"], ["time", "time"], ["label", "label"], ["data", "place in the data"],
 ];
 
 /** The menu of columns (key `c`). */
@@ -92,13 +92,14 @@ export function Columns() {
   const { place, go, source } = usePage();
   const extra = (place.more.columns ?? "").split(",").filter(Boolean);
   const voted = source.run.metrics.some(({ nodes }) => nodes.some(({ votes }) => votes > 1));
+  const fit = (id: string) => (id !== "split" || voted) && (id !== "scores" || source.run.metrics.length > 3);
   const toggle = (id: string) => {
     const next = extra.includes(id) ? extra.filter((x) => x !== id) : [...extra, id];
     go({ more: { ...place.more, columns: next.join(",") || "none" } }, "replace");
   };
   return (
     <p class="chips" role="group" aria-label="Columns">
-      {MORE.filter(([id]) => id !== "split" || voted).map(([id, word]) => (
+      {MORE.filter(([id]) => fit(id)).map(([id, word]) => (
         <button key={id} class="chip0" aria-pressed={extra.includes(id)} onClick={() => toggle(id)}>{word}</button>
       ))}
     </p>

@@ -114,7 +114,7 @@ function Drawing({ days, alarms, passes, pressed, choose }: DrawingProps) {
   const wide = useWidth("(max-width: 640px)") ? 360 : 900;
   const [first, last] = [days[0]!.day, days.at(-1)!.day];
   const of = (Date.parse(last) - Date.parse(first)) / DAY + 1;
-  const step = (wide - 8) / Math.max(of, 7);
+  const step = (wide - 8) / Math.max(of, 3);
   const x = (day: string) => 4 + ((Date.parse(day) - Date.parse(first)) / DAY + 0.5) * step;
   const ends = days.flatMap(({ rate }) => rate ?? []);
   const low = Math.floor(10 * Math.min(1, ...ends)) / 10;

@@ -1,6 +1,7 @@
 // A sentence first: the headline of a run, and the lines below it.
 
 import type { ComponentChildren } from "preact";
+import type { Source } from "../data/engine.ts";
 import type { Counts, Draft, End, Metric, Run } from "../data/source.ts";
 import { Fragment } from "preact";
 import { many, money, moment, percent, range, score, time, whole } from "./words.ts";
@@ -48,7 +49,7 @@ export function Result({ counts, limit }: { counts: Counts; limit: number | null
   const { mean, median, spread, lowest } = scores;
   return (
     <>
-      {!plain && <><b>{whole(passed)} passed, {percent(passed, passed + failed)}</b> <span class="soft">{range(passed, passed + failed)}</span> · </>}
+      {!plain && <><b>{whole(passed)} passed{none > 0 && ` of ${whole(passed + failed)} scored`}, {percent(passed, passed + failed)}</b> <span class="soft">{range(passed, passed + failed)}</span> · </>}
       mean {score(mean)}, median {score(median)}
       {spread !== null && <>, spread {score(spread)}</>}
       {passed === cases && <>, lowest {score(lowest)}</>}
@@ -57,17 +58,16 @@ export function Result({ counts, limit }: { counts: Counts; limit: number | null
   );
 }
 
-/** The three largest ends. */
+/** The three largest ends, those without a score among them. */
 export function Where({ ends }: { ends: End[] }) {
-  const failed = ends.filter((end) => end.state === "fail").slice(0, 3);
-  const shown = failed.length ? failed : ends.slice(0, 3);
+  const shown = ends.slice(0, 3);
   if (!shown.length) return <>nothing failed</>;
   return (
     <>
       {shown.map((end, i) => (
         <Fragment key={end.key}>
           {i > 0 && ", "}
-          {i ? whole(end.cases) : <b>{whole(end.cases)}</b>} {end.state === "fail" && end.label.includes(" → ") ? (i ? "at" : "end at") : ""}{" "}
+          {i ? whole(end.cases) : <b>{whole(end.cases)}</b>} {end.state === "none" ? "without a score:" : end.label.includes(" → ") ? (i ? "at" : "end at") : ""}{" "}
           {i ? end.label : <b>{end.label}</b>}
         </Fragment>
       ))}
@@ -97,9 +97,10 @@ export function dataLine(run: Run): string {
   return parts.join(" · ");
 }
 
-/** What the caller says the run was made with, where anything was said. */
-export function withLine(run: Run): [string, ComponentChildren][] {
-  return run.settings.length ? [["with", run.settings.map(([name, value]) => `${name} ${value}`).join(" · ")]] : [];
+/** What the caller says the run was made with, where anything was said; in a file the way to other runs. */
+export function moreLines({ run, server }: Source): [string, ComponentChildren][] {
+  const lines: [string, ComponentChildren][] = run.settings.length ? [["with", run.settings.map(([name, value]) => `${name} ${value}`).join(" · ")]] : [];
+  return server ? lines : [...lines, ["runs", <span class="soft"><code>dagengine view {run.folder} OTHER</code> shows other runs, and what changed</span>]];
 }
 
 /** How the run ended, in words. */

@@ -86,7 +86,7 @@ function Table({ chosen, order, total, shown }: Props) {
   const before = printing ? 0 : start * (items[0]?.size ?? 49);
   const after = printing ? 0 : Math.max(0, virtual.getTotalSize() - before - rows.length * (items[0]?.size ?? 49));
   return (
-    <div class={`tablebox${shown.length > 6 ? " wide" : ""}`}>
+    <div class={`tablebox${shown.length > 3 ? " wide" : ""}`}>
       <table class={`cases${several ? " rag" : ""}`} aria-rowcount={total + 1} aria-label="Cases">
         <thead>
           <tr aria-rowindex={1}>

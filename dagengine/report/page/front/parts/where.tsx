@@ -16,13 +16,13 @@ interface Props {
 
 export function WhereFailed({ ends, parts, of, choose }: Props) {
   const [all, setAll] = useState(false);
-  const failed = ends.filter((end) => end.state === "fail");
-  const rest = all ? [] : failed.slice(SHOWN);
-  const shown = [...(all ? failed : failed.slice(0, SHOWN)), ...ends.filter((end) => end.state === "none")];
+  const has = (state: End["state"]) => ends.some((end) => end.state === state);
+  const rest = all ? [] : ends.slice(SHOWN);
+  const shown = all ? ends : ends.slice(0, SHOWN);
   if (!ends.length) return null;
   return (
     <section class="wsec">
-      <h2>{of ?? (failed.length ? "Where they failed" : "Where there is no score")}{of && <span class="light"> · {failed.length ? "where it failed" : "where it has no score"}</span>}</h2>
+      <h2>{of ?? (!has("fail") ? "Where there is no score" : has("none") ? "Where they failed, or have no score" : "Where they failed")}{of && <span class="light"> · {has("fail") ? "where it failed" : "where it has no score"}</span>}</h2>
       <ul class="where">
         {shown.map((end) => {
           const part: Part = { kind: "end", key: end.key, not: false };

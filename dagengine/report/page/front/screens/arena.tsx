@@ -6,7 +6,7 @@ import { interval, signTest } from "../data/statistics.ts";
 import type { Counts, Metric, Part } from "../data/source.ts";
 import { Parts } from "../parts/controls.tsx";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
+import { dataLine, judged, Lines, Texts, moreLines } from "../parts/lines.tsx";
 import { Announce, Unfinished, useCounts, useTitle } from "../parts/screen.tsx";
 import { useChosen, usePage, usePick } from "../parts/state.ts";
 import { Listed } from "../parts/table.tsx";
@@ -57,7 +57,8 @@ function headline(arena: Contest, counts: Counts): string {
 }
 
 function Summary({ metric, arena, counts }: { metric: Metric; arena: Contest; counts: Counts }) {
-  const { run } = usePage().source;
+  const { source } = usePage();
+  const { run } = source;
   const of = counts.cases - counts.none;
   const ranked = ranking(arena, counts);
   const [first, second] = ranked;
@@ -80,7 +81,7 @@ function Summary({ metric, arena, counts }: { metric: Metric; arena: Contest; co
   const asked = metric.nodes.find(({ kind }) => kind === "comparison")?.question;
   return (
     <>
-      <Lines lines={[...lines, ["judge", <>{judged(run)}{asked && <span class="soft"> · “{asked.length > 90 ? `${asked.slice(0, 89)}…` : asked}”</span>}</>], ["data", dataLine(run)], ...withLine(run)]} />
+      <Lines lines={[...lines, ["judge", <>{judged(run)}{asked && <span class="soft"> · “{asked.length > 90 ? `${asked.slice(0, 89)}…` : asked}”</span>}</>], ["data", dataLine(run)], ...moreLines(source)]} />
       {!run.finished && <Unfinished />}
       <Texts run={run} />
     </>
@@ -155,7 +156,7 @@ function Places({ metric, arena, counts }: { metric: Metric; arena: Contest; cou
           ))}
         </tbody>
       </table>
-      <p class="soft sm">Each answer was once in every place.</p>
+      <p class="soft sm">Every answer was shown once in every position.</p>
     </section>
   );
 }

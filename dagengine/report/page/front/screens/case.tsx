@@ -190,8 +190,10 @@ function Decision({ metric, result, judged, contest }: { metric: Metric; result:
   if (judged?.items[0]?.criterion && !result.failure) return <p class="decision" dir="auto">{(step?.reason ?? why)?.split("\n").slice(0, 2).map((line) => <>{line}<br /></>)}</p>;
   if (!judged || result.failure || step?.verdict != null) return <p class="decision" dir="auto"><b>{result.end}.</b> {why}</p>;
   const limit = metric.strict ? 1 : metric.threshold;
-  // The reason repeats the items, which stand below: its first line is the count.
-  return <p class="decision" dir="auto"><b>{tallied(metric, judged.items)}.</b> {why?.split("\n", 1)[0]}{limit !== null && ` Passes at ${limit}.`}</p>;
+  // The first line of a reason counts again what stands before it, unless the score is not that share.
+  const good = judged.items.filter(({ sign }) => sign !== "fail").length;
+  const counted = Math.abs(good / judged.items.length - (result.score ?? NaN)) < 1e-9;
+  return <p class="decision" dir="auto"><b>{tallied(metric, judged.items)}.</b> {!counted && why?.split("\n", 1)[0]}{limit !== null && ` Passes at ${limit}.`}</p>;
 }
 
 /** The contest that a result ended with; null for any other metric. */
@@ -201,7 +203,7 @@ function contestIn(result: CaseMetric): Contest | null {
 
 function contestTitle(shown: Case, { winner, ballots }: Contest): string {
   if (winner === TIE) return `${shown.name} is a tie`;
-  return `${winner} won ${shown.name} with ${ballots.filter((ballot) => ballot.winner === winner).length} of ${ballots.length} orders`;
+  return `${winner} won ${ballots.filter((ballot) => ballot.winner === winner).length} of ${ballots.length} orders: ${shown.name}`;
 }
 
 /** The metrics of a case, the worst first. */
@@ -216,7 +218,7 @@ function Tabs({ shown, front, choose }: { shown: Case; front: number; choose: (m
         return (
           <a key={i} href={location.hash} aria-current={i === front ? "page" : undefined} onClick={(event) => { event.preventDefault(); choose(i); }}>
             <span class="one"><span class={`g ${state}`}>{SIGN[state]}</span> {name} <b>{of === null ? "" : score(of)}</b></span>
-            <span class="soft sm">{of === null ? words(kind ?? "no score") : state === "fail" && limit !== null ? `${score(limit - of)} below` : STATE[state]}</span>
+            <span class="soft sm">{of === null ? words(kind ?? "no score") : state === "fail" && limit !== null ? `passes at ${limit}` : STATE[state]}</span>
           </a>
         );
       })}
@@ -288,7 +290,7 @@ function Texts({ shown, metric, result, step, missing, draft }: { shown: Case; m
         : <Field key={name} name={name} value={shown.fields![name]} now={now.has(name)} sentences={draft?.sentences ?? []} quotes={quotes} />)}
       {rest.map((name) => (
         <div key={name} class="field">
-          <h3>{name} {!read.has(name) && <span class="light">· no node of this path read it</span>}</h3>
+          <h3>{name} {!read.has(name) && <span class="light">· not read on this path</span>}</h3>
           <Fold title="show"><Value value={shown.fields![name]} /></Fold>
         </div>
       ))}
@@ -401,13 +403,14 @@ function Path({ metric, result }: { metric: Metric; result: CaseMetric }) {
   const choose = (part: Part, event: MouseEvent | KeyboardEvent) => pick(part, event);
   const taken = new Set(result.answers);
   if (!metric.layouts.length && !taken.size) return null;
+  const drawn = metric.layouts.length > 0 && hasRoom(metric, metric.layouts[0]!);
   return (
     <>
       <h2 class="h3">Its path</h2>
-      {metric.layouts.length > 0 && hasRoom(metric, metric.layouts[0]!)
+      {drawn
         ? <PathTree metric={metric} layout={metric.layouts[0]!} result={result} choose={choose} />
         : <PathList metric={metric} result={result} choose={choose} />}
-      {taken.size > 0 && <p class="soft sm">Click an edge: all cases that took it.</p>}
+      {taken.size > 0 && <p class="soft sm">Click {drawn ? "an edge" : "an answer"}: all cases that took it.</p>}
     </>
   );
 }

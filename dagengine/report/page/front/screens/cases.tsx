@@ -3,7 +3,7 @@
 import type { Counts, End, Metric, Part } from "../data/source.ts";
 import { Chart } from "../parts/chart.tsx";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, headline, judged, Lines, pointLines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
+import { dataLine, headline, judged, Lines, pointLines, Result, Texts, Where, moreLines } from "../parts/lines.tsx";
 import { Chips, Parts } from "../parts/controls.tsx";
 import { Days } from "../parts/days.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
@@ -79,7 +79,8 @@ function Single() {
 }
 
 function Summary({ metric, counts, ends }: { metric: Metric; counts: Counts; ends: End[] }) {
-  const { run } = usePage().source;
+  const { source } = usePage();
+  const { run } = source;
   const limit = metric.strict ? 1 : metric.threshold;
   if (counts.none === counts.cases && counts.cases > 0) return <NothingScored ends={ends} />;
   return (
@@ -91,7 +92,7 @@ function Summary({ metric, counts, ends }: { metric: Metric; counts: Counts; end
         ...pointLines(metric),
         ["judge", judged(run)],
         ["data", <>{dataLine(run)}{overBudget(ends)}</>],
-        ...withLine(run),
+        ...moreLines(source),
       ]} />
       {!run.finished && <Unfinished />}
       <Texts run={run} />

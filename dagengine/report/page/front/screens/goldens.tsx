@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Draft } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
+import { dataLine, judged, Lines, Texts, moreLines } from "../parts/lines.tsx";
 import { Unfinished, useTitle } from "../parts/screen.tsx";
 import { usePage } from "../parts/state.ts";
 import { many, percent, titled, whole } from "../parts/words.ts";
@@ -24,7 +24,7 @@ export function Goldens({ drafts }: { drafts: Draft[] }) {
     ["dropped", causes.length ? causes.map(([cause, count], i) => <>{i > 0 && " · "}{cause} {i ? whole(count) : <b>{whole(count)}</b>}</>) : "nothing"],
     ["judge", judged(run)],
     ["data", dataLine(run)],
-    ...withLine(run),
+    ...moreLines(source),
   ];
   if (drafts.length) lines.unshift(["result", <><b>{whole(kept.length)} kept, {percent(kept.length, drafts.length)}</b> · {whole(drafts.length - kept.length)} dropped, from {many(places.length, "passage")}</>]);
   return (

@@ -122,7 +122,7 @@ function One({ who, number, of, queue, next }: OneProps) {
     ...(asked ? { [keys.cannot]: () => answer(0) } : {}),
     u: () => undo(null),
     s: () => next(1),
-    n: (event) => {
+    w: (event) => {
       event.preventDefault();
       noteField.current?.focus();
     },
@@ -223,7 +223,7 @@ function Question({ asked, answer, note, setNote, field }: QuestionProps) {
           onKeyDown={(event) => { if (event.key === "Escape") { event.stopPropagation(); event.currentTarget.blur(); } }} />
       </p>
       <p class="later">The judge's answers show when this case is done.</p>
-      <p class="foot"><span><kbd>u</kbd> undo</span><span><kbd>n</kbd> note</span><span><kbd>s</kbd> skip the case</span><span><kbd>Esc</kbd> leave, all is saved</span></p>
+      <p class="foot"><span><kbd>u</kbd> undo</span><span><kbd>w</kbd> write a note</span><span><kbd>s</kbd> skip the case</span><span><kbd>Esc</kbd> leave, all is saved</span></p>
     </section>
   );
 }

@@ -5,7 +5,7 @@ import type { Chosen, Many as Together, Part, Run } from "../data/source.ts";
 import { Choices, Parts } from "../parts/controls.tsx";
 import { Days } from "../parts/days.tsx";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, judged, Lines, pointLines, Texts, withLine } from "../parts/lines.tsx";
+import { dataLine, judged, Lines, pointLines, Texts, moreLines } from "../parts/lines.tsx";
 import { Announce, chosenNode, Unfinished, useCounts, useEnds, useTitle } from "../parts/screen.tsx";
 import { useAnswer, useChosen, usePage } from "../parts/state.ts";
 import { Listed } from "../parts/table.tsx";
@@ -15,7 +15,7 @@ import { listed, many, percent, range, score, whole } from "../parts/words.ts";
 import { NodePanel } from "../trees/node.tsx";
 import { TreeBox } from "../trees/treebox.tsx";
 
-const COLUMNS = 6; // metrics with a column of their own
+const COLUMNS = [3, 6]; // metrics with a column of their own: beside the reason, and where more are asked for
 const SHOWN = 8; // metrics and sets that are listed
 
 export function Many() {
@@ -38,7 +38,8 @@ export function Many() {
   const front = place.metric === null ? ranked[0]! : filter.metric;
   // A column is worth its room where something is to be seen in it.
   const bad = ranked.filter((i) => all.strips[i]!.failed + all.strips[i]!.none > 0);
-  const shown = (bad.length ? bad : ranked).slice(0, COLUMNS);
+  const more = (place.more.columns ?? "").split(",").includes("scores");
+  const shown = (bad.length ? bad : ranked).slice(0, COLUMNS[Number(more)]);
   const quiet = ranked.filter((i) => !shown.includes(i)).map((i) => run.metrics[i]!.name);
   return (
     <>
@@ -80,6 +81,7 @@ function manyHeadline(run: Run, { any, missing }: Together): string {
 }
 
 function ManyLines({ run, together }: { run: Run; together: Together }) {
+  const { source } = usePage();
   const { any, missing, passed, strips } = together;
   const failing = worst(together).filter((i) => strips[i]!.failed > 0);
   const alone = together.together.filter(({ metrics }) => metrics.length === 1).reduce((n, { cases }) => n + cases, 0);
@@ -98,7 +100,7 @@ function ManyLines({ run, together }: { run: Run; together: Together }) {
         ...run.metrics.flatMap((metric) => pointLines(metric).map(([, means]) => [`points of ${metric.name}`, means] as [string, unknown])),
         ["judge", judged(run)],
         ["data", dataLine(run)],
-        ...withLine(run),
+        ...moreLines(source),
       ] as [string, preact.ComponentChildren][]} />
       {!run.finished && <Unfinished />}
       <Texts run={run} />

@@ -45,7 +45,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
           </thead>
           <tbody>
             {answers.map(({ answer, verdict }) => {
-              const { cases, failed, split, items: count } = counts.answers[answer]!;
+              const { cases, failed, none, split, items: count } = counts.answers[answer]!;
               const key = answerKey(metric, answer);
               const mine = parts.some((part) => part.kind === "e" && part.key === key);
               return (
@@ -56,8 +56,9 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
                   {(items || voted) && <td class="num">{whole(items ? count : split)}</td>}
                   <td class="barcell">
                     <span class="share" aria-hidden="true">
-                      <i style={{ width: `${(100 * (cases - failed)) / most}%` }} />
                       <i class="x" style={{ width: `${(100 * failed) / most}%` }} />
+                      <i class="n" style={{ width: `${(100 * none) / most}%` }} />
+                      <i style={{ width: `${(100 * (cases - failed - none)) / most}%` }} />
                     </span>
                   </td>
                 </tr>

@@ -92,7 +92,7 @@ function Line({ metric, counts, cases, parts, choose, item, fold }: Props & { it
           {whole(count.cases)}{count.failed > 0 && <b class="fail"> ✕ {whole(count.failed)}</b>}
         </span>
         <span class="share" aria-hidden="true">
-          <i style={share(count.cases - count.failed)} /><i class="x" style={share(count.failed)} />
+          <i class="x" style={share(count.failed)} /><i class="n" style={share(count.none)} /><i style={share(count.cases - count.failed - count.none)} />
         </span>
       </button>
       {fold && (

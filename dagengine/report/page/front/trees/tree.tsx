@@ -151,7 +151,7 @@ function Leaf({ metric, counts, ghost, choose, answer, box }: Props & { answer: 
 function NodeBox({ metric, layout, counts, ghost, parts, choose, enter, node, box }: Props & { node: number; box: Box }) {
   const first = layout.nodes.findIndex(Boolean);
   const { name, kind } = metric.nodes[node]!;
-  const { cases, failed, broken } = counts.nodes[node]!;
+  const { cases, failed, none, broken } = counts.nodes[node]!;
   const missing = Object.values(broken).reduce((sum, count) => sum + count, 0);
   const mine = parts.some((part) => part.kind === "n" && part.key === name);
   const [x, y, width, height] = box;
@@ -164,9 +164,9 @@ function NodeBox({ metric, layout, counts, ghost, parts, choose, enter, node, bo
   const under = `${word === "judgement" ? "" : `${word} · `}${whole(cases)}`;
   const shown = short(name, 26);
   const items = itemCounts(metric, counts, node);
-  const line = items.map(({ sign, count, verdict }) => `${sign}${whole(count)} ${verdict}`).join("  ");
+  const line = items.length ? `items: ${items.map(({ sign, count, verdict }) => `${sign}${whole(count)} ${verdict}`).join(" · ")}` : "";
   // A list shows its items, since nearly every case has some of each.
-  const shares = items.length ? items.map(({ look, count }) => [look, count] as const) : [["x", failed], ["n", missing], ["", cases - failed - missing]] as const;
+  const shares = items.length ? items.map(({ look, count }) => [look, count] as const) : [["x", failed], ["n", none], ["", cases - failed - none]] as const;
   const of = shares.reduce((sum, [, count]) => sum + count, 0);
   let at = x + 1;
   return (
@@ -243,6 +243,7 @@ function Folded({ layout, counts, stub, place, unfold }: Props & { stub: Stub; p
   const into = stub.by.map((answer) => counts.answers[answer]!);
   const cases = into.reduce((sum, count) => sum + count.cases, 0);
   const failed = into.reduce((sum, count) => sum + count.failed, 0);
+  const none = into.reduce((sum, count) => sum + count.none, 0);
   const [x, y, width, height] = stub.box;
   const open = () => unfold(place);
   const nodes = `${stub.nodes.length} ${stub.nodes.length === 1 ? "node" : "nodes"}, ${whole(failed)} failed`;
@@ -258,6 +259,7 @@ function Folded({ layout, counts, stub, place, unfold }: Props & { stub: Stub; p
       </text>
       {cases > 0 && <rect class="part" x={x + 14} y={y + height - 7} width={width - 28} height={4} />}
       {failed > 0 && <rect class="part x" x={x + 14} y={y + height - 7} width={((width - 28) * failed) / cases} height={4} />}
+      {none > 0 && <rect class="part n" x={x + 14 + ((width - 28) * failed) / cases} y={y + height - 7} width={((width - 28) * none) / cases} height={4} />}
     </g>
   );
 }
@@ -272,14 +274,20 @@ export function kindWord(kind: string): string {
   return kind.replace("binary ", "");
 }
 
-export function Legend({ filtered, cases }: { filtered: boolean; cases: number }) {
+/** What the signs of this picture mean, by its own counts. */
+export function Legend({ metric, counts, filtered, cases }: { metric: Metric; counts: Counts; filtered: boolean; cases: number }) {
+  const { failed, none } = counts;
+  const ends = metric.answers.map((answer, i) => ({ score: answer.score, sign: leafSign(metric, answer.score), count: counts.answers[i]!.cases }));
+  const most = ends.filter(({ score, count }) => score !== null && count).sort((a, b) => Number(b.sign === "✕ ") - Number(a.sign === "✕ ") || b.count - a.count)[0];
+  const side = { "✕ ": ", below the threshold", "✓ ": ", from the threshold on" }[most?.sign ?? ""] ?? "";
   return (
     <div class="legend soft sm">
       <span><i />{filtered ? `width: cases of the filter, out of all ${whole(cases)}` : "width: cases"}</span>
-      <span><i class="lf" />core: failed in the end</span>
-      <span><i class="lb" />bar in a node: failed, passed</span>
-      <span><b class="fail">✕ 3</b> · 41: 41 cases end with score 3, below the threshold</span>
-      <span><b class="none">⊘</b> no answer</span>
+      {failed > 0 && <span><i class="lf" />red: cases that failed</span>}
+      <span>{failed > 0 && <i class="lb x" />}{none > 0 && <i class="lb n" />}<i class="lb" />bar in a node: {[failed && "failed", none && "no score", counts.plain ? "scored" : "passed"].filter(Boolean).join(", ")}</span>
+      {metric.nodes.some((_, node) => itemCounts(metric, counts, node).length) && <span>bar of a list: its items</span>}
+      {most && <span><b class={most.sign === "✕ " ? "fail" : ""}>{most.sign}{most.score}</b> · {whole(most.count)}: {most.count === 1 ? "1 case ends" : `${whole(most.count)} cases end`} with score {most.score}{side}</span>}
+      {none > 0 && <span><b class="none">⊘</b> no score from here</span>}
     </div>
   );
 }

@@ -128,7 +128,7 @@ export function TreeBox({ metric, counts, all, filtered, title, choose }: Props)
             <Tree {...shared} layout={layout} zoom={zoom} ghost={filtered ? all : null} enter={enter} unfold={(stub) => unfold(opened === null && metric.layouts[stub + 2] ? stub : "all")} />
           </div>
           <Overview layout={layout} counts={counts} zoom={zoom} scroller={scroller} full={full} />
-          <Legend filtered={filtered} cases={all.cases} />
+          <Legend metric={metric} counts={counts} filtered={filtered} cases={all.cases} />
           {(folds || never > 0) && (
             <p class="soft sm folds">
               {drawn < top ? `${whole(drawn)} of ${many(top, "node")} are drawn${layout.stubs.length ? `, ${whole(new Set(layout.stubs.flatMap(({ nodes }) => nodes)).size)} folded in ${many(layout.stubs.length, "group")}` : ""}${drawnFailures(layout, all)}` : `All ${whole(top)} nodes are drawn`}{never > 0 && `; ${whole(never)} ${never === 1 ? "was" : "were"} never taken`}.{" "}

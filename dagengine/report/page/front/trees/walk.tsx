@@ -43,7 +43,7 @@ export function Walk({ metric, result, fields, prompts, noPrompts, said, step, c
       ))}
       <Sum metric={metric} result={result} />
     </ol>
-    {missing && <p class="notrun">{noPrompts === null ? "Prompts that are not shown are not in this file." : `Prompts as sent: ${noPrompts}.`}</p>}
+    {missing && <p class="notrun">{noPrompts === null ? "Prompts that are not shown are not in this file." : `Prompts were not kept: ${noPrompts}`}</p>}
     </>
   );
 }

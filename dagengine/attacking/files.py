@@ -14,7 +14,8 @@ from dagengine.attacking import words
 from dagengine.attacking.values import AttackCard
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
-from dagengine.terminal import counted, plain
+from dagengine.report.document import document
+from dagengine.terminal import counted
 
 _ADAPTER = TypeAdapter(AttackCard)
 
@@ -37,28 +38,18 @@ def read_attack_card(path: str | Path) -> AttackCard:
 
 def card_page(card: AttackCard) -> str:
     """The page; hidden characters are escapes, and all else is text."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=lambda value: plain(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
+    filters = {
         "per_cent": words.per_cent,
         "where": words.where,
         "counted": counted,
         "coded": _code_markup,
     }
-    return environment.get_template("attack.html").render(card=card, words=words)
+    return document(Path(__file__).with_name("attack.html"), filters, card=card, words=words)
 
 
 def _code_markup(text: str) -> Markup:
     """A text as HTML, with what is between backticks as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(plain(text)))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def write_attack(card: AttackCard, folder: Path) -> tuple[Path, Path]:

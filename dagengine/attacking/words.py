@@ -231,6 +231,17 @@ def rows(cells: Iterable[Cell]) -> list[dict[str, Cell]]:
     return list(rows.values())
 
 
+def alike(cells: Iterable[Cell]) -> list[tuple[str, dict[str, Cell]]]:
+    """The rows with the names of their families; rows of the same zeros are one row."""
+    made: dict[tuple[object, ...], tuple[list[str], dict[str, Cell]]] = {}
+    for row in rows(cells):
+        counts = [(node, cell.attacked, cell.twin) for node, cell in row.items()]
+        quiet = not any(attacked.count or twin.count for _, attacked, twin in counts)
+        name = family_name(row[""])
+        made.setdefault(tuple(counts) if quiet else (name,), ([], row))[0].append(name)
+    return [(", ".join(names), row) for names, row in made.values()]
+
+
 def family_name(cell: Cell) -> str:
     """The name of a family; with a star if its words take the place of the field."""
     return cell.family if cell.place.position else f"{cell.family} *"

@@ -20,7 +20,7 @@ from dagengine.improvement.values import FORMAT, Candidate, Improvement
 from dagengine.loading import TREE, Target, split_target
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.regular_files import is_there, read_whole, remove, write_whole
-from dagengine.reliability import card
+from dagengine.report.document import document
 from dagengine.report.pictures.drawing import draw
 from dagengine.test_case import TestCase
 from dagengine.trees import document_of, text_of
@@ -161,20 +161,12 @@ def _looks(record: Path, sha256: str) -> list[str]:
 
 def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> str:
     """The page; equal improvements give equal pages."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([Path(__file__).parent, Path(card.__file__).parent]),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    candidates = [interval for interval in result.candidates if not interval.skipped]
-    ends = [abs(end) for interval in candidates for end in _ends(interval)]
+    candidates = [candidate for candidate in result.candidates if not candidate.skipped]
+    ends = [abs(end) for candidate in candidates for end in _ends(candidate)]
     half = max(0.1, *ends, 0.0)
-    environment.filters["at"] = lambda share: f"{50 + 48 * max(-1.0, min(1.0, share / half)):.2f}%"
-    return environment.get_template("improve.html").render(
+    return document(
+        Path(__file__).with_name("improve.html"),
+        {"at": lambda share: f"{50 + 48 * max(-1.0, min(1.0, share / half)):.2f}%"},
         result=result, words=words, left=left, pictures=pictures, half=half, ends=_ends,
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from dagengine.cli.commands import app
 from dagengine.record.run import load_run
+from dagengine.terminal import plain
 
 COUNT = 100
 
@@ -79,6 +80,16 @@ def test_a_search_leaves_a_patch_a_page_pictures_and_a_run(folder: Path) -> None
     second = run("--out", "runs/2")
     assert "the sealed part was opened before, for 1 change in folders beside" in second.output
     assert "the sealed part was opened 1 time before, for other changes" in second.output
+
+
+def test_the_page_has_no_hidden_character_and_loads_nothing(folder: Path) -> None:
+    named = misread.METRICS.replace('"Manners"', '"Man\\u202e\\x1b<img>ners"')
+    Path("metrics.py").write_text(named, encoding="utf-8")
+    assert run().exit_code == 0
+    page = Path("improve/improve.html").read_text(encoding="utf-8")
+    assert r"Man\u202e\x1b&lt;img&gt;ners" in page
+    assert page == plain(page)
+    assert "default-src 'none'" in page
 
 
 def test_a_limit_says_how_to_go_on(folder: Path) -> None:

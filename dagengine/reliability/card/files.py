@@ -50,6 +50,7 @@ from dagengine.reliability.card.words import (
     understood,
     visible,
 )
+from dagengine.report.document import document
 from dagengine.terminal import counted
 
 # Rows of the strip plot; the cases with the greatest spread come first.
@@ -98,16 +99,7 @@ def _require_format(text: bytes, path: Path) -> None:
 @shown_as
 def card_page(card: JudgeCard) -> str:
     """The page; equal cards give equal pages."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
+    filters = {
         "number": card_words.number,
         "interval": card_words.interval,
         "title": card_words.title,
@@ -122,7 +114,9 @@ def card_page(card: JudgeCard) -> str:
         # The area of a dot grows with its share of the runs.
         "dot": lambda count, of: f"{2.5 + 4.5 * (count / max(of, 1)) ** 0.5:.1f}",
     }
-    return environment.get_template("card.html").render(
+    return document(
+        Path(__file__).with_name("card.html"),
+        filters,
         card=card,
         words=card_words,
         questions=QUESTIONS,

@@ -114,7 +114,7 @@ def test_the_page_holds_prompts_as_far_as_there_is_room(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"store": None}, "the run had no store"),
+        ({"store": None}, "run with --store to see them here"),
         ({"texts": False}, "left out by --no-texts"),
         ({"redact": ["actual_output"]}, "hidden by --redact actual_output"),
     ],
@@ -167,5 +167,5 @@ def test_a_case_without_a_store_says_so(browser: Browser, tmp_path: Path) -> Non
     file = write_page(run_with(tmp_path, store=None), tmp_path / "page.html")
     with visit(browser, file, "#case=kind%20one&v=case") as page:
         page.page.wait_for_selector(".walk")
-        assert "the run had no store" in (page.page.text_content("main") or "")
+        assert "run with --store to see them here" in (page.page.text_content("main") or "")
         assert page.page.locator(".prompt").count() == 0

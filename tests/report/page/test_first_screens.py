@@ -298,7 +298,7 @@ def test_why_a_contestant_won_and_whether_the_order_decided(browser: Browser, ar
     assert outcome
     with visit(browser, arena, "#case=q 4&v=case") as page:
         won = sum(ballot.winner == "long" for ballot in outcome.ballots)
-        assert page.page.text_content("h1") == f"long won q 4 with {won} of 3 orders"
+        assert page.page.text_content("h1") == f"long won {won} of 3 orders: q 4"
         assert "The order matters here: short won" in page.page.inner_text(".decision")
         assert page.page.locator(".sides h2").all_inner_texts()[0] == "long"
         assert page.page.locator(".sides .txt").first.inner_text() == f"long {MARKUP}"

@@ -121,6 +121,14 @@ def test_every_figure_of_the_tree_is_that_of_the_command_line(
             ".chart .count", "texts => texts.map(text => text.textContent)"
         )
         title = page.page.text_content("h1")
+        shares = page.page.eval_on_selector_all(
+            ".tree .n:not(.stub):not(.frame)",
+            """nodes => nodes.map(node => ["x", "n", ""].map(look =>
+                [...node.querySelectorAll(`rect.part${look && "." + look}`)]
+                    .filter(part => look || (part.className.baseVal === "part " && !part.style.fill))
+                    .reduce((sum, part) => sum + part.width.baseVal.value, 0)))""",
+        )
+        ends = page.page.inner_text(".legend")
     found = {}
     for label in counts:
         words, _, rest = label.partition(": answer of ")
@@ -130,11 +138,21 @@ def test_every_figure_of_the_tree_is_that_of_the_command_line(
     chosen = {(node, str(verdict)): count for (node, verdict), count in tally.chose.items()}
     assert {key: count for key, count in found.items() if count} == chosen
     assert title == f"{summary.failed} of 60 cases failed, {summary.no_score} have no score"
-    assert f"{summary.passed} passed, {share.value:.0%}".replace("%", " %") in lines
+    scored = summary.passed + summary.failed
+    assert f"{summary.passed} passed of {scored} scored, {100 * share.value:.0f} %" in lines
     assert f"({100 * share.low:.0f} to {100 * share.high:.0f})" in lines
     figures = (summary.mean, summary.median, summary.spread)
     assert "mean {:.2f}, median {:.2f}, spread {:.2f}".format(*figures) in lines
     assert [int(count.replace(",", "")) for count in bars] == [n for n in summary.distribution if n]
+    # A case without a score is no passed one, also above the node where its score was lost.
+    whole = sum(shares[0])
+    assert [round(60 * part / whole) for part in shares[0]] == [
+        summary.failed, summary.no_score, summary.passed,
+    ]  # fmt: skip
+    most = max(
+        count for (node, said), count in tally.chose.items() if node == "Next step" and not said
+    )
+    assert f"✕ 3 · {most}: {most} cases end with score 3, below the threshold" in ends
 
 
 def test_clicking_an_edge_lists_exactly_the_cases_whose_path_has_it(

@@ -12,7 +12,9 @@ Default_Ignorable_Code_Point of Unicode (The Unicode Standard, sections 5.21, 9.
 from __future__ import annotations
 
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from io import TextIOWrapper
 from itertools import groupby
@@ -72,6 +74,20 @@ def one_line(text: str, width: int) -> str:
     head = text[: 4 * width]  # a long text costs no more than a short one
     line = plain(" ".join(head.split()))
     return line if len(line) <= width and len(head) == len(text) else line[: width - 1] + "…"
+
+
+def folded(text: str, deeper: int = 0) -> str:
+    """Fold lines at spaces to the width of the terminal (`COLUMNS`), never within a word.
+
+    What is folded off begins below its line, `deeper` characters further in.
+    """
+    width, lines = shutil.get_terminal_size().columns, []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()) + deeper)
+        lines += textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return "\n".join(lines)
 
 
 def counted(number: int, noun: str) -> str:

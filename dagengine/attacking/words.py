@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE
 from dagengine.attacking.values import AttackCard, Cell, Defence, Fall, Place, Share
-from dagengine.terminal import counted, few, one_line, plain
+from dagengine.terminal import counted, few, folded, one_line, plain
 
 SIGNS = {"falls": "✕", "holds": "○", "empty": "⊘"}
 NOT_SHOWN = (
@@ -15,8 +15,8 @@ NOT_SHOWN = (
 )
 WHOLE = "whole metric"
 _ROWS = 30  # of families on a terminal
-_NODES = 4  # beside the whole metric
-_WIDTH = 96
+_NODES = 2  # beside the whole metric: as many as fit
+_WIDTH = 80
 _LINES = 58  # and the command names the files
 
 
@@ -52,7 +52,7 @@ def headline(card: AttackCard) -> str:
     if card.sign == "holds":
         ends = [cell.attacked.high for cell in card.cells if not cell.node and cell.attacked.high]
         most = f"up to {100 * max(ends):.0f} of 100 is possible" if ends else "too few cases"
-        return f"Nothing is shown to fall, which is not “safe”: {most}"
+        return f"No attack is proven to work, which is not “safe”: {most}"
     nodes: dict[str, dict[str, None]] = {}
     red = [cell for cell in card.red if cell.node] or card.red
     for cell in red:
@@ -87,8 +87,8 @@ def next_step(card: AttackCard) -> str:
         least = min(card.metrics, key=lambda metric: metric.attacked)
         of = f" of {_short(least.metric)}" if len(card.metrics) > 1 else ""
         return (
-            f"Attack more failing cases than {least.attacked}{of} for narrower intervals, and "
-            "again after every change of criteria, prompts or judge."
+            f"Attack more than {counted(least.attacked, 'failing case')}{of} for narrower "
+            "intervals, and again after every change of criteria, prompts or judge."
         )
     best = card.offered[0] if card.offered else None
     if best is not None:
@@ -131,8 +131,8 @@ def how(defence: Defence) -> str:
 
 
 def screen(card: AttackCard) -> Iterator[str]:
-    """The lines of a terminal, at most 60; hidden characters are escapes."""
-    lines = [plain(line) for line in _lines(card)]
+    """The lines of a terminal, at most 60 of 80 characters; hidden characters are escapes."""
+    lines = folded(plain("\n".join(_lines(card))), 2).split("\n")
     yield from lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "… more is on the page"]
 
 
@@ -140,25 +140,23 @@ def _lines(card: AttackCard) -> Iterator[str]:
     names = few([metric.metric for metric in card.metrics], 2)
     yield one_line(f"dagengine attack  {names}  judge {few(card.judges, 2)}", _WIDTH)
     yield ""
-    yield f"{SIGNS[card.sign]} {one_line(headline(card), _WIDTH - 2)}"
+    yield f"{SIGNS[card.sign]} {headline(card)}"
     yield ""
-    for line in _wrap(worst(card)):
-        yield f"  {line}"
-    for number, line in enumerate(_wrap(next_step(card), _WIDTH - 8)):
-        yield f"  {'next' if not number else '    '}  {line}"
+    yield f"  {worst(card)}"
+    yield f"  next  {next_step(card)}"
     places = tables(card)
     most = max(_ROWS // max(len(places), 1), 1)
     for (metric, place), cells in [*places.items()][: _ROWS // 3]:
         yield ""
         yield from _table(card, metric, place, cells, most)
     if places:
-        yield from _wrap(NOT_SHOWN)
+        yield NOT_SHOWN
     for fall in card.falls[:1]:
         yield ""
         yield from fall_lines(fall)
     yield from _defences(card)
     yield ""
-    yield from _wrap(_rest(card))
+    yield _rest(card)
 
 
 def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
@@ -201,10 +199,9 @@ def _table(
     red = {cell.node for cell in cells if cell.red}
     nodes = sorted(names, key=lambda node: (node not in red, names.index(node)))[:_NODES]
     nodes.sort(key=names.index)
-    title = f"Fail turned into pass, of 100; {metric}, {where(place)}"
-    yield one_line(title, _WIDTH)
+    yield f"Failing answers turned into passes, of 100; {metric}, {where(place)}"
     heads = ["twin", WHOLE, *nodes]
-    yield f"  {'':20}" + "".join(f" {one_line(head, 14):>14}" for head in heads)
+    yield f"  {'':18}" + "".join(f" {one_line(head, 14):>14}" for head in heads)
     by_family = {family_name(row[""]): row for row in rows(cells)}
     # The families that matter are chosen, and stay in the order of the card.
     heaviest = sorted(by_family, key=lambda family: -_weight(by_family[family]))[:most]
@@ -212,7 +209,7 @@ def _table(
         row = by_family[family]
         marks = [f"{'✕ ' * row[node].red}{per_cent(row[node].attacked)}" for node in ("", *nodes)]
         texts = [per_cent(row[""].twin), *marks]
-        yield f"  {one_line(family, 20):20}" + "".join(f" {text:>14}" for text in texts)
+        yield f"  {one_line(family, 18):18}" + "".join(f" {text:>14}" for text in texts)
     if any(not cell.place.position for cell in cells):
         yield f"  * in the place of `{place.field}`"
     omitted = (
@@ -290,9 +287,3 @@ def _defences(card: AttackCard) -> Iterator[str]:
             f"{mark} {one_line(defence.name, 32):32} {per_cent(rows[0].after):>14} "
             f"{changed(defence):>18} {cost:>8}"
         ).rstrip()
-
-
-def _wrap(text: str, width: int = _WIDTH) -> Iterable[str]:
-    import textwrap
-
-    return textwrap.wrap(plain(text), width)

@@ -378,7 +378,7 @@ def migrate(
         ),
     ] = None,
 ) -> None:
-    """Rewrite the imports of programs for deepeval, LangChain's evaluators or ragas.
+    """Change imports of code written for deepeval, LangChain's evaluators or ragas.
 
     Rewrites imports and the package name. Lists the lines that you must change yourself, such as
     missing names, which stay as they are, and thresholds with the opposite direction. A tree that

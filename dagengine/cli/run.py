@@ -54,7 +54,7 @@ def run(options: RunOptions) -> None:
     not checked before the run, because it can be read only once.
 
     Exit codes: 0 every case has a score; 1 a case failed (with --assert) or a --fail-if condition
-    holds; 2 invalid input, or a judge that accepts no call; 3 nothing of that, and a case has no
+    holds; 2 invalid input, or a judge that accepts no call; 3 otherwise, if a case has no
     score; 130 interrupted.
     """
     from dagengine.execution.interrupts import sync

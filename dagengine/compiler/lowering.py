@@ -53,7 +53,7 @@ def name_problems(names: Sequence[str]) -> list[Problem]:
     for name, count in Counter(names).items():
         whole = name.encode(errors="ignore").decode() == name  # no lone surrogate
         if count > 1 or not name.strip() or not whole:
-            words = f"{count} metrics are called so" if whole else "a character is half of one"
+            words = f"{count} metrics have this name" if whole else "a character is half of one"
             words = words if name.strip() else "the name is empty"
             problems.append(Problem("metric-name", f"metric {name!r}", words, hint))
     return problems

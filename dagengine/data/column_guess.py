@@ -37,7 +37,7 @@ def guess(convert: Converter, records: Sequence[Record]) -> str:
         line = trial.options()
         is_whole = [plain(line)] == line[:_LONGEST].splitlines()
         if is_whole and all(_are_cases(trial, records)):
-            return f"\n  a guess (`--map COLUMN=` ignores a column): {line}"
+            return f"\n  a guess (COLUMN= ignores a column): {line}"
     # A chat may be refused for what is in its messages.
     has_chats = not convert.goldens and all(map(_has_chat, rows))
     return "" if trials or has_chats else (

@@ -133,7 +133,8 @@ def facts(result: Improvement) -> Iterator[tuple[str, str]]:
     examples = len(result.split.folds[0])
     yield (
         "labels",
-        f"{tried + sealed}: {tried} to try on ({examples} may be shown), {sealed} sealed, {opened}",
+        f"{tried + sealed}: {tried} to try changes on ({examples} may serve as examples), "
+        f"{sealed} sealed, {opened}",
     )
     if result.several:
         text = f"people differ on {len(result.contradictions)} of {counted(result.several, 'case')}"

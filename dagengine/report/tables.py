@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
 from dagengine.report.page.drafts import DraftRecord, kept_of
+from dagengine.report.pictures.graphs import Contest
 from dagengine.report.tally import Tally
 from dagengine.results.outcomes import OutcomeKind, Step, calls_words
 from dagengine.results.passing import SIGNS
@@ -15,7 +17,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary, escalated_line
 from dagengine.results.totals import Totals, cost_line
 from dagengine.results.worst import EndCounts, worst_result
-from dagengine.terminal import counted, one_line, plain, standard_console
+from dagengine.terminal import counted, few, one_line, plain, standard_console
 
 _PLACES = 8  # ends that are printed
 _NAME = 200  # characters of a name
@@ -40,9 +42,15 @@ def print_summary(tally: Tally, console: Any = None) -> None:
 
     out = console or standard_console()
     summary = tally.summing.result()
-    out.print(headline_of(summary), style="bold", highlight=False, markup=False)
+    won = {name: metric.wins for name, metric in tally.metrics.items() if metric.wins}
+    headline = headline_of(summary)
+    if len(won) == len(summary.metrics) == 1:
+        headline = wins_line(*won.values()) + "".join(headline.partition(";")[1:])
+        won = {}
+    out.print(plain(headline), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
-    lines = [*filter(None, map(escalated_line, summary))]
+    lines = [f"{one_line(name, _NAME)}: {wins_line(wins)}" for name, wins in won.items()]
+    lines += [*filter(None, map(escalated_line, summary))]
     lines += [f"{one_line(m.metric, _NAME)}: {m.points}" for m in summary if m.points is not None]
     for line in lines:
         out.print(plain(line), highlight=False, markup=False)
@@ -85,6 +93,20 @@ def print_cases(
     out.print(_cases_table(rows, title, several, out.width, times=times))
 
 
+def wins_line(wins: Counter[str]) -> str:
+    """Say who won an arena, and in how many cases the second one did."""
+    of = counted(wins.total(), "case")
+    ranked = sorted((-count, name) for name, count in wins.items() if name != Contest.TIE)
+    most, first = -ranked[0][0], ranked[0][1]
+    if not most:
+        return f"No winner: all {of} are ties"
+    lead = [name for count, name in ranked if -count == most]
+    if len(lead) > 1:
+        return f"No winner: {few(lead)} won {most:,} of {of} each"
+    second = [f"{name} {-count:,}" for count, name in ranked[1:2]]
+    return ", ".join([f"{first} won {most:,} of {of}", *second])
+
+
 def headline_of(summary: Summary) -> str:
     """The answer in one sentence."""
     total, failed, missing = summary.cases, summary.failed, summary.no_score
@@ -106,7 +128,7 @@ def _summary_table(summary: Summary) -> Any:
     table = Table(title="Summary", title_justify="left")
     heads = ("mean", "median", "spread", "passed", "failed", "no score")
     longest = max((len(tally.metric) for tally in summary), default=0)
-    table.add_column("metric", overflow="fold", min_width=min(longest, 15), max_width=40)
+    table.add_column("metric", overflow="fold", min_width=min(longest, 12), max_width=40)
     for name in heads:
         table.add_column(name, justify="right")
     for tally in summary:
@@ -149,12 +171,14 @@ def _cases_table(
         if left_out.get(head):
             continue
         table.add_column(head, justify=side, overflow="fold", max_width=most)
+    told: dict[str, int] = {}
     for row in rows:
-        table.add_row(*_cells(row, several, times))
+        table.add_row(*_cells(row, several, times, told))
     return table
 
 
-def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
+def _cells(row: CaseResult, several: bool, times: bool, told: dict[str, int]) -> list[Any]:
+    """The cells of a row; a long text that an earlier row has (`told`) is not said again."""
     from rich.text import Text
 
     worst = worst_result(row)
@@ -164,9 +188,15 @@ def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
         return [Text(SIGNS[row.state]), *label, *([Text("")] if several else []), "", *took, ""]
     style = _STYLES.get(worst.state, "")
     score = "none" if worst.score is None else f"{worst.score:.3f}"
-    ending = " ".join(
-        part for part in (f"{worst.end}:" if worst.why else str(worst.end), worst.why)
-    )
+    end, why = str(worst.end), worst.why
+    if contest := next(filter(None, (Contest.of(step.output) for step in worst.steps)), None):
+        orders = sum(winner == contest.winner for _, winner in contest.votes)
+        end = f"{contest.winner}, {orders} of {counted(len(contest.votes), 'order')}"
+        why = contest.reason
+    first = told.setdefault(why, row.index)
+    if first != row.index and len(why) > _PLACE:
+        why = f"as # {first}"
+    ending = f"{end}: {why}" if why else end
     return [
         Text(SIGNS[worst.state], style=style),
         *label,
@@ -185,8 +215,9 @@ def _place_lines(places: EndCounts, several: bool) -> list[str]:
         # The metric is named if there are several, and the end does not name it.
         metric = f" of {place.end.metric}" if several and place.end.answer else ""
         lines.append(
-            f"{place.cases:,}x {SIGNS[place.end.state]} {one_line(f'{place.end}{metric}', _PLACE)}:"
-            f" {one_line(place.reason, _REASON)} (first: {one_line(place.first, _PLACE)})"
+            f"{place.cases:,}x {SIGNS[place.end.state]} {one_line(f'{place.end}{metric}', _PLACE)}"
+            f"{': ' * bool(place.reason)}{one_line(place.reason, _REASON)}"
+            f" (first: {one_line(place.first, _PLACE)})"
         )
     more = len(ranked) - _PLACES
     if more > 0:
@@ -196,10 +227,17 @@ def _place_lines(places: EndCounts, several: bool) -> list[str]:
     return lines
 
 
-def print_steps(result: MetricResult, console: Any = None, *, times: bool = False) -> None:
+def print_steps(
+    result: MetricResult,
+    console: Any = None,
+    *,
+    times: bool = False,
+    best: Mapping[str, float] | None = None,
+) -> None:
     """Print what every node of one metric said about one case, for an audit (verbose mode).
 
-    With `times`, also how long each node took, if it is known.
+    With `times`, also how long each node took, if it is known. `best` are the highest numbers of
+    scales, by the names of their nodes.
     """
     from rich.padding import Padding
     from rich.text import Text
@@ -222,7 +260,7 @@ def print_steps(result: MetricResult, console: Any = None, *, times: bool = Fals
             for call in failed:
                 line = f"{call.outcome}: {one_line(call.message or '', _REASON)}"
                 out.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 6), expand=False))
-        for line in _step_lines(step):
+        for line in _step_lines(step, (best or {}).get(step.node)):
             out.print(Padding(Text(plain(line)), (0, 0, 0, 4), expand=False))
 
 
@@ -233,12 +271,15 @@ def seconds_words(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
 
 
-def _step_lines(step: Step) -> list[str]:
-    """Answer of a step, as numbered items where it is a list."""
+def _step_lines(step: Step, best: float | None) -> list[str]:
+    """Answer of a step, as numbered items where it is a list; a rating as it was given."""
     if step.outcome != "ok":
         return [f"{step.outcome}: {step.reason or 'no reason given'}"]
     if step.verdict is not None or step.score is not None:
         score = "" if step.score is None else f"{step.score:.4g}"
+        if step.kind == "rating" and isinstance(step.output, int | float):
+            of = "" if best is None else f" of {best:g}"
+            score = f"{step.output:.4g}{of} → {step.score:.2f}"
         shown = score if step.verdict is None else str(step.verdict)
         mode = f" ({step.mode})" if step.mode else ""
         quotes = [one_line(str(quote), _REASON) for quote in step.quotes]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dagengine.prompts.probabilities.masses import MassCount
-from dagengine.report.pictures.graphs import item_verdicts, words
+from dagengine.report.pictures.graphs import Contest, item_verdicts, words
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.passing import STATES, State
 from dagengine.results.rows import CaseResult, MetricResult
@@ -23,9 +23,9 @@ class MetricTally:
 
     `states` counts the cases by how they ended. `came` does so for the cases that came by a node
     (its name), or took an answer of it (its name and the verdict). `broke` counts the cases that a
-    node gave nothing for, `items` what it said of the items of its lists. `shown` is the result to
-    draw, with the name of its case. It is the one with most steps (the first of those) or that of
-    the chosen case.
+    node gave nothing for, `items` what it said of the items of its lists, `wins` the cases that
+    each contestant of an arena won, and ties. `shown` is the result to draw, with the name of its
+    case. It is the one with most steps (the first of those) or that of the chosen case.
     """
 
     def __init__(self) -> None:
@@ -35,6 +35,7 @@ class MetricTally:
         self.broke: Counter[str] = Counter()
         self.items: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.kinds: Counter[OutcomeKind] = Counter()
+        self.wins: Counter[str] = Counter()
         self.shown: tuple[str, MetricResult] | None = None
 
     @property
@@ -66,6 +67,9 @@ class MetricTally:
                 came[step.node, step.verdict] += 1
             if isinstance(step.output, list):
                 self.items[step.node].update(map(words, item_verdicts(step.output)))
+            elif isinstance(step.output, dict) and (contest := Contest.of(step.output)):
+                self.wins.update(dict.fromkeys(contest.votes[0][0], 0))
+                self.wins[contest.winner] += 1
 
 
 class Tally:

@@ -143,11 +143,19 @@ class MetricResult:
 
     @property
     def why(self) -> str:
-        """The reason there: of the failure or the node that gave the score, else the metric's."""
+        """The reason there: of the failure or the node that gave the score, else the metric's.
+
+        A rating stands before its reason, as it was given. A text that only repeats the end is
+        left out.
+        """
         if self.failure is not None:
             return self.failure.message
-        reasons = {step.node: step.reason for step in self.steps}
-        reason = reasons.get(self.last[0]) or self.reason or ""
+        last = next((step for step in self.steps if step.node == self.last[0]), None)
+        reason = (last and last.reason) or self.reason or ""
+        if last is not None and last.kind == "rating" and isinstance(last.output, int | float):
+            return f"rated {last.output:.4g}{': ' * bool(reason)}{reason}"
+        if last is not None and reason.rpartition("\n")[2].startswith(f"{last.node} → "):
+            return "decided by code" if last.kind == "code" else ""
         # The first line of a rubric says what cost and brought most; others explain it.
         return reason if self.points is None else reason.partition("\n")[0]
 

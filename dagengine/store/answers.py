@@ -170,8 +170,8 @@ class BothAnswers:
 def _warn_of(identity: str) -> None:
     """Say of a judge without a durable identity what follows."""
     _log.warning(
-        "answers of the judge %r are not stored: it has no durable_identity, "
-        "nothing tells it apart in another process; ScriptedJudge gets one by name=…",
+        "answers of the judge %r are not stored, because it has no durable_identity: "
+        'a name is enough, as in ScriptedJudge(…, name="my judge")',
         identity,
     )
 

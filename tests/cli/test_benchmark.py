@@ -95,7 +95,7 @@ def test_second_answers_are_asked_unless_left_out(folder: Path) -> None:
     assert (folder / "asked").read_text().count("\n") == 16 + 12 + 4
     (folder / "asked").unlink()
     less = benchmark(*MINE, "--times", "2", "--no-second-answers")
-    assert "second answers" not in less.output.partition("Would I")[0]
+    assert "repeat a node" not in less.output.partition("Would I")[0]
     assert (folder / "asked").read_text().count("\n") == 16 + 12
 
 
@@ -112,7 +112,7 @@ def test_a_benchmark_prints_its_plan_first_and_leaves_a_card(folder: Path) -> No
     output = " ".join(done.output.split())
     assert output.index("at most 64") < output.index("next: ")
     # Half of the runs lead to the second node: in 4 of 16 it is one run of four.
-    assert "about 2 (+4 %), at most 16 of these are second answers" in output
+    assert "about 2 (+4 %), at most 16 of these repeat a node" in output
     # Every other answer is the same: runs that alternate are no repeats, and nothing is to blame.
     assert "These runs cannot answer" in output
     card = json.loads((folder / "benchmark/card.json").read_text())

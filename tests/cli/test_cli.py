@@ -626,7 +626,7 @@ def test_check_finds_two_metrics_of_one_name(tmp_path: Path) -> None:
     path.write_text(METRICS + 'other = DAGMetric("Good manners", DAG(words))\n')
     done = CliRunner().invoke(app, ["check", str(path)])
     assert done.exit_code == 1
-    assert "metric-name metric 'Good manners': 2 metrics are called so" in done.stdout
+    assert "metric-name metric 'Good manners': 2 metrics have this name" in done.stdout
 
 
 @pytest.mark.parametrize("name", BAD)

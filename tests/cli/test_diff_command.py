@@ -43,7 +43,7 @@ def test_flips_are_named_by_node_and_cause(runs: tuple[Path, Path]) -> None:
     for said in (
         "4 of 12 cases flipped: 4 worse, 0 better",
         "3 first differ at Tone, 1 first differ at Next step",
-        "0 definition changed, 0 evidence changed, 0 judge changed, 4 same question",
+        "tree 0 · data 0 · judge 0 · same question answered differently 4",
         "could be chance (paired, McNemar mid-p, p = 0.12)",
         "Tone: warm → rude",
     ):

@@ -177,7 +177,7 @@ HOPELESS: list[tuple[Callable[[], Any], str]] = [
     (lambda: with_verdicts(binary(), "yes", "no"), "verdict-type"),
     (lambda: with_verdicts(kinds(), True, False), "verdict-type"),
     (lambda: with_verdicts(binary(), True), "verdict-missing .*: verdict False leads nowhere"),
-    (lambda: with_verdicts(kinds()), "verdict-missing .*: 0 verdicts are declared"),
+    (lambda: with_verdicts(kinds()), "verdict-missing .*: no verdict is declared"),
     (with_a_misplaced_verdict, "verdict-misplaced"),
     (lambda: [BinaryJudgementNode("Good?", then={True: 10, False: 0})], "reads-nothing"),
 ]

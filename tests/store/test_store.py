@@ -246,7 +246,7 @@ def test_a_judge_without_a_durable_identity_is_asked_every_time_and_said_so_once
     judge = script.judge(None)
     with caplog.at_level(logging.WARNING, "dagengine"):
         run(path, judge)
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == [
         f"answers of the judge {judge.identity!r} are not stored"
     ]
     assert run(path, judge).totals.cached == 0

@@ -15,7 +15,7 @@ from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
-from dagengine.terminal import counted
+from dagengine.terminal import counted, folded
 
 if TYPE_CHECKING:
     from dagengine.estimate.values import Estimate
@@ -69,14 +69,15 @@ class BenchmarkJob:
         runs, more = once.asked.likely * self.runs, self._likely_second_answers(once)
         say(
             f"{counted(self.runs, 'run')} of this: about {runs + more:,.0f} calls, at most "
-            f"{_number(most)} (retries come on top)"
+            f"{_number(most)} (retries are extra)"
         )
         if second != 0:
-            typer.echo(
+            words = (
                 f"about {more:,.0f} (+{100 * more / runs if runs else 0:.0f} %), at most "
-                f"{_number(second)} of these are second answers of nodes that a case "
-                "reaches once only (--no-second-answers leaves them out)"
+                f"{_number(second)} of these repeat a node that a case reached only once "
+                "(--no-second-answers skips them)"
             )
+            say(folded(words))
         return most
 
     def _likely_second_answers(self, once: Estimate) -> float:

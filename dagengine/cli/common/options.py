@@ -105,7 +105,7 @@ Quoting = Annotated[
     typer.Option(
         "--quotes",
         metavar="required|if_any",
-        help="Let every verdict quote the words that it stands on, and check the quotes.",
+        help="Make every verdict quote the words that it is based on, and check the quotes.",
     ),
 ]
 Unquoted = Annotated[
@@ -143,8 +143,8 @@ MaxTokens = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Maximum number of tokens of one answer, where a node says nothing. Default: what the "
-        "bounds of the answer need.",
+        help="Maximum tokens per answer, unless the node sets its own. Default: enough for the "
+        "limits of the answer.",
     ),
 ]
 MoneyLimit = Annotated[

@@ -18,7 +18,7 @@ def index(
         list[Path], typer.Argument(metavar="DIR...", help="Folders of runs."), Reads()
     ],
 ) -> None:
-    """Make again what large runs are read by. Makes no judge calls.
+    """Rebuild the index of large runs. Makes no judge calls.
 
     The columns in the folder (columns.parquet, with the extra `parquet`), where there are none of
     its lines, and the index of `view` for a run of more than 30,000 cases. All commands say the

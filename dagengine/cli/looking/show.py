@@ -199,6 +199,8 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
         return
     if options.case is not None:
         # One case is shown whole: its texts, and all that its nodes said.
+        nodes = [node for metric in run.manifest.metrics for node in metric.nodes if node.scale]
+        best = {node.name: max((node.scale or {}).values()) for node in nodes}
         for row in kept:
             seconds = row.seconds if options.times else None
             took = "" if seconds is None else f" ({seconds_words(seconds)})"
@@ -207,7 +209,7 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
                 for name, value in fields.items():
                     say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
             for result in row.metrics:
-                print_steps(result, times=options.times)
+                print_steps(result, times=options.times, best=best)
         return
     several = "" if count == 1 and not whole else "s"
     print_cases(kept, f"{count:,}{whole} {thing}{several}", times=options.times)

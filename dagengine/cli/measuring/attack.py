@@ -38,7 +38,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.errors import InputError
-from dagengine.terminal import counted
+from dagengine.terminal import counted, folded
 
 if TYPE_CHECKING:
     from dagengine.attacking.campaign import Plan
@@ -129,7 +129,7 @@ class AttackOptions:
 
 
 def attack(options: AttackOptions) -> None:
-    """Attack a judge: which node falls, to what, and what a defence costs.
+    """Find which nodes can be manipulated, by what, and what a defence would cost.
 
     Judges all test cases, then those that fail again with every family of attacks in a field, and
     with harmless words of the same length and form. An attack is one only if it does more than
@@ -226,12 +226,12 @@ def _print_plan(
         shown = "" if price is None else f", ${price:.2f}"
         say(f"  {part.what}: about {calls:,.0f} calls{shown}", err=options.as_json)
     much = f", ${money:.2f}" if priced else ""
-    say(
+    words = (
         f"about {total:,.0f} calls{much} if {counted(plan.sample, 'case')} of a metric, or all, "
         "fail; only failing cases are attacked, and defences are tried on what fell "
-        "(retries come on top)",
-        err=options.as_json,
+        "(retries are extra)"
     )
+    say(folded(words), err=options.as_json)
 
 
 def _run_attack(

@@ -30,8 +30,8 @@ from dagengine.cli.common.options import (
     prices,
     sole_metric,
 )
-from dagengine.cli.common.streams import outlive_reader, say, shown
-from dagengine.terminal import counted
+from dagengine.cli.common.streams import outlive_reader, say
+from dagengine.terminal import counted, folded, one_line
 
 if TYPE_CHECKING:
     from dagengine.improvement.files import Folder
@@ -120,8 +120,9 @@ def improve(
     model, paid, folder = chosen_judge(judge, base_url), prices(price), Folder(out)
     plan = search.plan(model=model, prices=paid)
     for name, calls in words.planned(plan):
-        say(f"  {name:26} {calls:>34}")
-    say(f"upper bounds, for the most expensive node; p values are corrected for {plan.tries} tries")
+        say(folded(f"  {name:26} {calls:>34}", 27))
+    bounds = "upper bounds, for the most expensive node"
+    say(folded(f"{bounds}; p values are corrected for {plan.tries} tries"))
     # Each look at the sealed part makes it a little less unseen, in whatever folder it was.
     if looks := folder.looks(search.split.sha256, beside=True):
         changes = counted(len(looks), "change")
@@ -165,23 +166,22 @@ def _run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
     # The screen: headline, what it rests on, next, what n is, the change.
-    say(f"\n{shown(words.headline(result))}\n")
-    say(f"  {shown(words.why(result))}")
-    say(f"  next  {shown(words.step(result, left))}\n")
+    say(folded(f"\n{words.headline(result)}\n\n  {words.why(result)}"))
+    say(f"  next  {words.step(result, left)}\n")
     for warning in words.warnings(result):
-        say(f"  warning: {shown(warning)}", err=True)
+        say(folded(f"  warning: {warning}", 2), err=True)
     for name, text in words.facts(result):
-        say(f"  {name:8} {shown(text)}")
+        say(folded(f"  {name:8} {text}", 9))
     for candidate in result.accepted:
         marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
         if parts := [marks[kind].format(text) for kind, text in words.edit(candidate)]:
-            say(f"\n  {candidate.where}: {shown(' '.join(parts))}")
+            say(folded(f"\n  {candidate.where}: {' '.join(parts)}", 2))
     say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")
 
 
 def _say_candidate(candidate: Candidate) -> None:
     from dagengine.improvement import words
 
-    gain = "" if candidate.skipped else words.points(candidate.gain)
-    line = f"  {candidate.what[:28]:28} {candidate.where[:16]:16} {gain:>16}  "
-    say(shown(line + words.decision(candidate)))
+    gain = "" if candidate.skipped else f"{words.points(candidate.gain):>15}  "
+    line = f"  {one_line(candidate.what, 26):26} {one_line(candidate.where, 12):12} {gain}"
+    say(folded(line + words.decision(candidate), 27))

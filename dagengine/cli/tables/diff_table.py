@@ -17,6 +17,12 @@ _CAUSES = {
     "judge": "judge changed",
     "same": "same question, different answer",
 }
+_SHORT = {
+    "definition": "tree",
+    "evidence": "data",
+    "judge": "judge",
+    "same": "same question answered differently",
+}
 _KINDS = ("worse", "better", "lost", "gained", "score", "path")
 
 
@@ -136,8 +142,8 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
         places = (f"{counts[name]:,} first differ at {name or 'the settings'}" for name in ranked)
         yield "where", ", ".join(places)
-        causes = [f"{metric['causes'][name]:,} {what}" for name, what in _CAUSES.items()]
-        yield "cause", ", ".join(causes)
+        causes = [f"{word} {metric['causes'][name]:,}" for name, word in _SHORT.items()]
+        yield "cause", " · ".join(causes)
     words = {
         "other_score": "have a different score, but the same result",
         "other_path": "took a different path to the same result",

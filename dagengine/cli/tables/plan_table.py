@@ -95,9 +95,9 @@ def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
         pace = f"A call takes {budget.latency:g} s."
     else:
         pace = f"Time: {_UNKNOWN_TIME}."
-    hold = "Least and most hold if every metric gets a score; "
+    hold = "Least and most assume that every metric gets a score; "
     return [
-        "Retries come on top." if estimate.sampled else f"{hold}retries come on top.",
+        "Retries are extra." if estimate.sampled else f"{hold}retries are extra.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
         pace,
         *stored,
@@ -244,7 +244,7 @@ def _notes(estimate: Estimate) -> Iterator[str]:
         yield sampling_note(estimate)
     nodes = [node for metric in estimate.metrics for node in metric.nodes]
     if any(node.equal for node in nodes):
-        yield "Equal: likely questions with the same text as another one; they cost no extra call."
+        yield "Equal: questions that are expected to repeat another one; they cost nothing."
     if any(len(node.metrics) > 1 for node in nodes):
         yield "Nodes that metrics share run once; each metric lists them, the total counts once."
     if any(judge.cached_tokens for judge in estimate.judges):

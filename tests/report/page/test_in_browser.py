@@ -123,9 +123,9 @@ def test_every_figure_of_the_tree_is_that_of_the_command_line(
         title = page.page.text_content("h1")
         shares = page.page.eval_on_selector_all(
             ".tree .n:not(.stub):not(.frame)",
-            """nodes => nodes.map(node => ["x", "n", ""].map(look =>
-                [...node.querySelectorAll(`rect.part${look && "." + look}`)]
-                    .filter(part => look || (part.className.baseVal === "part " && !part.style.fill))
+            """nodes => nodes.map(node => ["part x", "part n", "part "].map(look =>
+                [...node.querySelectorAll("rect.part")]
+                    .filter(part => part.className.baseVal === look)
                     .reduce((sum, part) => sum + part.width.baseVal.value, 0)))""",
         )
         ends = page.page.inner_text(".legend")

@@ -17,10 +17,11 @@ export function preview(metric: Metric, number: number, kind: Kind, packed: Pack
   const code = end != null && metric.nodes[end]!.kind === "code";
   const decided = code && step?.[2] != null ? "decided by code" : null;
   const why = failure?.message ?? contestOf(step?.[3])?.reason ?? step?.[4] ?? decided ?? reasonOf(metric, reason, steps);
+  const rated = end != null && metric.nodes[end]!.kind === "rating" && typeof step?.[3] === "number" ? `rated ${Number(step[3].toPrecision(4))}${why ? ": " : ""}` : "";
   const first = firstText(fields);
   const output = fields?.["actual_output"];
   return {
-    why: why == null ? null : cut(wrong(why)),
+    why: why == null ? rated || null : cut(rated + wrong(why)),
     first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!),
     output: typeof output === "string" ? cut(output) : null,
     tags: (fields?.["tags"] ?? []) as string[],

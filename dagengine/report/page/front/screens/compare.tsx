@@ -12,7 +12,7 @@ import { many, moment, money, score, SIGN, STATE, stateOf, time, whole } from ".
 import { Both } from "./both.tsx";
 import { runBefore, Runs } from "./runs.tsx";
 
-const SHORT: Record<Cause, string> = { definition: "definition", evidence: "evidence", judge: "judge", same: "same question" };
+const SHORT: Record<Cause, string> = { definition: "tree", evidence: "data", judge: "judge", same: "same question" };
 const KINDS: [string, string, Kind[]][] = [
   ["flipped", "Flipped", ["worse", "better"]], ["worse", "Worse", ["worse"]], ["better", "Better", ["better"]],
   ["lost", "No score now", ["lost"]], ["gained", "Score now", ["gained"]], ["score", "Other score", ["score"]],
@@ -158,7 +158,7 @@ function Summary({ found, metric }: { found: RunChanges; metric: MetricChanges }
   if (metric.flips) {
     lines.push(["where", <Where metric={metric} />]);
     lines.push(["cause", CAUSES.map((cause, i) => (
-      <Fragment key={cause}>{i > 0 && ", "}{causes[cause] ? <b>{whole(causes[cause])} {CAUSE[cause]}</b> : `0 ${CAUSE[cause]}`}</Fragment>
+      <Fragment key={cause}>{i > 0 && " · "}{SHORT[cause]}{cause === "same" && " answered differently"} {causes[cause] ? <b>{whole(causes[cause])}</b> : "0"}</Fragment>
     ))]);
   }
   if (noise) lines.push(["noise", noise.words]);

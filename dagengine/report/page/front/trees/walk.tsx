@@ -142,7 +142,8 @@ function Said({ metric, each, result, items, bad, span, chooseSpan }: SaidProps)
       </>
     );
   }
-  const shown = each.verdict ?? (each.score !== null ? score(each.score) : null);
+  const rated = each.kind === "rating" && typeof each.output === "number" ? `${Number(each.output.toPrecision(4))} → ` : "";
+  const shown = each.verdict ?? (each.score !== null ? rated + score(each.score) : null);
   return (
     <>
       {shown !== null && <div class={`ans${bad ? " fail" : ""}`}>→ {shown}{each.mode && <span class="light sm"> ({each.mode})</span>}</div>}

@@ -76,7 +76,7 @@ def one_line(text: str, width: int) -> str:
     return line if len(line) <= width and len(head) == len(text) else line[: width - 1] + "…"
 
 
-def folded(text: str, deeper: int = 0) -> str:
+def wrap_lines(text: str, deeper: int = 0) -> str:
     """Fold lines at spaces to the width of the terminal (`COLUMNS`), never within a word.
 
     What is folded off begins below its line, `deeper` characters further in.

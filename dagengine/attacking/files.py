@@ -14,7 +14,7 @@ from dagengine.attacking import words
 from dagengine.attacking.values import AttackCard
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
-from dagengine.report.document import document
+from dagengine.results.html import document
 from dagengine.terminal import counted
 
 _ADAPTER = TypeAdapter(AttackCard)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE
 from dagengine.attacking.values import AttackCard, Cell, Defence, Fall, Place, Share
-from dagengine.terminal import counted, few, folded, one_line, plain
+from dagengine.terminal import counted, few, one_line, plain, wrap_lines
 
 SIGNS = {"falls": "✕", "holds": "○", "empty": "⊘"}
 NOT_SHOWN = (
@@ -132,7 +132,7 @@ def how(defence: Defence) -> str:
 
 def screen(card: AttackCard) -> Iterator[str]:
     """The lines of a terminal, at most 60 of 80 characters; hidden characters are escapes."""
-    lines = folded(plain("\n".join(_lines(card))), 2).split("\n")
+    lines = wrap_lines(plain("\n".join(_lines(card))), 2).split("\n")
     yield from lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "… more is on the page"]
 
 
@@ -228,15 +228,16 @@ def rows(cells: Iterable[Cell]) -> list[dict[str, Cell]]:
     return list(rows.values())
 
 
-def alike(cells: Iterable[Cell]) -> list[tuple[str, dict[str, Cell]]]:
-    """The rows with the names of their families; rows of the same zeros are one row."""
+def alike(cells: Iterable[Cell]) -> Iterable[tuple[list[str], dict[str, Cell]]]:
+    """The names of families with their row; rows of the same zeros are one row."""
     made: dict[tuple[object, ...], tuple[list[str], dict[str, Cell]]] = {}
     for row in rows(cells):
-        counts = [(node, cell.attacked, cell.twin) for node, cell in row.items()]
-        quiet = not any(attacked.count or twin.count for _, attacked, twin in counts)
-        name = family_name(row[""])
-        made.setdefault(tuple(counts) if quiet else (name,), ([], row))[0].append(name)
-    return [(", ".join(names), row) for names, row in made.values()]
+        name, key = family_name(row[""]), tuple[object, ...]()
+        for node, cell in row.items():
+            turned = cell.attacked.count or cell.twin.count
+            key = (*key, name if turned else node, cell.attacked, cell.twin)
+        made.setdefault(key, ([], row))[0].append(name)
+    return made.values()
 
 
 def family_name(cell: Cell) -> str:

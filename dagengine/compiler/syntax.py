@@ -256,7 +256,7 @@ def _declarations(
     declared = {branch.verdict for branch in branches}
     if isinstance(node, NonBinaryJudgementNode) and len(declared) < 2:
         hint = "declare every verdict the judge may give, at least two"
-        words = "only one verdict is declared" if declared else "no verdict is declared"
+        words = f"{('no', 'only one')[len(declared)]} verdict is declared"
         yield report("verdict-missing", node, words, hint)
     if branches and not bare:
         yield from _coverage(node, branches, report)

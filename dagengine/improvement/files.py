@@ -20,8 +20,8 @@ from dagengine.improvement.values import FORMAT, Candidate, Improvement
 from dagengine.loading import TREE, Target, split_target
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.regular_files import is_there, read_whole, remove, write_whole
-from dagengine.report.document import document
 from dagengine.report.pictures.drawing import draw
+from dagengine.results.html import document
 from dagengine.test_case import TestCase
 from dagengine.trees import document_of, text_of
 

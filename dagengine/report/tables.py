@@ -42,14 +42,14 @@ def print_summary(tally: Tally, console: Any = None) -> None:
 
     out = console or standard_console()
     summary = tally.summing.result()
-    won = {name: metric.wins for name, metric in tally.metrics.items() if metric.wins}
-    headline = headline_of(summary)
-    if len(won) == len(summary.metrics) == 1:
-        headline = wins_line(*won.values()) + "".join(headline.partition(";")[1:])
-        won = {}
+    headline, lines = headline_of(summary), list[str]()
+    for name, metric in tally.metrics.items():
+        if metric.wins and len(tally.metrics) == 1:
+            headline = wins_line(metric.wins) + "".join(headline.partition(";")[1:])
+        elif metric.wins:
+            lines.append(f"{one_line(name, _NAME)}: {wins_line(metric.wins)}")
     out.print(plain(headline), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
-    lines = [f"{one_line(name, _NAME)}: {wins_line(wins)}" for name, wins in won.items()]
     lines += [*filter(None, map(escalated_line, summary))]
     lines += [f"{one_line(m.metric, _NAME)}: {m.points}" for m in summary if m.points is not None]
     for line in lines:
@@ -96,14 +96,15 @@ def print_cases(
 def wins_line(wins: Counter[str]) -> str:
     """Say who won an arena, and in how many cases the second one did."""
     of = counted(wins.total(), "case")
-    ranked = sorted((-count, name) for name, count in wins.items() if name != Contest.TIE)
-    most, first = -ranked[0][0], ranked[0][1]
+    contestants = sorted(wins.keys() - {Contest.TIE}, key=lambda name: (-wins[name], name))
+    first, *others = contestants
+    most = wins[first]
     if not most:
         return f"No winner: all {of} are ties"
-    lead = [name for count, name in ranked if -count == most]
+    lead = [name for name in contestants if wins[name] == most]
     if len(lead) > 1:
         return f"No winner: {few(lead)} won {most:,} of {of} each"
-    second = [f"{name} {-count:,}" for count, name in ranked[1:2]]
+    second = [f"{name} {wins[name]:,}" for name in others[:1]]
     return ", ".join([f"{first} won {most:,} of {of}", *second])
 
 
@@ -189,10 +190,11 @@ def _cells(row: CaseResult, several: bool, times: bool, told: dict[str, int]) ->
     style = _STYLES.get(worst.state, "")
     score = "none" if worst.score is None else f"{worst.score:.3f}"
     end, why = str(worst.end), worst.why
-    if contest := next(filter(None, (Contest.of(step.output) for step in worst.steps)), None):
-        orders = sum(winner == contest.winner for _, winner in contest.votes)
-        end = f"{contest.winner}, {orders} of {counted(len(contest.votes), 'order')}"
-        why = contest.reason
+    for step in worst.steps:
+        if contest := Contest.of(step.output):
+            orders = Counter(winner for _, winner in contest.votes)[contest.winner]
+            end = f"{contest.winner}, {orders} of {counted(len(contest.votes), 'order')}"
+            why = contest.reason
     first = told.setdefault(why, row.index)
     if first != row.index and len(why) > _PLACE:
         why = f"as # {first}"

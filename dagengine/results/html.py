@@ -1,9 +1,11 @@
-"""Tables for a notebook: every text in them is escaped, and what hides in it is made visible."""
+"""Tables for a notebook, and pages: texts are escaped, and what hides in them is made visible."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
+from typing import Any
 
 from dagengine.terminal import one_line, plain
 
@@ -34,3 +36,23 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
     body = "".join(f"<tr>{row('td', line)}</tr>" for line in lines)
     return f"<table><thead><tr>{row('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def document(template: Path, filters: Mapping[str, Any], **values: Any) -> str:
+    """A page that runs and loads nothing, of a template that extends `document.html`.
+
+    Its values are text: markup is escaped, and hidden characters are shown as escapes.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([template.parent, Path(__file__).parent]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        # What is marked as HTML stays so: the escape of a hidden character is no markup.
+        finalize=lambda value: type(value)(plain(value)) if isinstance(value, str) else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= filters
+    return environment.get_template(template.name).render(values)

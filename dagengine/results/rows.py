@@ -155,7 +155,7 @@ class MetricResult:
         if last is not None and last.kind == "rating" and isinstance(last.output, int | float):
             return f"rated {last.output:.4g}{': ' * bool(reason)}{reason}"
         if last is not None and reason.rpartition("\n")[2].startswith(f"{last.node} → "):
-            return "decided by code" if last.kind == "code" else ""
+            return "decided by code" * (last.kind == "code")
         # The first line of a rubric says what cost and brought most; others explain it.
         return reason if self.points is None else reason.partition("\n")[0]
 

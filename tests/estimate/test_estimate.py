@@ -481,7 +481,7 @@ def test_the_command_shows_questions_paths_money_and_time_in_80_columns(folder: 
     assert ["Good", "manners", "1–2", "4", "6", "8"] in [line[:6] for line in lines]  # noqa: RUF001
     assert "Faithfulness (0 of 4" in shown
     assert "worst path of Good manners: kind → short (2 questions, 2 in a row)" in shown
-    assert " unknown: --price IN,OUT" in shown
+    assert "No price is known for a judge: give --price IN,OUT." in shown
     assert "about 4 s with 64 calls at a time, up to 2 in a row" in shown
     assert "verdicts are equally likely" in shown
     assert "can detect a difference" not in shown

@@ -69,6 +69,50 @@ def test_a_long_reason_is_wrapped_and_not_cut_where_nobody_looks() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def _table(*results: MetricResult) -> str:
+    """What a terminal shows of one result per case, on one line."""
+    out = Console(file=io.StringIO(), width=300)
+    print_table(Tally(CaseResult(n, f"c{n}", (result,)) for n, result in enumerate(results)),
+                Totals(), out)  # fmt: skip
+    return " ".join(out.file.getvalue().split())  # type: ignore[attr-defined]
+
+
+def _contest(winner: str | None, *votes: str | None) -> MetricResult:
+    ballots = [{"order": ["new", "old"], "winner": vote, "reason": f"{vote} is short"}
+               for vote in votes]  # fmt: skip
+    won = Step("winner", "code", OK, output={"winner": winner, "ballots": ballots}, score=1.0)
+    return MetricResult("Brevity", 1.0, None, "all orders", steps=(won,), ended=("winner", None))
+
+
+def test_the_winner_of_an_arena_is_the_first_line() -> None:
+    shown = _table(_contest("new", "new", "old", "new"), _contest(None, "new", "old", None))
+    assert shown.startswith("new won 1 of 2 cases, old 0 ")
+    assert "new, 2 of 3 orders: new is short" in shown
+    assert "tie, 1 of 3 orders: None is short" in shown
+    assert _table(_contest(None, "old", None)).startswith("No winner: all 1 case are ties")
+    both = _contest("new", "new"), _contest("old", "old")
+    assert _table(*both).startswith("No winner: new, old won 1 of 2 cases each")
+
+
+def test_no_reason_is_said_twice_and_a_rating_is_shown_as_given() -> None:
+    long = "the server said that it is out of memory and that somebody has to look at it, now"
+    broken = MetricResult("M", None, None, None, failure=Failure(FAILED, "node", long))
+    shown = _table(broken, broken, broken).partition("worst first")[2].partition("└")[0]
+    assert shown.count(long) == 1
+    assert shown.count("node → provider_error: as # 0") == 2
+    code = Step("Readable", "code", OK, verdict=False)
+    gate = MetricResult("M", 0.0, False, "Readable → False", threshold=0.5,
+                        path=(("Readable", False),), steps=(code,))  # fmt: skip
+    assert "Readable → False: decided by code" in _table(gate)
+    rating = Step("Tone", "rating", OK, output=5, score=1.0, reason="Warm.")
+    rated = MetricResult("M", 1.0, True, "Warm.", threshold=0.5, steps=(rating,),
+                         ended=("Tone", None))  # fmt: skip
+    assert "M from 0.5 on: rated 5: Warm." in _table(rated)
+    out = Console(file=io.StringIO(), width=80)
+    print_steps(rated, out, best={"Tone": 5})
+    assert "5 of 5 → 1.00" in out.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_a_judge_that_would_rather_say_something_else_is_told_once() -> None:
     """At the end of a run in which most answers have less than half of the probability."""
 

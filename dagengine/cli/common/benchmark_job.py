@@ -15,7 +15,7 @@ from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
-from dagengine.terminal import counted, folded
+from dagengine.terminal import counted, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.estimate.values import Estimate
@@ -77,7 +77,7 @@ class BenchmarkJob:
                 f"{_number(second)} of these repeat a node that a case reached only once "
                 "(--no-second-answers skips them)"
             )
-            say(folded(words))
+            say(wrap_lines(words))
         return most
 
     def _likely_second_answers(self, once: Estimate) -> float:

@@ -19,7 +19,7 @@ from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
 from dagengine.regular_files import LEFT_BY, require_own_folder, require_regular
-from dagengine.terminal import folded, replaced_line
+from dagengine.terminal import replaced_line, wrap_lines
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""
@@ -114,7 +114,7 @@ def say_replaced(written: Mapping[Path, bool], marks: Marks, given: Given) -> No
         for path in _paths(mark, given.get(name), given)
     }
     if line := replaced_line(written, continued):
-        say(folded(line, 2), err=True)
+        say(wrap_lines(line, 2), err=True)
 
 
 def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:

@@ -199,8 +199,11 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
         return
     if options.case is not None:
         # One case is shown whole: its texts, and all that its nodes said.
-        nodes = [node for metric in run.manifest.metrics for node in metric.nodes if node.scale]
-        best = {node.name: max((node.scale or {}).values()) for node in nodes}
+        best: dict[str, float] = {}
+        for metric in run.manifest.metrics:
+            for node in metric.nodes:
+                if node.scale:
+                    best[node.name] = max(node.scale.values())
         for row in kept:
             seconds = row.seconds if options.times else None
             took = "" if seconds is None else f" ({seconds_words(seconds)})"

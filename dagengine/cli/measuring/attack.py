@@ -38,7 +38,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.errors import InputError
-from dagengine.terminal import counted, folded
+from dagengine.terminal import counted, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.attacking.campaign import Plan
@@ -231,7 +231,7 @@ def _print_plan(
         "fail; only failing cases are attacked, and defences are tried on what fell "
         "(retries are extra)"
     )
-    say(folded(words), err=options.as_json)
+    say(wrap_lines(words), err=options.as_json)
 
 
 def _run_attack(

@@ -17,7 +17,7 @@ from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoti
 from dagengine.cli.common.streams import outlive_reader, say, shown
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
-from dagengine.terminal import folded
+from dagengine.terminal import wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.conditions import FailIf, FailUnlessUse
@@ -185,7 +185,7 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
     named = options.judge[0] if options.judge else None
     most_calls = in_flight(options.max_in_flight, named, options.base_url)
     most = job.print_plan(most_calls)
-    say(folded(could_be_seen(len(job.cases), job.ways["times"])))
+    say(wrap_lines(could_be_seen(len(job.cases), job.ways["times"])))
     if options.max_calls is not None:
         job.require_calls(most, options.max_calls, options.store)
     limits = Limits(

@@ -31,7 +31,7 @@ from dagengine.cli.common.options import (
     sole_metric,
 )
 from dagengine.cli.common.streams import outlive_reader, say
-from dagengine.terminal import counted, folded, one_line
+from dagengine.terminal import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.improvement.files import Folder
@@ -120,9 +120,9 @@ def improve(
     model, paid, folder = chosen_judge(judge, base_url), prices(price), Folder(out)
     plan = search.plan(model=model, prices=paid)
     for name, calls in words.planned(plan):
-        say(folded(f"  {name:26} {calls:>34}", 27))
+        say(wrap_lines(f"  {name:26} {calls:>34}", 27))
     bounds = "upper bounds, for the most expensive node"
-    say(folded(f"{bounds}; p values are corrected for {plan.tries} tries"))
+    say(wrap_lines(f"{bounds}; p values are corrected for {plan.tries} tries"))
     # Each look at the sealed part makes it a little less unseen, in whatever folder it was.
     if looks := folder.looks(search.split.sha256, beside=True):
         changes = counted(len(looks), "change")
@@ -166,16 +166,16 @@ def _run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
     # The screen: headline, what it rests on, next, what n is, the change.
-    say(folded(f"\n{words.headline(result)}\n\n  {words.why(result)}"))
+    say(wrap_lines(f"\n{words.headline(result)}\n\n  {words.why(result)}"))
     say(f"  next  {words.step(result, left)}\n")
     for warning in words.warnings(result):
-        say(folded(f"  warning: {warning}", 2), err=True)
+        say(wrap_lines(f"  warning: {warning}", 2), err=True)
     for name, text in words.facts(result):
-        say(folded(f"  {name:8} {text}", 9))
+        say(wrap_lines(f"  {name:8} {text}", 9))
     for candidate in result.accepted:
         marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
         if parts := [marks[kind].format(text) for kind, text in words.edit(candidate)]:
-            say(folded(f"\n  {candidate.where}: {' '.join(parts)}", 2))
+            say(wrap_lines(f"\n  {candidate.where}: {' '.join(parts)}", 2))
     say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")
 
 
@@ -184,4 +184,4 @@ def _say_candidate(candidate: Candidate) -> None:
 
     gain = "" if candidate.skipped else f"{words.points(candidate.gain):>15}  "
     line = f"  {one_line(candidate.what, 26):26} {one_line(candidate.where, 12):12} {gain}"
-    say(folded(line + words.decision(candidate), 27))
+    say(wrap_lines(line + words.decision(candidate), 27))

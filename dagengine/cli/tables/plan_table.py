@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_NO_PRICE = "unknown: --price IN,OUT"
+_NO_PRICE = "unknown"
 _UNKNOWN_TIME = "not known, `dagengine judge check` measures the speed of a server of your own"
 # From here on counts and rough counts are rounded; longer paths are cut in the middle.
 _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
@@ -141,7 +141,9 @@ def print_estimate(
         out.print(Padding(line, (0, 0, 0, 1)))
 
     table = _grid("judge", "likely calls", "tokens in", "from caches", "out", "US dollars")
+    unpriced = False
     for name, judge, money in judge_costs(estimate, budget):
+        unpriced = unpriced or money is None
         paid = _NO_PRICE if money is None else _dollars(money)
         counts = judge.input_tokens, judge.output_tokens
         least = cost(name, *counts, budget.prices, judge.cached_tokens)
@@ -162,7 +164,8 @@ def print_estimate(
         how = f" with {budget.max_in_flight} calls at a time, up to {estimate.depth} in a row\n"
         time = Text.assemble("about ", (f"{seconds / size:.3g} {unit}", "bold"), how)
     out.print(Padding(time, (0, 0, 0, 1)))
-    for note in [*_notes(estimate), *assumptions(estimate, budget), *more]:
+    hints = ["No price is known for a judge: give --price IN,OUT."] * unpriced
+    for note in [*hints, *_notes(estimate), *assumptions(estimate, budget), *more]:
         out.print(Padding(Text(plain(note), style="dim"), (0, 0, 0, 1)))
 
 

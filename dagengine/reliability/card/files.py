@@ -50,7 +50,7 @@ from dagengine.reliability.card.words import (
     understood,
     visible,
 )
-from dagengine.report.document import document
+from dagengine.results.html import document
 from dagengine.terminal import counted
 
 # Rows of the strip plot; the cases with the greatest spread come first.

@@ -12,7 +12,7 @@ from graphs import misread
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
-from dagengine.terminal import folded
+from dagengine.terminal import wrap_lines
 
 WIDTH = 80
 NAME = "a case with a name that says at length what it is about "
@@ -68,8 +68,8 @@ def test_the_output_of_every_command_fits_80_columns(
     with open("cases.jsonl", "w", encoding="utf-8") as file:
         for number, case in enumerate(misread.cases(60)):
             label = {"label": "pass" if good[number] else "fail"}
-            row = {"input": case.input, "actual_output": case.actual_output}
-            row |= {"name": NAME + str(number), "additional_metadata": label}
+            row: dict[str, object] = {"name": f"{NAME}{number}", "additional_metadata": label}
+            row |= {"input": case.input, "actual_output": case.actual_output}
             print(json.dumps(row), file=file)
     for command in COMMANDS:
         done = CliRunner().invoke(app, shlex.split(command))
@@ -85,5 +85,5 @@ def test_every_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_folded_lines_keep_their_words_and_their_indent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    assert folded("  node  a text that is long", 6) == "  node  a text that\n        is long"
-    assert folded(f"see /{'x' * 30}\n\nend") == f"see\n/{'x' * 30}\n\nend"
+    assert wrap_lines("  node  a text that is long", 6) == "  node  a text that\n        is long"
+    assert wrap_lines(f"see /{'x' * 30}\n\nend") == f"see\n/{'x' * 30}\n\nend"

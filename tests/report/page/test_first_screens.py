@@ -15,8 +15,10 @@ from dagengine import evaluate
 from dagengine.errors import ProviderError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import (
+    AnswerRelevancyMetric,
     ArenaGEval,
     ContextualPrecisionMetric,
+    ContextualRecallMetric,
     ConversationCompletenessMetric,
     DAGMetric,
     FaithfulnessMetric,
@@ -212,6 +214,38 @@ def several(base: Path) -> Path:
     return _page(base / "several", cases, [metric(n) for n in ("Kind", "Right", "Gaps")], answer)
 
 
+@pytest.fixture(scope="module")
+def five(base: Path) -> Path:
+    """Five metrics that fail in all of three answers, two of which share a wrong claim."""
+
+    def answer(question: Any) -> Any:
+        number = int(question.messages[-1]["content"].split("#")[1][0])
+        fields = question.answer_type.model_fields
+        if "truths" in fields:
+            return {"truths": ["A truth."]}
+        if "claims" in fields or "statements" in fields:
+            return {next(iter(fields)): [f"Claim {number // 2} {MARKUP}", "It is open."]}
+        verdicts = [
+            {"verdict": "yes" if n else "no", "reason": "The piece says 7."}
+            for n in range(question.answer_type.count)
+        ]
+        return {"verdicts": verdicts}
+
+    cases = [
+        LLMTestCase(
+            name=f"route {n}", input=f"What #{n}?", actual_output=f"#{n} It is so.",
+            expected_output=f"#{n} It.", retrieval_context=[f"#{n} piece."],
+        )
+        for n in range(3)
+    ]  # fmt: skip
+    kinds = (
+        FaithfulnessMetric, AnswerRelevancyMetric, ContextualPrecisionMetric,
+        ContextualRecallMetric, HallucinationMetric,
+    )  # fmt: skip
+    context = [case.model_copy(update={"context": case.retrieval_context}) for case in cases]
+    return _page(base / "five", context, [kind(threshold=0.9) for kind in kinds], answer)
+
+
 def _branches(depth: int, path: str) -> NonBinaryJudgementNode:
     below = {way: _branches(depth - 1, f"{path}.{way}") for way in "abc"} if depth else {}
     then = {**below, "end": 3} if depth else {"good": 10, "poor": 1}
@@ -254,7 +288,7 @@ def spread(base: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(
-    arena: Path, rag: Path, talk: Path, several: Path, large: Path, goldens: Path
+    arena: Path, rag: Path, talk: Path, several: Path, five: Path, large: Path, goldens: Path
 ) -> Iterator[Browser]:
     assert CHROMIUM
     with chromium() as found:
@@ -317,6 +351,7 @@ def test_what_was_wrong_with_an_answer(browser: Browser, rag: Path) -> None:
         lead = page.page.inner_text(".decision")
         assert lead.startswith("✕ contradicted 7, ✓ supported 5.")
         assert "Passes at 0.8." in lead
+        assert "not contradicted" not in lead  # the count is said already
         items = page.page.locator(".items li")
         assert items.count() == 5
         assert _above(page, ".items li:nth-child(5)")
@@ -360,6 +395,25 @@ def test_which_reply_went_wrong_and_against_what(browser: Browser, talk: Path) -
         assert "not met" in page.page.inner_text(".decision")
         assert page.page.locator(".above .items li").inner_text().startswith("✕ 1")
         assert page.run("return window.hacked ?? null") is None
+        assert page.errors == []
+
+
+def test_five_metrics_leave_room_for_why_and_name_what_is_wrong(
+    browser: Browser, five: Path
+) -> None:
+    with visit(browser, five) as page:
+        page.page.wait_for_selector("table.cases .wy")
+        column = page.page.locator("td.c-about").first.bounding_box()
+        assert column
+        assert column["width"] >= 240
+        assert page.page.locator("table.cases tbody tr").first.locator("td.c-score").count() == 3
+        page.page.get_by_role("button", name="Faithfulness", exact=True).first.click()
+        why = page.page.locator(".where .why").first
+        why.filter(has_text="in 2 of 3 cases").wait_for()
+        assert why.inner_text() == f"“Claim 0 {MARKUP}” in 2 of 3 cases"
+        assert "dagengine view" in page.page.inner_text(".lines")
+        page.at("#columns=scores")
+        page.page.wait_for_selector("tr:first-child td.c-score >> nth=4")
         assert page.errors == []
 
 

@@ -192,7 +192,7 @@ function Decision({ metric, result, judged, contest }: { metric: Metric; result:
   const limit = metric.strict ? 1 : metric.threshold;
   // The first line of a reason counts again what stands before it, unless the score is not that share.
   const good = judged.items.filter(({ sign }) => sign !== "fail").length;
-  const counted = Math.abs(good / judged.items.length - (result.score ?? NaN)) < 1e-9;
+  const counted = Math.abs(good / judged.items.length - (result.score ?? NaN)) < 1e-3;
   return <p class="decision" dir="auto"><b>{tallied(metric, judged.items)}.</b> {!counted && why?.split("\n", 1)[0]}{limit !== null && ` Passes at ${limit}.`}</p>;
 }
 

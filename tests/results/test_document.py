@@ -9,7 +9,7 @@ from graphs.hostile import TEXTS
 from markupsafe import Markup
 
 import dagengine
-from dagengine.report.document import document
+from dagengine.results.html import document
 from dagengine.terminal import plain
 
 PACKAGE = Path(dagengine.__file__).parent

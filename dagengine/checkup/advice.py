@@ -9,6 +9,7 @@ from dagengine.checkup.questions import EASY
 from dagengine.checkup.values import (
     Advice,
     Checkup,
+    EasyQuestions,
     NotMeasured,
     Probabilities,
     Reading,
@@ -31,14 +32,14 @@ def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
     in_flight = None if hosted else _in_flight(checkup)
     thinking, chances = checkup.thinking, checkup.probabilities
     mass = chances.mass if isinstance(chances, Probabilities) else None
-    # A judge that guesses gives odds as well, but they say nothing.
-    guesses = not isinstance(checkup.easy, NotMeasured) and checkup.easy.guesses
+    # A judge that guesses gives odds as well, but they say nothing; one word is too few to tell.
+    knows = isinstance(checkup.easy, EasyQuestions) and not checkup.easy.guesses
     return Advice(
         max_in_flight=in_flight,
         call_timeout=None if in_flight is None else _call_timeout(checkup, in_flight),
         window=_window(checkup),
         parameters=thinking.off if isinstance(thinking, Thinking) else None,
-        odds=mass is not None and mass >= LEAST_MASS and not guesses,
+        odds=mass is not None and mass >= LEAST_MASS and knows,
     )
 
 

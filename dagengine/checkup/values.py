@@ -204,6 +204,7 @@ class Checkup:
     """All that was found. `problems` say why the judge cannot be used; without any it can.
 
     `seconds` is the time of the checkup, `usage` the tokens of its calls as the judge counts them.
+    `slow` says that it took more time than a minute because the server needs it.
     """
 
     judge: str
@@ -220,6 +221,7 @@ class Checkup:
     calls: int = 0
     usage: Usage = NO_USAGE
     seconds: float = 0.0
+    slow: bool = False
 
     @property
     def usable(self) -> bool:

@@ -122,11 +122,13 @@ def check(
     mapped: Mapped = None,
     delimiter: Delimiters = None,
     seconds: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=1, help="Time for the questions; what does not fit into it is not measured."
+            min=1,
+            help="Time for the questions; what does not fit into it is not measured. Default: 60, "
+            "and up to 360 where the server is slow.",
         ),
-    ] = 60.0,
+    ] = None,
     save: Annotated[
         bool,
         typer.Option(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from dagengine.checkup.questions import EASY
 from dagengine.checkup.values import (
@@ -17,7 +19,10 @@ from dagengine.checkup.values import (
     Thinking,
 )
 from dagengine.judges.default import Tuning
+from dagengine.judges.standing import WORDING, Standing
 from dagengine.prompts.probabilities.masses import LEAST_MASS
+from dagengine.question import Judge, display_name, durable_identity
+from dagengine.redaction import public_text
 
 _GAIN = 1.25  # times the throughput, for more calls at a time to be worth it
 _ANSWER = 400  # tokens of a long answer to a node: a list of claims
@@ -52,6 +57,37 @@ def tuning_of(checkup: Checkup) -> Tuning:
         read_speed=_round(reading.tokens_per_second if isinstance(reading, Reading) else None),
         write_speed=_round(speed.together if isinstance(speed, Speed) else None),
         parameters=advice.parameters,
+    )
+
+
+def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
+    """Return what runs will say of the judge that was asked, without thinking if that is possible.
+
+    None if too few easy questions were asked, or nothing tells the judge apart in another process.
+    """
+    easy, identity = checkup.easy, durable_identity(judge)
+    if isinstance(easy, NotMeasured) or not easy.enough or identity is None:
+        return None
+    few, guesses = easy.answered * 2 < easy.asked, ", no better than guessing" * easy.guesses
+    model, speed = getattr(judge, "answered_as", None), checkup.speed
+    return Standing(
+        source="judge check",
+        identity=public_text(identity),
+        name=display_name(judge),
+        model=public_text(model) if isinstance(model, str) else None,
+        date=datetime.now(UTC).date(),
+        dagengine=importlib.metadata.version("dagengine"),
+        wording=WORDING,
+        says=(
+            f"gave a valid answer to {easy.answered} of {easy.asked} easy questions"
+            if few
+            else f"got {easy.right} of {easy.answered} easy questions right{guesses}"
+        ),
+        weak=few or easy.guesses,
+        asked=easy.asked,
+        answered=easy.answered,
+        right=easy.right,
+        repeats=speed.same_again if isinstance(speed, Speed) else None,
     )
 
 

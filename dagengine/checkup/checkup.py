@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from dagengine.checkup import questions
-from dagengine.checkup.advice import advice_of, problems_of
+from dagengine.checkup.advice import advice_of, problems_of, standing_of
 from dagengine.checkup.asking import Examiner, OutOfTimeError
 from dagengine.checkup.reading import reading_of
 from dagengine.checkup.sections import (
@@ -89,6 +89,7 @@ async def check_judge(
         usage=examiner.usage,
         seconds=anyio.current_time() - begin,
         advice=advice_of(checkup, hosted=hosted),
+        standing=standing_of(checkup, examiner.judge),
     )
     return replace(checkup, problems=tuple(problems_of(checkup)))
 

@@ -12,6 +12,7 @@ from dagengine.gateway.prices import find_price
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.rewriting import SpecMetric
+from dagengine.judges.standing import find_standing, unknown_line
 from dagengine.question import Judge, Usage, durable_identity, model_of
 from dagengine.record.values import (
     EdgeRecord,
@@ -37,9 +38,22 @@ def judges_of(
     """
     asked = [(judges[place], model_of(judges[place])) for place in _places(plan)]
     return tuple(
-        JudgeRecord(identity=identity_of(judge), model=model, price=find_price(model, prices))
+        JudgeRecord(
+            identity=identity_of(judge),
+            model=model,
+            price=find_price(model, prices),
+            standing=find_standing(judge),
+        )
         for judge, model in asked
     )
+
+
+def standing_lines(
+    records: Iterable[JudgeRecord], asked: Iterable[Judge], words: str | None = None
+) -> list[str]:
+    """The standings of the judges of a run, then how to find out the others' (`unknown_line`)."""
+    known = {record.identity: str(record.standing) for record in records if record.standing}
+    return [*known.values(), *filter(None, [unknown_line(asked, known, words)])]
 
 
 def identity_of(judge: Judge) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from dagengine.judges.standing import Standing
 from dagengine.results.passing import Combine
 
 FORMAT = 1
@@ -87,12 +88,14 @@ class JudgeRecord(_Value):
     """Who answered: the name that tells the judge apart, without a secret, and its model.
 
     `price` is US dollars per million tokens: of input, of output, and of input that the provider
-    had cached (None: as other input). None if it is not known.
+    had cached (None: as other input). None if it is not known. `standing` is what a checkup or a
+    judge card found of it before.
     """
 
     identity: str
     model: str | None = None
     price: tuple[float, float, float | None] | None = None
+    standing: Standing | None = None
 
 
 class DataRecord(_Value):

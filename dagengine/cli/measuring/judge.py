@@ -145,8 +145,9 @@ def check(
     Says whether the judge answers, which model and window it has, how quickly it reads and writes,
     whether it keeps to JSON schemas, what its probabilities are worth, whether it thinks, whether
     it reads a long text to its end, and how many of 20 easy questions it gets right. Then come the
-    settings that follow. The calls of a hosted judge cost money: some 10,000 tokens in and 1,500
-    out; the longest test case is sent three times.
+    settings that follow. What it knows is kept: runs of this judge say it for 90 days. The calls of
+    a hosted judge cost money: some 10,000 tokens in and 1,500 out; the longest test case is sent
+    three times.
 
     Exit codes: 0 the judge can be used; 1 it answers, but cannot be used; 2 it does not answer, or
     invalid input.
@@ -156,6 +157,7 @@ def check(
     from dagengine.cli.tables.checkup_table import as_dict, print_checkup
     from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
+    from dagengine.judges.standing import keep_standing
     from dagengine.test_case import TestCase
 
     if user and not save:
@@ -174,6 +176,11 @@ def check(
         typer.echo(json.dumps(as_dict(checkup), indent=2))
     else:
         print_checkup(checkup)
+    if checkup.standing is not None:
+        try:
+            keep_standing(checkup.standing)
+        except OSError as error:
+            say(f"what the judge knows is not kept for its runs: {error}", err=True)
     if save and checkup.connection.problem is None:
         _save(checkup, judge, base_url, user)
     if not checkup.usable:

@@ -39,7 +39,8 @@ _FORCED: Final = frozenset({"json_schema", "tools"})
 
 def as_dict(checkup: Checkup) -> dict[str, Any]:
     """JSON-ready form; a part that was not measured is `{"not_measured": "why"}`."""
-    return {"usable": checkup.usable, **dataclasses.asdict(checkup)}
+    standing = checkup.standing and checkup.standing.model_dump(mode="json")
+    return {"usable": checkup.usable, **dataclasses.asdict(checkup), "standing": standing}
 
 
 def print_checkup(checkup: Checkup, console: Console | None = None) -> None:

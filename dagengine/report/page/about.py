@@ -58,7 +58,13 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "benchmark": shlex.join([*words, "--labels", str(Path(folder, LABELS))]),
         "planned": manifest.data.cases,
         "cases": cases,
-        "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
+        "judges": [
+            {
+                "name": judge_name(judge),
+                "standing": None if judge.standing is None else str(judge.standing),
+            }
+            for judge in manifest.judges
+        ],
         "questions": None if totals is None else totals.asked,
         "retried": None if totals is None else totals.retried,
         "tokens": None if totals is None else round(totals.input_tokens + totals.output_tokens),

@@ -83,6 +83,8 @@ export interface Metric {
 
 export interface Judge {
   name: string;
+  /** What a checkup or a judge card found of it before, as a sentence. */
+  standing: string | null;
 }
 
 /** What a run says of itself. Money is in US dollars; null is "no price known". */

@@ -1,0 +1,81 @@
+"""What is known of the judges of a run: how to find it out, and what a judge card says."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dagengine.record.values import JudgeRecord, Manifest
+    from dagengine.reliability.card.values import JudgeCard
+
+
+def words_of_judge(metrics: str, judge: str | None, base_url: str | None) -> str:
+    """The arguments of `judge check` for the judge of a run: what named it, else its metrics."""
+    from dagengine.redaction import public_text
+
+    options = {"--judge": judge, "--base-url": base_url and public_text(base_url)}
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    return shlex.join(words or [metrics])
+
+
+def with_card(
+    manifest: Manifest, path: Path, today: date | None = None
+) -> tuple[Manifest, str | None]:
+    """The manifest of a run whose judges have what a card says of them, or why it says nothing.
+
+    It holds for equal metrics and judges, up to 90 days after its file was written. Raises
+    InputError for a file that is no card.
+    """
+    from dagengine.judges.standing import DAYS, is_recent
+    from dagengine.reliability.card.files import read_card
+
+    card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
+    if not is_recent(day, today):
+        return manifest, f"{path} is of {day}, older than {DAYS} days: it says nothing of this run"
+    bound = card.binding
+    hashes = {record.name: record.hash for record in manifest.metrics}
+    names = [name for name in bound.metrics if bound.metric_hash(name) == hashes.get(name)]
+    judges = tuple(_with_verdicts(judge, card, names, day) for judge in manifest.judges)
+    if judges == manifest.judges:
+        differing = "judges" if names else "metrics"
+        return manifest, f"{path} says nothing of this run: it is of other {differing}"
+    return manifest.model_copy(update={"judges": judges}), None
+
+
+def _with_verdicts(
+    judge: JudgeRecord, card: JudgeCard, metrics: list[str], day: date
+) -> JudgeRecord:
+    """A judge with the verdicts of a card on these metrics under it; itself without any."""
+    from dagengine.judges.standing import Standing
+    from dagengine.redaction import public_text
+    from dagengine.reliability.card.values import every_setting
+    from dagengine.reliability.card.verdict import verdict
+
+    # Settings name judges in the order of their identities; "" are the metrics' own judges.
+    jury = list(dict.fromkeys(setting.condition.judge for setting in card.settings))
+    identities = [public_text(identity) for identity in card.binding.judges]
+    if jury == [""]:
+        jury = jury * len(identities)
+    settings = {setting.name: setting.condition.judge for setting in card.settings}
+    asked_as = dict(zip(identities, jury, strict=False)).get(judge.identity)
+    verdicts = {
+        metric.metric: verdict(card, metric, under)
+        for metric, under in reversed(list(every_setting(card)))  # the first setting counts
+        if metric.metric in metrics and settings[under.setting] == asked_as
+    }
+    if not verdicts:
+        return judge
+    standing = Standing(
+        source="judge card",
+        identity=judge.identity,
+        name=judge.model or judge.identity,
+        date=day,
+        dagengine=card.binding.version,
+        wording=card.sha256[:16],
+        says="; ".join(f"{name}: {advice.headline}" for name, advice in verdicts.items()),
+        weak=any(advice.kind in ("no", "stop") for advice in verdicts.values()),
+    )
+    return judge.model_copy(update={"standing": standing})

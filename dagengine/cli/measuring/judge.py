@@ -202,15 +202,16 @@ def _parts_shown() -> Iterator[Callable[[str], None]]:
 
 def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Judge:
     """The judge to check: the one that is named, else that of the metrics, else the default."""
-    from dagengine.cli.plan import all_judges
     from dagengine.compiler.lowering import compile_metrics
+    from dagengine.judges import as_judge
     from dagengine.loading import load_judge, load_metrics
     from dagengine.question import judge_name
 
     if metrics is None or judge or base_url:
         return load_judge(judge, base_url)
-    every = all_judges(compile_metrics(load_metrics(metrics)), None)
-    judges = {candidate.identity: candidate for candidate in every}
+    plan = compile_metrics(load_metrics(metrics))
+    asked = sorted({place for unit in plan.units if unit.node.asks for place in unit.judges})
+    judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in asked)}
     if len(judges) > 1:
         names = ", ".join(judge_name(identity) for identity in judges)
         raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")

@@ -38,10 +38,10 @@ from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.report.page.days import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
-from dagengine.results.rows import WATCHED
+from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.results.summary import escalated_line
 from dagengine.terminal import counted
-from dagengine.test_case import InvalidCase, LLMTestCase
+from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
 from dagengine.traces.mapping import Unit, cases_of
 from dagengine.traces.otlp import DAMAGES
 from dagengine.watch.again import OldCases, pairs_of
@@ -50,7 +50,7 @@ from dagengine.watch.budget import DailyAccount
 from dagengine.watch.causes import explained
 from dagengine.watch.growing import GrowingRun, lines_of
 from dagengine.watch.pending import Pending
-from dagengine.watch.sampling import Sampling, share_of
+from dagengine.watch.sampling import TIMES, Sampling, group_of, share_of
 from dagengine.watch.sequences import Bettor
 from dagengine.watch.tailing import DAMAGED, Folder
 from dagengine.watch.values import Again, Alert, Departure, Judged, Pair, TrafficMean
@@ -78,6 +78,8 @@ class WatchSettings:
     old questions that are asked again for every new one (0: never, and nothing is known of the
     judge). `baseline` is a number of cases, `rates` are means that are known, by metric. The watch
     ends after `seconds`, or `until_idle`: when nothing is left to do. Else it never ends.
+    `groups` is the field of a case that others with an equal value have, too, of which alarms count
+    the mean as one number; `hour` and `day` are those of its trace.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -88,6 +90,7 @@ class WatchSettings:
     again: float = 0.05
     seconds: float | None = None
     until_idle: bool = False
+    groups: str | None = None
 
 
 def _trace_of(item: Any) -> str:
@@ -133,6 +136,14 @@ class Watch(RunObserver):
             )
         self._pending = Pending()
         self._alarms = Alarms(self.metrics, how.sampling.least, how.baseline, how.rates)
+        groups = how.groups
+        if groups is not None and groups not in TIMES and not is_known_field(groups):
+            raise InputError(
+                f"--groups {groups!r}: name a field of the cases, such as "
+                f"additional_metadata.session_id, or {' or '.join(TIMES)}"
+            )
+        self._alone = 0  # cases without a group
+        self._off: tuple[str, ...] = ()  # metrics without alarms
         self._departures: deque[Departure] = deque()
         self._means = {name: TrafficMean() for name in self.metrics}
         self._bettors = {name: Bettor() for name in self.metrics}
@@ -231,6 +242,20 @@ class Watch(RunObserver):
                 self._bettors[metric].add(score)
         self._departures += [
             departure for departure in self._alarms.add(judged) if departure.key not in self._known
+        ]
+        if self._alarms.off != self._off:
+            self._off = self._alarms.off
+            for line in self._off_lines():
+                self._say(line)
+
+    def _off_lines(self) -> list[str]:
+        """Sentences on the metrics without alarms."""
+        hint = " (--groups FIELD counts those of a sender, a conversation, an hour or a day as one)"
+        return [
+            f"{name}: this stream is not exchangeable, so alarms are off: the promise of 5 % would "
+            f"not hold. Neighbours in its baseline are more alike than chance allows"
+            f"{'' if self._how.groups else hint}"
+            for name in self._off
         ]
 
     # New traces
@@ -338,6 +363,10 @@ class Watch(RunObserver):
                 continue
             values = (stratum, repr(probability), str(len(case.input)))
             ids = (case.additional_metadata or {}) | dict(zip(WATCHED, values, strict=True))
+            if self._how.groups is not None:
+                group = group_of(case, self._how.groups)
+                self._alone += group is None
+                ids |= {} if group is None else {GROUPED: group}
             case = case.model_copy(update={"additional_metadata": ids})
             if isinstance(item, InvalidCase):
                 cases.append(dataclasses.replace(item, test_case=case))
@@ -462,6 +491,11 @@ class Watch(RunObserver):
                 lines.append(
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"
                 )
+        lines += self._off_lines()
+        if self._alone:
+            lines.append(
+                f"{counted(self._alone, 'case')} without {self._how.groups}: each is alone"
+            )
         summary = self._record.figures().summary
         lines += filter(None, map(escalated_line, summary))
         for flaw, count in self._source.flaws.items():

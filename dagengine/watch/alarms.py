@@ -45,7 +45,7 @@ _PATH = 0.05  # of the cases of the baseline
 _WINDOW = 2000  # cases that are kept to find the cause
 _SILENT, _LONGEST = 100, 500  # cases after which a group is complete: of others, of its own
 _BLOCKS = (5, 20, 50, 125, 250)  # neighbours in a baseline whose means are compared
-_ORDERS, _UNEVEN = 1000, 0.01  # random orders; the share of even baselines that are refused
+_ORDERS, _NUMBERS, _UNEVEN = 1000, 4000, 0.01  # orders, numbers, the share of even ones refused
 
 
 def of_sequence(number: int) -> float:
@@ -60,18 +60,18 @@ def is_uneven(numbers: Sequence[float]) -> bool:
     numbers that may change places, corrected for the sizes of the blocks.
     """
     numpy = needs("numpy")
-    values, generator = numpy.array(numbers), numpy.random.default_rng(0)
+    values = numpy.array(numbers)
+    step = math.ceil(len(values) / _NUMBERS)  # of a long baseline neighbours are one number
+    values = values[: len(values) // step * step].reshape(-1, step).mean(axis=1)
+    orders = numpy.tile(values, (_ORDERS, 1))
+    orders[1:] = numpy.random.default_rng(0).permuted(orders[1:], axis=1)
     sizes = [size for size in _BLOCKS if len(values) // size > 1]
-
-    def spreads(order: Any) -> Any:
-        """The variance of the means of blocks, for every size."""
-        ends = (len(order) // size * size for size in sizes)
-        blocks = (order[:end].reshape(-1, size) for end, size in zip(ends, sizes, strict=True))
-        return numpy.array([block.mean(axis=1).var() for block in blocks])
-
-    own = spreads(values) - 1e-12
-    beyond = sum(spreads(generator.permutation(values)) >= own for _ in range(_ORDERS - 1))
-    return bool(numpy.any((1 + beyond) / _ORDERS <= _UNEVEN / max(len(sizes), 1)))
+    for size in sizes:
+        blocks = orders[:, : len(values) // size * size].reshape(_ORDERS, -1, size)
+        spreads = blocks.mean(axis=2).var(axis=1)
+        if (spreads >= spreads[0] - 1e-12).mean() <= _UNEVEN / len(sizes):
+            return True
+    return False
 
 
 def of_baseline(number: int) -> float:

@@ -65,11 +65,14 @@ def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
 
     None if too few easy questions were asked, or nothing tells the judge apart in another process.
     """
-    easy, identity = checkup.easy, durable_identity(judge)
+    easy, identity, speed = checkup.easy, durable_identity(judge), checkup.speed
     if isinstance(easy, NotMeasured) or not easy.enough or identity is None:
         return None
-    few, guesses = easy.answered * 2 < easy.asked, ", no better than guessing" * easy.guesses
-    model, speed = getattr(judge, "answered_as", None), checkup.speed
+    few, model = easy.answered * 2 < easy.asked, getattr(judge, "answered_as", None)
+    says = f"got {easy.right} of {easy.answered} easy questions right"
+    says += ", no better than guessing" if easy.guesses else ""
+    if few:
+        says = f"gave a valid answer to {easy.answered} of {easy.asked} easy questions"
     return Standing(
         source="judge check",
         identity=public_text(identity),
@@ -78,16 +81,10 @@ def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
         date=datetime.now(UTC).date(),
         dagengine=importlib.metadata.version("dagengine"),
         wording=WORDING,
-        says=(
-            f"gave a valid answer to {easy.answered} of {easy.asked} easy questions"
-            if few
-            else f"got {easy.right} of {easy.answered} easy questions right{guesses}"
-        ),
+        says=says,
         weak=few or easy.guesses,
-        asked=easy.asked,
-        answered=easy.answered,
-        right=easy.right,
         repeats=speed.same_again if isinstance(speed, Speed) else None,
+        **{name: getattr(easy, name) for name in ("asked", "answered", "right")},
     )
 
 

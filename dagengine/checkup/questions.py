@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
@@ -108,16 +106,6 @@ def easy_questions() -> Iterator[tuple[Question[Verdict], bool]]:
             name=f"easy question {number}",
             decision=Decision("predicate", _CRITERION, YES_NO, case, fields),
         ), verdict  # fmt: skip
-
-
-def wording() -> str:
-    """Return the digest of the easy questions: of what is sent, and of the verdicts that are right.
-
-    Equal for equal wording (`judges.standing.WORDING` has that of this version).
-    """
-    sent = [[*question.messages, verdict] for question, verdict in easy_questions()]
-    shape = Verdict.model_json_schema()
-    return hashlib.sha256(json.dumps([sent, shape]).encode()).hexdigest()[:16]
 
 
 def judgement() -> Question[Judgement]:

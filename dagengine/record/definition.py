@@ -12,8 +12,8 @@ from dagengine.gateway.prices import find_price
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.rewriting import SpecMetric
-from dagengine.judges.standing import find_standing, unknown_line
-from dagengine.question import Judge, Usage, durable_identity, model_of
+from dagengine.judges.standing import find_standing
+from dagengine.question import Judge, Usage, display_name, durable_identity, model_of
 from dagengine.record.values import (
     EdgeRecord,
     JudgeRecord,
@@ -24,6 +24,7 @@ from dagengine.record.values import (
 )
 from dagengine.redaction import public_text
 from dagengine.results import Spent, Totals
+from dagengine.terminal import few
 from dagengine.trees import document_of
 
 _SETTINGS = ("name", "threshold", "strict", "combine")
@@ -49,11 +50,18 @@ def judges_of(
 
 
 def standing_lines(
-    records: Iterable[JudgeRecord], asked: Iterable[Judge], words: str | None = None
+    records: Iterable[JudgeRecord], asked: Iterable[Judge] = (), words: str | None = None
 ) -> list[str]:
-    """The standings of the judges of a run, then how to find out the others' (`unknown_line`)."""
+    """The standings of the judges of a run, and one line on how to find out those of others.
+
+    `words` name the judges to `judge check`; without them their model does.
+    """
     known = {record.identity: str(record.standing) for record in records if record.standing}
-    return [*known.values(), *filter(None, [unknown_line(asked, known, words)])]
+    checked = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
+    names = [display_name(judge) for judge in checked if identity_of(judge) not in known]
+    hint = f"dagengine judge check {words or '--judge ' + names[0]}" if names else ""
+    unknown = f"not known whether {few(names)} can judge; a minute tells: {hint}"
+    return [*known.values(), *([unknown] if names else [])]
 
 
 def identity_of(judge: Judge) -> str:

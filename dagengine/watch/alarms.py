@@ -286,14 +286,9 @@ class Alarms:
 
     def _complete(self, case: Judged, group: str) -> list[Block]:
         """The groups that are complete with this case: those that are long, or silent for long."""
-        block = self._open.pop(group, [])
-        block.append(case)
-        self._open[group] = block
-        waits = self._open.items()
-        silent = takewhile(lambda wait: case.row - wait[1][-1].row > _SILENT, waits)
-        names = [name for name, _ in silent]
-        if len(block) >= _LONGEST:
-            names.append(group)
+        self._open[group] = block = [*self._open.pop(group, []), case]
+        names = [] if len(block) < _LONGEST else [group]
+        names += takewhile(lambda name: case.row - self._open[name][-1].row > _SILENT, self._open)
         return [self._open.pop(name) for name in names]
 
     def add_change(self, metric: str, change: float, row: int) -> tuple[float, int] | None:

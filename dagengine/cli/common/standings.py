@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, date, datetime
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dagengine.record.values import JudgeRecord, Manifest
-    from dagengine.reliability.card.values import JudgeCard
+    from dagengine.record.values import Manifest
 
 
 def words_of_judge(metrics: str, judge: str | None, base_url: str | None) -> str:
@@ -29,53 +29,43 @@ def with_card(
     It holds for equal metrics and judges, up to 90 days after its file was written. Raises
     InputError for a file that is no card.
     """
-    from dagengine.judges.standing import DAYS, is_recent
+    from dagengine.judges.standing import DAYS, Standing, is_recent
+    from dagengine.redaction import public_text
     from dagengine.reliability.card.files import read_card
+    from dagengine.reliability.card.values import every_setting
+    from dagengine.reliability.card.verdict import verdict
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day, today):
         return manifest, f"{path} is of {day}, older than {DAYS} days: it says nothing of this run"
-    bound = card.binding
+    bound, judges = card.binding, []
     hashes = {record.name: record.hash for record in manifest.metrics}
     names = [name for name in bound.metrics if bound.metric_hash(name) == hashes.get(name)]
-    judges = tuple(_with_verdicts(judge, card, names, day) for judge in manifest.judges)
-    if judges == manifest.judges:
+    # Settings name judges in the order of their identities; "" are the metrics' own judges.
+    jury = dict.fromkeys(setting.condition.judge for setting in card.settings)
+    asked_as = dict(
+        zip(map(public_text, bound.judges), jury if any(jury) else repeat(""), strict=False)
+    )
+    first = {setting.condition.judge: setting.name for setting in reversed(card.settings)}
+    for judge in manifest.judges:
+        setting = first.get(asked_as.get(judge.identity, "\0"))
+        verdicts = [
+            (metric.metric, verdict(card, metric, under))
+            for metric, under in every_setting(card)
+            if metric.metric in names and under.setting == setting
+        ]
+        standing = Standing(
+            source="judge card",
+            identity=judge.identity,
+            name=judge.model or judge.identity,
+            date=day,
+            dagengine=bound.version,
+            wording=card.sha256[:16],
+            says="; ".join(f"{name}: {advice.headline}" for name, advice in verdicts),
+            weak=any(advice.kind in ("no", "stop") for _, advice in verdicts),
+        )
+        judges.append(judge.model_copy(update={"standing": standing}) if verdicts else judge)
+    if tuple(judges) == manifest.judges:
         differing = "judges" if names else "metrics"
         return manifest, f"{path} says nothing of this run: it is of other {differing}"
-    return manifest.model_copy(update={"judges": judges}), None
-
-
-def _with_verdicts(
-    judge: JudgeRecord, card: JudgeCard, metrics: list[str], day: date
-) -> JudgeRecord:
-    """A judge with the verdicts of a card on these metrics under it; itself without any."""
-    from dagengine.judges.standing import Standing
-    from dagengine.redaction import public_text
-    from dagengine.reliability.card.values import every_setting
-    from dagengine.reliability.card.verdict import verdict
-
-    # Settings name judges in the order of their identities; "" are the metrics' own judges.
-    jury = list(dict.fromkeys(setting.condition.judge for setting in card.settings))
-    identities = [public_text(identity) for identity in card.binding.judges]
-    if jury == [""]:
-        jury = jury * len(identities)
-    settings = {setting.name: setting.condition.judge for setting in card.settings}
-    asked_as = dict(zip(identities, jury, strict=False)).get(judge.identity)
-    verdicts = {
-        metric.metric: verdict(card, metric, under)
-        for metric, under in reversed(list(every_setting(card)))  # the first setting counts
-        if metric.metric in metrics and settings[under.setting] == asked_as
-    }
-    if not verdicts:
-        return judge
-    standing = Standing(
-        source="judge card",
-        identity=judge.identity,
-        name=judge.model or judge.identity,
-        date=day,
-        dagengine=card.binding.version,
-        wording=card.sha256[:16],
-        says="; ".join(f"{name}: {advice.headline}" for name, advice in verdicts.items()),
-        weak=any(advice.kind in ("no", "stop") for advice in verdicts.values()),
-    )
-    return judge.model_copy(update={"standing": standing})
+    return manifest.model_copy(update={"judges": tuple(judges)}), None

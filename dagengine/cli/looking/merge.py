@@ -48,6 +48,6 @@ def merge(
         requests=done.calls if done.requests is None else done.requests,
         speculated=done.speculated or 0, unneeded=done.unneeded or 0,
     )  # fmt: skip
-    standings = standing_lines(manifest.judges, ())
+    standings = standing_lines(manifest.judges)
     print_table(Tally(read_rows(out / "results.jsonl")), totals, standings=standings)
     say(f"results: {out / 'results.jsonl'}")

@@ -136,9 +136,8 @@ def show(options: ShowOptions) -> None:
         from dagengine.report.tally import Tally
 
         drafts = drafts_of(run, most=math.inf)
-        standings = standing_lines(run.manifest.judges, ())
         if drafts is None:
-            print_summary(Tally(rows), standings=standings)
+            print_summary(Tally(rows), standings=standing_lines(run.manifest.judges))
         else:
             print_drafts(drafts)
         used = run.manifest.totals

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from statistics import fmean
+from statistics import variance
 from typing import Any
 
 from dagengine.reliability.statistics.intervals import needs
@@ -61,7 +61,7 @@ def is_uneven(numbers: Sequence[float]) -> bool:
     """
     numpy = needs("numpy")
     values = numpy.array(numbers)
-    step = math.ceil(len(values) / _NUMBERS)  # of a long baseline neighbours are one number
+    step = max(1, math.ceil(len(values) / _NUMBERS))  # of a long baseline neighbours are one number
     values = values[: len(values) // step * step].reshape(-1, step).mean(axis=1)
     orders = numpy.tile(values, (_ORDERS, 1))
     orders[1:] = numpy.random.default_rng(0).permuted(orders[1:], axis=1)
@@ -88,9 +88,10 @@ class _Sequence:
 
 def _variance(numbers: Sequence[float]) -> float:
     """The variance of numbers, at its upper end: of few it is not well known, and never nothing."""
-    count, mean = len(numbers), fmean(numbers)
-    squares = sum((number - mean) ** 2 for number in numbers) + 0.25 / count
-    return squares / max(count - 3, 1) * (1 + 2 / math.sqrt(count))
+    if len(numbers) < LEAST:
+        return 0.25  # none is larger
+    least, few = 0.25 / len(numbers) ** 2, 1 + 2 / math.sqrt(len(numbers))
+    return (variance(numbers) + least) * few
 
 
 class Series:

@@ -66,6 +66,11 @@ _LONG = 600.0  # seconds without an answer after which a watch until idle leaves
 # How often the judge may answer others, and not a case, before that is the row of this case.
 _STRIKES = 3
 _SAMPLES = 1024  # between the samples of two times that an old question is asked again
+_OFF = (
+    "this stream is not exchangeable, so alarms are off: the promise of 5 % would not hold. "
+    "Neighbours in the baseline are more alike than chance allows; --groups FIELD counts the cases "
+    "of a sender, a conversation or a day as one"
+)
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -245,18 +250,8 @@ class Watch(RunObserver):
         ]
         if self._alarms.off != self._off:
             self._off = self._alarms.off
-            for line in self._off_lines():
-                self._say(line)
-
-    def _off_lines(self) -> list[str]:
-        """Sentences on the metrics without alarms."""
-        hint = " (--groups FIELD counts those of a sender, a conversation, an hour or a day as one)"
-        return [
-            f"{name}: this stream is not exchangeable, so alarms are off: the promise of 5 % would "
-            f"not hold. Neighbours in its baseline are more alike than chance allows"
-            f"{'' if self._how.groups else hint}"
-            for name in self._off
-        ]
+            for name in self._off:
+                self._say(f"{name}: {_OFF}")
 
     # New traces
 
@@ -491,11 +486,9 @@ class Watch(RunObserver):
                 lines.append(
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"
                 )
-        lines += self._off_lines()
-        if self._alone:
-            lines.append(
-                f"{counted(self._alone, 'case')} without {self._how.groups}: each is alone"
-            )
+        lines += [f"{name}: {_OFF}" for name in self._off]
+        alone = f"{counted(self._alone, 'case')} without {self._how.groups}: each is alone"
+        lines += [alone] if self._alone else []
         summary = self._record.figures().summary
         lines += filter(None, map(escalated_line, summary))
         for flaw, count in self._source.flaws.items():

@@ -421,7 +421,7 @@ async def test_a_stream_that_is_not_exchangeable_has_no_alarms_and_says_so(tmp_p
     watch = await watched(tmp_path, Judge(), settings(), say=told.append)
     (line,) = told
     assert line.startswith("Good: this stream is not exchangeable, so alarms are off: the promise")
-    assert "--groups FIELD counts those of a sender" in line
+    assert "--groups FIELD counts the cases of a sender" in line
     assert line in watch.lines()
     assert watch.alerts == []
 

@@ -19,9 +19,10 @@ from dagengine.checkup.values import (
     Thinking,
 )
 from dagengine.judges.default import Tuning
-from dagengine.judges.standing import WORDING, Standing
 from dagengine.prompts.probabilities.masses import LEAST_MASS
 from dagengine.question import Judge, display_name, durable_identity
+from dagengine.record.definition import WORDING
+from dagengine.record.values import Standing
 from dagengine.redaction import public_text
 
 _GAIN = 1.25  # times the throughput, for more calls at a time to be worth it

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dagengine.judges.standing import Standing
 from dagengine.question import NO_FACTS, NO_USAGE, ServerFacts, Usage
+from dagengine.record.values import Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,17 @@ from dagengine import evaluate
 from dagengine.checkup.questions import Verdict, easy_questions
 from dagengine.errors import InputError
 from dagengine.judges import OpenAIJudge, ScriptedJudge
-from dagengine.judges.standing import (
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.record import load_run
+from dagengine.record.definition import (
     DAYS,
     WORDING,
-    Standing,
     find_standing,
     is_recent,
     keep_standing,
 )
-from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.record import load_run
+from dagengine.record.values import Standing
 from dagengine.report.page.about import run_record
 from dagengine.test_case import LLMTestCase
 

@@ -29,7 +29,8 @@ def with_card(
     It holds for equal metrics and judges, up to 90 days after its file was written. Raises
     InputError for a file that is no card.
     """
-    from dagengine.judges.standing import DAYS, Standing, is_recent
+    from dagengine.record.definition import DAYS, is_recent
+    from dagengine.record.values import Standing
     from dagengine.redaction import public_text
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.card.values import every_setting
@@ -49,10 +50,11 @@ def with_card(
     first = {setting.condition.judge: setting.name for setting in reversed(card.settings)}
     for judge in manifest.judges:
         setting = first.get(asked_as.get(judge.identity, "\0"))
+        about = (pair for pair in every_setting(card) if pair[0].metric in names)
         verdicts = [
             (metric.metric, verdict(card, metric, under))
-            for metric, under in every_setting(card)
-            if metric.metric in names and under.setting == setting
+            for metric, under in about
+            if under.setting == setting
         ]
         standing = Standing(
             source="judge card",

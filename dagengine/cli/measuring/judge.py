@@ -157,7 +157,7 @@ def check(
     from dagengine.cli.tables.checkup_table import as_dict, print_checkup
     from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
-    from dagengine.judges.standing import keep_standing
+    from dagengine.record.definition import keep_standing
     from dagengine.test_case import TestCase
 
     if user and not save:

@@ -203,7 +203,7 @@ def watch(options: WatchOptions) -> None:
         "metrics": options.metrics, "judge": options.judge, "base_url": options.base_url,
         "watch": str(options.source) if options.listen is None else f"port {options.listen}",
         "sample": list(options.sample or ()), "strata": options.strata, "again": options.again,
-        **({"groups": options.groups} if options.groups else {}),
+        "groups": options.groups,
     }  # fmt: skip
     with sole_writer(options.out), ExitStack() as stack:
         folder = options.source

@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from statistics import variance
 from typing import Any
 
@@ -184,8 +184,7 @@ class MetricAlarms:
         if not self._series:
             self._first.append(block)
             if len(self._first) >= LEAST and sum(map(len, self._first)) >= self._size:
-                scores = (mean_of(self._score, block) for block in self._first)
-                self.off = is_uneven([score for score in scores if score is not None])
+                self.off = is_uneven(self._values(self._score))
                 if self.off:
                     self._first = []  # the next ones may be a baseline
                 else:
@@ -196,7 +195,7 @@ class MetricAlarms:
             value, row = mean_of(number, block), block[-1].row
             shown = None if value is None else series.add(value, row)
             if shown is not None:
-                first = [case for block in self._first for case in block]
+                first = [*chain(*self._first)]
                 latest = [case for case in self._latest if case.row >= shown.row]
                 mean = shown.since.mean
                 departure = Departure(self.metric, group, row, series.before, mean, first, latest)
@@ -206,7 +205,7 @@ class MetricAlarms:
 
     def _begin(self) -> None:
         """The baseline is complete: choose the series, and divide the false alarms among them."""
-        first = [case for block in self._first for case in block]
+        first = [*chain(*self._first)]
         counts = Counter(case.stratum for case in first)
         strata = {
             f"stratum {name}": self._score_in(name)
@@ -229,10 +228,13 @@ class MetricAlarms:
             numbers |= family
             shares |= dict.fromkeys(family, alpha / 4 / size)
         for group, number in numbers.items():
-            means = (mean_of(number, block) for block in self._first)
-            values = [mean for mean in means if mean is not None]
-            grouped = any(case.group is not None for case in first)
+            values, grouped = self._values(number), any(case.group for case in first)
             self._series[group] = number, Series(shares[group], values, grouped=grouped)
+
+    def _values(self, number: Number) -> list[float]:
+        """The numbers of the baseline: one of each block that has one."""
+        means = (mean_of(number, block) for block in self._first)
+        return [mean for mean in means if mean is not None]
 
     def _score(self, case: Judged) -> float | None:
         return case.scores[self.metric] if case.share < self._least else None

@@ -12,7 +12,7 @@ from dagengine.results.rows import STARTED
 from dagengine.test_case import LLMTestCase, read_field
 
 ERRORS, OTHERS = "errors", "others"
-TIMES = {"hour": 13, "day": 10}
+PERIODS = {"hour": 13, "day": 10}
 """The characters of a time (ISO 8601) that say an hour, or a day."""
 Stratify = Callable[[LLMTestCase], str]
 
@@ -29,13 +29,13 @@ def share_of(trace_id: str) -> float:
     return (int.from_bytes(digest[:7]) >> 3) / 2**53
 
 
-def group_of(case: LLMTestCase, field: str) -> str | None:
+def group_digest(case: LLMTestCase, field: str) -> str | None:
     """The digest of a field of a case, or of the `hour` or the `day` (UTC) of its trace.
 
     None for a case without it, which is alone.
     """
     began = (case.additional_metadata or {}).get(STARTED) or ""
-    value = began[: TIMES[field]] if field in TIMES else read_field(case, field)
+    value = began[: PERIODS[field]] if field in PERIODS else read_field(case, field)
     if value is None or value == "":
         return None
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]

@@ -50,7 +50,7 @@ from dagengine.watch.budget import DailyAccount
 from dagengine.watch.causes import explained
 from dagengine.watch.growing import GrowingRun, lines_of
 from dagengine.watch.pending import Pending
-from dagengine.watch.sampling import TIMES, Sampling, group_of, share_of
+from dagengine.watch.sampling import PERIODS, Sampling, group_digest, share_of
 from dagengine.watch.sequences import Bettor
 from dagengine.watch.tailing import DAMAGED, Folder
 from dagengine.watch.values import Again, Alert, Departure, Judged, Pair, TrafficMean
@@ -142,10 +142,10 @@ class Watch(RunObserver):
         self._pending = Pending()
         self._alarms = Alarms(self.metrics, how.sampling.least, how.baseline, how.rates)
         groups = how.groups
-        if groups is not None and groups not in TIMES and not is_known_field(groups):
+        if groups is not None and groups not in PERIODS and not is_known_field(groups):
             raise InputError(
                 f"--groups {groups!r}: name a field of the cases, such as "
-                f"additional_metadata.session_id, or {' or '.join(TIMES)}"
+                f"additional_metadata.session_id, or {' or '.join(PERIODS)}"
             )
         self._alone = 0  # cases without a group
         self._off: tuple[str, ...] = ()  # metrics without alarms
@@ -359,7 +359,7 @@ class Watch(RunObserver):
             values = (stratum, repr(probability), str(len(case.input)))
             ids = (case.additional_metadata or {}) | dict(zip(WATCHED, values, strict=True))
             if self._how.groups is not None:
-                group = group_of(case, self._how.groups)
+                group = group_digest(case, self._how.groups)
                 self._alone += group is None
                 ids |= {} if group is None else {GROUPED: group}
             case = case.model_copy(update={"additional_metadata": ids})

@@ -107,7 +107,7 @@ def test_what_a_check_finds_is_said_by_terminal_json_and_page_of_later_runs(coin
     assert (record["right"], record["answered"], record["asked"]) == (10, 20, 20)
     assert (record["weak"], record["model"], record["repeats"]) == (True, "test-model-8b", True)
     page = run_record(load_run("out"), 1, 1)
-    assert page["judges"] == [{"name": "test-model", "standing": line}]
+    assert page["standings"] == [line]
 
 
 def test_a_good_judge_is_said_to_be_good_and_to_mean_something(coin: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, date, datetime
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,48 +25,37 @@ def with_card(
 ) -> tuple[Manifest, str | None]:
     """The manifest of a run whose judges have what a card says of them, or why it says nothing.
 
-    It holds for equal metrics and judges, up to 90 days after its file was written. Raises
+    It holds for equal metrics and the only judge, up to 90 days after its file was written. Raises
     InputError for a file that is no card.
     """
     from dagengine.record.definition import DAYS, is_recent
     from dagengine.record.values import Standing
     from dagengine.redaction import public_text
     from dagengine.reliability.card.files import read_card
-    from dagengine.reliability.card.values import every_setting
     from dagengine.reliability.card.verdict import verdict
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day, today):
         return manifest, f"{path} is of {day}, older than {DAYS} days: it says nothing of this run"
-    bound, judges = card.binding, []
+    bound, several = card.binding, len({setting.condition.judge for setting in card.settings}) > 1
     hashes = {record.name: record.hash for record in manifest.metrics}
-    names = [name for name in bound.metrics if bound.metric_hash(name) == hashes.get(name)]
-    # Settings name judges in the order of their identities; "" are the metrics' own judges.
-    jury = dict.fromkeys(setting.condition.judge for setting in card.settings)
-    asked_as = dict(
-        zip(map(public_text, bound.judges), jury if any(jury) else repeat(""), strict=False)
-    )
-    first = {setting.condition.judge: setting.name for setting in reversed(card.settings)}
-    for judge in manifest.judges:
-        setting = first.get(asked_as.get(judge.identity, "\0"))
-        about = (pair for pair in every_setting(card) if pair[0].metric in names)
-        verdicts = [
-            (metric.metric, verdict(card, metric, under))
-            for metric, under in about
-            if under.setting == setting
-        ]
+    measured = [m for m in card.metrics if bound.metric_hash(m.metric) == hashes.get(m.metric)]
+    verdicts = {m.metric: verdict(card, m, under) for m in measured for under in m.settings[:1]}
+    identities = [] if several or not verdicts else list(map(public_text, bound.judges))
+    records = {judge.identity: judge for judge in manifest.judges}
+    for identity in records.keys() & set(identities):
         standing = Standing(
             source="judge card",
-            identity=judge.identity,
-            name=judge.model or judge.identity,
+            identity=identity,
+            name=records[identity].model or identity,
             date=day,
             dagengine=bound.version,
             wording=card.sha256[:16],
-            says="; ".join(f"{name}: {advice.headline}" for name, advice in verdicts),
-            weak=any(advice.kind in ("no", "stop") for _, advice in verdicts),
+            says="; ".join(f"{name}: {advice.headline}" for name, advice in verdicts.items()),
+            weak=any(advice.kind in ("no", "stop") for advice in verdicts.values()),
         )
-        judges.append(judge.model_copy(update={"standing": standing}) if verdicts else judge)
-    if tuple(judges) == manifest.judges:
-        differing = "judges" if names else "metrics"
+        records[identity] = records[identity].model_copy(update={"standing": standing})
+    if tuple(records.values()) == manifest.judges:
+        differing = "judges" if verdicts else "metrics"
         return manifest, f"{path} says nothing of this run: it is of other {differing}"
-    return manifest.model_copy(update={"judges": tuple(judges)}), None
+    return manifest.model_copy(update={"judges": tuple(records.values())}), None

@@ -83,8 +83,6 @@ export interface Metric {
 
 export interface Judge {
   name: string;
-  /** What a checkup or a judge card found of it before, as a sentence. */
-  standing: string | null;
 }
 
 /** What a run says of itself. Money is in US dollars; null is "no price known". */
@@ -105,6 +103,8 @@ export interface Run {
   planned: number | null;
   cases: number;
   judges: Judge[];
+  /** What checkups and judge cards found of them before, as sentences. */
+  standings: string[];
   questions: number | null;
   /** Calls after the first one of a question: after an error, or an answer that did not fit. */
   retried: number | null;

@@ -45,7 +45,10 @@ _PATH = 0.05  # of the cases of the baseline
 _WINDOW = 2000  # cases that are kept to find the cause
 _SILENT, _LONGEST = 100, 500  # cases after which a group is complete: of others, of its own
 _BLOCKS = (5, 20, 50, 125, 250)  # neighbours in a baseline whose means are compared
-_ORDERS, _NUMBERS, _UNEVEN = 1000, 4000, 0.01  # orders, numbers, the share of even ones refused
+_ORDERS, _NUMBERS = 1000, 4000  # random orders, and the numbers of each
+# Up to this p a baseline is no baseline, or only whole baselines are compared with it: a part of a
+# day must not be held against all of it.
+_UNEVEN, _DOUBTFUL = 0.01, 0.5
 
 
 def of_sequence(number: int) -> float:
@@ -53,8 +56,8 @@ def of_sequence(number: int) -> float:
     return 1 / ((number + 1) * (number + 2))
 
 
-def is_uneven(numbers: Sequence[float]) -> bool:
-    """Return whether neighbours are more alike than in any order: senders, hours, a drift.
+def evenness(numbers: Sequence[float]) -> float:
+    """The p value of neighbours that are as much alike as these: senders, hours, a drift.
 
     The variance of the means of blocks is held against random orders. This is an exact test for
     numbers that may change places, corrected for the sizes of the blocks.
@@ -66,12 +69,12 @@ def is_uneven(numbers: Sequence[float]) -> bool:
     orders = numpy.tile(values, (_ORDERS, 1))
     orders[1:] = numpy.random.default_rng(0).permuted(orders[1:], axis=1)
     sizes = [size for size in _BLOCKS if len(values) // size > 1]
+    least = 1.0
     for size in sizes:
         blocks = orders[:, : len(values) // size * size].reshape(_ORDERS, -1, size)
         spreads = blocks.mean(axis=2).var(axis=1)
-        if (spreads >= spreads[0] - 1e-12).mean() <= _UNEVEN / len(sizes):
-            return True
-    return False
+        least = min(least, float((spreads >= spreads[0] - 1e-12).mean()) * len(sizes))
+    return least
 
 
 def of_baseline(number: int) -> float:
@@ -104,13 +107,16 @@ class Series:
         mean: float | None = None,
         *,
         grouped: bool = False,
+        whole: bool = False,
     ) -> None:
         """The baseline is the numbers in `first`, or a `mean` inside of (0, 1) that is known.
 
-        Numbers that are means of groups (`grouped`) are few: each of them is looked at.
+        Numbers that are means of groups (`grouped`) are few: each of them is looked at. A sequence
+        is looked at after any number, or when it is as long as a `whole` baseline, or several.
         """
         self._alpha = alpha
         self._apart, self._every = (_APART // 10, 1) if grouped else (_APART, _EVERY)
+        self._cycle = max(1, len(first) // self._every) * self._every if whole else 1
         make = partial(MeanBettor, _variance(first)) if grouped else Bettor
         baseline = make(mean)
         for number in first:
@@ -133,11 +139,10 @@ class Series:
         # A look that is left out makes no alarm false, and each one goes over all means.
         if self._bettor.count % self._every:
             return None
-        excess = [
-            sequence.since.evidence(self._against) - sequence.limit for sequence in self._sequences
-        ]
-        most = max(excess)
-        return self._sequences[excess.index(most)] if most >= 0 else None
+        looked = [each for each in self._sequences if each.since.count % self._cycle == 0]
+        excess = [each.since.evidence(self._against) - each.limit for each in looked]
+        most = max(excess, default=-1.0)
+        return looked[excess.index(most)] if most >= 0 else None
 
 
 Block = list[Judged]
@@ -164,7 +169,7 @@ class MetricAlarms:
         self.metric = metric
         self._alpha, self._least, self._size, self._rate = alpha, least, baseline, rate
         self._begun = -1  # baselines
-        self.off = False  # as the last baseline was uneven
+        self.off = self._whole = False  # as the last baseline was uneven, or perhaps
         self._restart()
 
     def _restart(self) -> None:
@@ -184,7 +189,8 @@ class MetricAlarms:
         if not self._series:
             self._first.append(block)
             if len(self._first) >= LEAST and sum(map(len, self._first)) >= self._size:
-                self.off = is_uneven(self._values(self._score))
+                p = evenness(self._values(self._score))
+                self.off, self._whole = p <= _UNEVEN, p <= _DOUBTFUL
                 if self.off:
                     self._first = []  # the next ones may be a baseline
                 else:
@@ -229,7 +235,8 @@ class MetricAlarms:
             shares |= dict.fromkeys(family, alpha / 4 / size)
         for group, number in numbers.items():
             values, grouped = self._values(number), any(case.group for case in first)
-            self._series[group] = number, Series(shares[group], values, grouped=grouped)
+            series = Series(shares[group], values, grouped=grouped, whole=self._whole)
+            self._series[group] = number, series
 
     def _values(self, number: Number) -> list[float]:
         """The numbers of the baseline: one of each block that has one."""

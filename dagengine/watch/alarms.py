@@ -145,12 +145,12 @@ class Series:
         return looked[excess.index(most)] if most >= 0 else None
 
 
-Block = list[Judged]
+CaseBlock = list[Judged]
 """Cases that count as one: those of a group, else one."""
 Number = Callable[[Judged], float | None]
 
 
-def mean_of(number: Number, block: Block) -> float | None:
+def block_mean(number: Number, block: CaseBlock) -> float | None:
     """The mean of a number over the cases of a block that have it; None if none has."""
     values = [value for case in block if (value := number(case)) is not None]
     return sum(values) / len(values) if values else None
@@ -174,14 +174,14 @@ class MetricAlarms:
 
     def _restart(self) -> None:
         self._begun += 1
-        self._first: list[Block] = []
+        self._first: list[CaseBlock] = []
         self._latest: deque[Judged] = deque(maxlen=_WINDOW)
         self._series: dict[str, tuple[Number, Series]] = {}
         if self._rate is not None:
             share = self._alpha * of_baseline(self._begun)
             self._series["all"] = (self._score, Series(share, mean=self._rate))
 
-    def add(self, cases: Block) -> Departure | None:
+    def add(self, cases: CaseBlock) -> Departure | None:
         """Take a block; the departure that it shows, after which the next ones are a baseline."""
         block = [case for case in cases if self.metric in case.scores]
         if not block:
@@ -198,7 +198,7 @@ class MetricAlarms:
             return None
         self._latest += block
         for group, (number, series) in self._series.items():
-            value, row = mean_of(number, block), block[-1].row
+            value, row = block_mean(number, block), block[-1].row
             shown = None if value is None else series.add(value, row)
             if shown is not None:
                 first = [*chain(*self._first)]
@@ -235,12 +235,13 @@ class MetricAlarms:
             shares |= dict.fromkeys(family, alpha / 4 / size)
         for group, number in numbers.items():
             values, grouped = self._values(number), any(case.group for case in first)
-            series = Series(shares[group], values, grouped=grouped, whole=self._whole)
+            whole = self._whole and not grouped
+            series = Series(shares[group], values, grouped=grouped, whole=whole)
             self._series[group] = number, series
 
     def _values(self, number: Number) -> list[float]:
         """The numbers of the baseline: one of each block that has one."""
-        means = (mean_of(number, block) for block in self._first)
+        means = (block_mean(number, block) for block in self._first)
         return [mean for mean in means if mean is not None]
 
     def _score(self, case: Judged) -> float | None:
@@ -275,7 +276,9 @@ class Alarms:
         self._alpha = alpha * _OF_JUDGE
         self._begun = Counter[str]()
         self._changes = {name: self._unchanged_series(name) for name in metrics}
-        self._open: dict[str, Block] = {}  # groups that may go on, those that came last at the end
+        self._open: dict[
+            str, CaseBlock
+        ] = {}  # groups that may go on, those that came last at the end
 
     @property
     def off(self) -> tuple[str, ...]:
@@ -294,7 +297,7 @@ class Alarms:
         departures = [metric.add(block) for block in blocks for metric in self._metrics]
         return [departure for departure in departures if departure is not None]
 
-    def _complete(self, case: Judged, group: str) -> list[Block]:
+    def _complete(self, case: Judged, group: str) -> list[CaseBlock]:
         """The groups that are complete with this case: those that are long, or silent for long."""
         self._open[group] = block = [*self._open.pop(group, []), case]
         names = [] if len(block) < _LONGEST else [group]

@@ -44,6 +44,7 @@ from dagengine.execution.sources import Pace, rows_as_read
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import Judge
+from dagengine.record.definition import judges_of, standing_lines
 from dagengine.record.recording import (
     Judging,
     Recording,
@@ -397,7 +398,9 @@ async def a_evaluate(
         with executor.keeping(result):
             await executor.judge(cases, OnRow(take, finish))
     if show in (True, "table"):
-        print_table(Tally(rows), executor.totals)
+        records = judges_of(executor.plan, executor.judges, {})
+        lines = standing_lines(records, executor.asked_judges)
+        print_table(Tally(rows), executor.totals, standings=lines)
     evaluation = result()
     if translation.forgiven is not None:
         _require_scores(evaluation, translation.forgiven)

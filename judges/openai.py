@@ -128,6 +128,7 @@ class OpenAIJudge(EndpointJudge):
                 client.own_door = OllamaPost(send, self._facts.window, loaded)
             post = client.own_door
         completion = await post(form, question)
+        self.answered_as = completion.model
         limit = next(filter(None, map(self._parameters.get, TOKEN_LIMITS)), form.limit)
         answer = await read_reply(question, completion, form.mode.lower(), limit)
         if form.mode != MODES[0]:

@@ -9,18 +9,27 @@ after some cases that lowers the mean by 10 points:
 * traffic: there is more hard traffic, and nothing else changes;
 * judge: the judge says no to good answers more often, to old ones as well.
 
+Other streams are healthy, but their cases are not independent: the pass rate rises and falls in the
+course of a day, or each sender has its own. `--groups` counts the cases of a day, or of a sender,
+as one. In these, and in a stream of independent cases, the mean falls by 10 points: at once, or
+within 2,000 cases.
+
     python benchmarks/reliability/watched.py            # 300 healthy streams, 100 of each kind
     python benchmarks/reliability/watched.py 60 20 500  # fewer, and another baseline
+    python benchmarks/reliability/watched.py uneven     # only those that are not independent: 200
+    python benchmarks/reliability/watched.py uneven 20 0 3  # 20 streams of the first and the fourth
 """
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from statistics import median
 
 from dagengine.watch.alarms import Alarms
@@ -181,8 +190,88 @@ def dropped(kind: str, streams: int, baseline: int, tell: Callable[[str], None])
     return named
 
 
+@dataclass(frozen=True)
+class Uneven:
+    """A stream of days or senders with `size` cases each, whose pass rates differ by `spread`.
+
+    A sender has 1 case and more (geometric); a day is a sine. `grouped` cases of one count as one.
+    """
+
+    name: str
+    senders: bool = False
+    size: int = 1000
+    spread: float = 0.0
+    grouped: bool = False
+    baseline: int = BASELINE
+
+    def cases(self, seed: int, fall: Callable[[int], float]) -> Iterator[Judged]:
+        """Endless cases of a stream; `fall` is how much lower the rate is in a row."""
+        dice = random.Random(seed)
+        left = number = 0
+        rate = 0.8
+        for row in count():
+            if not self.senders:
+                number = row // self.size
+                rate = 0.8 + self.spread * math.sin(2 * math.pi * row / self.size)
+            elif not left:
+                left, number = math.ceil(dice.expovariate(1 / self.size)), number + 1
+                rate = 0.8 + dice.choice((-self.spread, self.spread))
+            left -= 1
+            score = float(dice.random() < rate - fall(row))
+            group = str(number) if self.grouped else None
+            scores, paths = {METRIC: score}, {METRIC: f"ok = {score}"}
+            yield Judged(row, "others", 1.0, 0.0, 9, scores, paths, group)
+
+    def alarm(self, seed: int, fall: Callable[[int], float], last: int) -> tuple[int | None, bool]:
+        """The row of the first alarm before the `last` row, and whether alarms were ever off."""
+        alarms, off = Alarms([METRIC], 1.0, self.baseline), False
+        for case in islice(self.cases(seed, fall), last):
+            if alarms.add(case):
+                return case.row, off
+            off = off or bool(alarms.off)
+        return None, off
+
+
+UNEVEN = (
+    Uneven("independent"),
+    Uneven("a day of 1,000 cases, ± 18 points", spread=0.18),
+    Uneven("a day of 1,000 cases, ± 8 points", spread=0.08),
+    Uneven("days of 100 cases, ± 15 points, --groups day", size=100, spread=0.15, grouped=True,
+           baseline=3000),
+    Uneven("senders of 20 cases, ± 18 points", senders=True, size=20, spread=0.18),
+    Uneven("senders of 20 cases, ± 10 points, --groups", senders=True, size=20, spread=0.1,
+           grouped=True, baseline=3000),
+    Uneven("the same, baseline 1,000", senders=True, size=20, spread=0.1, grouped=True),
+)  # fmt: skip
+
+
+def uneven(kind: Uneven, streams: int, tell: Callable[[str], None]) -> bool:
+    """Whether few healthy streams of a kind have an alarm; and how soon a fall is found."""
+    start = kind.baseline + CALM
+    calm = [kind.alarm(seed, lambda row: 0.0, start + AFTER) for seed in range(streams)]
+    false = sum(row is not None for row, _ in calm) / streams
+    off = sum(off for _, off in calm) / streams
+    line = f"{kind.name}: {false:.1%} of {streams} healthy streams have an alarm, off in {off:.0%}"
+    falls: dict[str, Callable[[int], float]] = {
+        "at once": lambda row: 0.1 * (row >= start),
+        "slowly": lambda row: 0.1 * min(1.0, max(0.0, (row - start) / 2000)),
+    }
+    for name, fall in falls.items():
+        rows = [kind.alarm(10_000 + seed, fall, start + AFTER)[0] for seed in range(streams // 4)]
+        delays = sorted(row - start for row in rows if row is not None and row >= start)
+        shown = f"{median(delays):.0f}, {delays[int(0.9 * len(delays))]}" if delays else "-"
+        line += f"; {name} found in {len(delays) / len(rows):.0%} after {shown} (median, 90 %)"
+    tell(line)
+    return false <= FALSE_ALARMS
+
+
 def main(arguments: list[str]) -> int:
     """Print what was measured, and whether the targets are met."""
+    if arguments[:1] == ["uneven"]:
+        streams, *kinds = [int(text) for text in arguments[1:]] or [200]
+        chosen = [kind for number, kind in enumerate(UNEVEN) if not kinds or number in kinds]
+        few = [uneven(kind, streams, print) for kind in chosen]
+        return 0 if all(few) else 1
     numbers = [int(text) for text in arguments]
     streams, each, baseline = [*numbers, *(300, 100, BASELINE)[len(numbers) :]]
     began = time.perf_counter()

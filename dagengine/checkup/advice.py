@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from dagengine.checkup.questions import EASY
 from dagengine.checkup.values import (
     Advice,
     Checkup,
+    EasyQuestions,
     NotMeasured,
     Probabilities,
     Reading,
@@ -17,6 +20,10 @@ from dagengine.checkup.values import (
 )
 from dagengine.judges.default import Tuning
 from dagengine.prompts.probabilities.masses import LEAST_MASS
+from dagengine.question import Judge, display_name, durable_identity
+from dagengine.record.definition import WORDING
+from dagengine.record.values import Standing
+from dagengine.redaction import public_text
 
 _GAIN = 1.25  # times the throughput, for more calls at a time to be worth it
 _ANSWER = 400  # tokens of a long answer to a node: a list of claims
@@ -31,14 +38,14 @@ def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
     in_flight = None if hosted else _in_flight(checkup)
     thinking, chances = checkup.thinking, checkup.probabilities
     mass = chances.mass if isinstance(chances, Probabilities) else None
-    # A judge that guesses gives odds as well, but they say nothing.
-    guesses = not isinstance(checkup.easy, NotMeasured) and checkup.easy.guesses
+    # A judge that guesses gives odds as well, but they say nothing; one word is too few to tell.
+    knows = isinstance(checkup.easy, EasyQuestions) and not checkup.easy.guesses
     return Advice(
         max_in_flight=in_flight,
         call_timeout=None if in_flight is None else _call_timeout(checkup, in_flight),
         window=_window(checkup),
         parameters=thinking.off if isinstance(thinking, Thinking) else None,
-        odds=mass is not None and mass >= LEAST_MASS and not guesses,
+        odds=mass is not None and mass >= LEAST_MASS and knows,
     )
 
 
@@ -51,6 +58,34 @@ def tuning_of(checkup: Checkup) -> Tuning:
         read_speed=_round(reading.tokens_per_second if isinstance(reading, Reading) else None),
         write_speed=_round(speed.together if isinstance(speed, Speed) else None),
         parameters=advice.parameters,
+    )
+
+
+def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
+    """Return what runs will say of the judge that was asked, without thinking if that is possible.
+
+    None if too few easy questions were asked, or nothing tells the judge apart in another process.
+    """
+    easy, identity, speed = checkup.easy, durable_identity(judge), checkup.speed
+    if isinstance(easy, NotMeasured) or not easy.enough or identity is None:
+        return None
+    few, model = easy.answered * 2 < easy.asked, getattr(judge, "answered_as", None)
+    says = f"got {easy.right} of {easy.answered} easy questions right"
+    says += ", no better than guessing" if easy.guesses else ""
+    if few:
+        says = f"gave a valid answer to {easy.answered} of {easy.asked} easy questions"
+    return Standing(
+        source="judge check",
+        identity=public_text(identity),
+        name=display_name(judge),
+        model=public_text(model) if isinstance(model, str) else None,
+        date=datetime.now(UTC).date(),
+        dagengine=importlib.metadata.version("dagengine"),
+        wording=WORDING,
+        says=says,
+        weak=few or easy.guesses,
+        repeats=speed.same_again if isinstance(speed, Speed) else None,
+        **{name: getattr(easy, name) for name in ("asked", "answered", "right")},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from dagengine.checkup import questions
-from dagengine.checkup.advice import advice_of, problems_of
+from dagengine.checkup.advice import advice_of, problems_of, standing_of
 from dagengine.checkup.asking import Examiner, OutOfTimeError
 from dagengine.checkup.reading import reading_of
 from dagengine.checkup.sections import (
@@ -46,7 +46,9 @@ from dagengine.question import Judge, facts_of, judge_name
 
 R = TypeVar("R")
 SECONDS: Final = 60.0
-"""How long a checkup takes at most, from the first answer on."""
+"""How long a checkup takes, from the first answer on, where the server is quick enough."""
+_MOST = 360.0  # seconds where it is not
+_EASY = 2 / 3  # of them, for the easy questions
 _FIRST = 120.0  # seconds for the first answer: a server may have to load its model
 _PAUSE = 1.0  # seconds before a server that is not ready is asked again
 
@@ -55,14 +57,15 @@ async def check_judge(
     judge: Judge,
     *,
     text: str = "",
-    seconds: float = SECONDS,
+    seconds: float | None = None,
     began: Callable[[str], None] = lambda part: None,
 ) -> Checkup:
     """Ask a judge short questions for at most so many `seconds`, and say what they tell.
 
-    `text` is the longest text that it will have to read. What the time does not allow is not
-    measured. A server may take two more minutes until its first answer. `began` is called with the
-    name of each part. Raises InputError for judges that give only vectors, or answer in batches.
+    Without `seconds` it takes a minute, and as long as a slow server needs, up to six. `text` is
+    the longest text that it will have to read. What the time does not allow is not measured. A
+    server may take two more minutes until its first answer. `began` is called with the name of
+    each part. Raises InputError for judges that give only vectors, or answer in batches.
     """
     if isinstance(judge, EmbeddingJudge):
         raise InputError(f"{judge_name(judge.identity)} gives vectors: it cannot judge")
@@ -86,6 +89,7 @@ async def check_judge(
         usage=examiner.usage,
         seconds=anyio.current_time() - begin,
         advice=advice_of(checkup, hosted=hosted),
+        standing=standing_of(checkup, examiner.judge),
     )
     return replace(checkup, problems=tuple(problems_of(checkup)))
 
@@ -94,7 +98,7 @@ async def _run_sections(
     examiner: Examiner,
     checkup: Checkup,
     text: str,
-    seconds: float,
+    seconds: float | None,
     began: Callable[[str], None],
 ) -> Checkup:
     """Every section in turn; each may tell the next ones something."""
@@ -113,25 +117,33 @@ async def _run_sections(
         return replace(checkup, connection=not_answered(connection, late))
     connection = replace(connection, seconds=anyio.current_time() - begin)
     facts = await facts_of(judge)
-    examiner.begin(seconds)
+    begin = anyio.current_time()
+    time = _EASY * _MOST if seconds is None else seconds
+    examiner.begin(time)
 
     async def part(name: str, measure: Awaitable[R]) -> R | NotMeasured:
         began(name)
         try:
             return await measure
         except OutOfTimeError:
-            return NotMeasured(f"no time left after {seconds:g} s (--seconds gives more)")
+            return NotMeasured(f"no time left after {time:.3g} s (--seconds gives more)")
         except JudgeError as error:
             return NotMeasured(str(error))
 
     thinking: Thinking | NotMeasured = NotMeasured("the judge writes no text")
     if answer is not None:
         thinking = await part("thinking", thinking_of(examiner, answer))
+    easy = await part("easy questions", easy_questions_of(examiner, facts.slots or USUAL))
+    slow = False
+    if seconds is None:  # what is left to measure takes about as long as the easy questions
+        spent = anyio.current_time() - begin
+        slow = spent > SECONDS * 2 / 3
+        time = min(2 * spent, _MOST) if slow else SECONDS
+        examiner.begin(time - spent)
     forced = await part("schema", off_schema_of(examiner))
     off_schema = None if isinstance(forced, NotMeasured) else forced
     structure = await part("schema", structure_of(examiner, off_schema))
     probabilities = await part("probability", probabilities_of(examiner, off_schema))
-    easy = await part("easy questions", easy_questions_of(examiner, facts.slots or USUAL))
     if isinstance(easy, EasyQuestions) and easy.mass is not None:
         # Of twenty verdicts it says more than of one word.
         if isinstance(probabilities, NotMeasured):
@@ -150,6 +162,7 @@ async def _run_sections(
         speed=speed,
         easy=easy,
         reading=reading,
+        slow=slow,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagengine.question import NO_FACTS, NO_USAGE, ServerFacts, Usage
+from dagengine.record.values import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +205,8 @@ class Checkup:
     """All that was found. `problems` say why the judge cannot be used; without any it can.
 
     `seconds` is the time of the checkup, `usage` the tokens of its calls as the judge counts them.
+    `slow` says that it took more time than a minute because the server needs it. `standing` is what
+    runs of this judge will say of it (None: too little was answered, or nothing tells it apart).
     """
 
     judge: str
@@ -220,6 +223,8 @@ class Checkup:
     calls: int = 0
     usage: Usage = NO_USAGE
     seconds: float = 0.0
+    slow: bool = False
+    standing: Standing | None = None
 
     @property
     def usable(self) -> bool:

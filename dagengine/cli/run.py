@@ -25,6 +25,7 @@ from dagengine.cli.common.options import (
     quoting_of,
 )
 from dagengine.cli.common.run_options import RunOptions
+from dagengine.cli.common.standings import with_card, words_of_judge
 from dagengine.cli.common.streams import outlive_reader, say, shown
 from dagengine.cli.send import send_all
 from dagengine.terminal import counted
@@ -89,6 +90,10 @@ def run(options: RunOptions) -> None:
         say(f"warning: {problem}", err=True)
     _warn_of_cases(executor, cases, options)
     writer = _writer(options, executor, cases)
+    if options.card is not None:
+        writer.manifest, line = with_card(writer.manifest, options.card)
+        if line is not None:
+            say(f"warning: {line}", err=True)
     with sole_writer(options.out):  # its page and pictures are this run's as well
         _judge(executor, cases, writer, tally, options)
         _report(options, executor, writer, tally, conditions)
@@ -238,6 +243,7 @@ def _report(
 ) -> None:
     """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.common.pictures import draw_views
+    from dagengine.record.definition import standing_lines
     from dagengine.record.run import load_run
     from dagengine.record.run_conditions import failures
     from dagengine.report.github import add_step_summary
@@ -246,8 +252,10 @@ def _report(
     from dagengine.report.tables import print_table
 
     outlive_reader()  # the page and the pictures are not written yet
-    print_table(tally, executor.totals)
-    add_step_summary(tally, executor.totals)
+    words = words_of_judge(options.metrics, options.judge, options.base_url)
+    standings = standing_lines(writer.manifest.judges, executor.asked_judges, words)
+    print_table(tally, executor.totals, standings=standings)
+    add_step_summary(tally, executor.totals, standings)
     say(f"results: {writer.rows.path}")
     if options.junit is not None:
         with named(options.junit):

@@ -119,6 +119,14 @@ class WatchOptions:
             "Repeatable. Default: 1000.",
         ),
     ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD|hour|day",
+            help="Cases with an equal value here (a sender, a conversation) are alike: alarms "
+            "count their mean as one. `hour` and `day` are those of the trace.",
+        ),
+    ] = None
     again: Annotated[
         float,
         typer.Option(
@@ -181,7 +189,7 @@ def watch(options: WatchOptions) -> None:
     sampling = Sampling.parse(list(options.sample or ()), stratify)
     how = WatchSettings(
         sampling, options.quiet, options.poll, cases, rates, options.again, options.seconds,
-        options.until_idle,
+        options.until_idle, options.groups,
     )  # fmt: skip
     limits = Limits(
         max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
@@ -195,6 +203,7 @@ def watch(options: WatchOptions) -> None:
         "metrics": options.metrics, "judge": options.judge, "base_url": options.base_url,
         "watch": str(options.source) if options.listen is None else f"port {options.listen}",
         "sample": list(options.sample or ()), "strata": options.strata, "again": options.again,
+        "groups": options.groups,
     }  # fmt: skip
     with sole_writer(options.out), ExitStack() as stack:
         folder = options.source

@@ -1,31 +1,44 @@
-"""A plan as `run.json` has it: metrics with their nodes and edges, by name."""
+"""A plan as `run.json` has it: metrics with their nodes and edges, by name; judges as known."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
-from dagengine.errors import DagengineError
+from dagengine.errors import DagengineError, InputError
 from dagengine.gateway.prices import find_price
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.rewriting import SpecMetric
-from dagengine.question import Judge, Usage, durable_identity, model_of
+from dagengine.judges.default import user_file
+from dagengine.question import Judge, Usage, display_name, durable_identity, model_of
 from dagengine.record.values import (
     EdgeRecord,
     JudgeRecord,
     MetricRecord,
     NodeRecord,
     SpentRecord,
+    Standing,
     TotalsRecord,
 )
 from dagengine.redaction import public_text
+from dagengine.regular_files import read_whole, write_whole
 from dagengine.results import Spent, Totals
+from dagengine.terminal import few
 from dagengine.trees import document_of
 
 _SETTINGS = ("name", "threshold", "strict", "combine")
+DAYS: Final = 90
+"""A standing that is older says nothing: servers change the model behind a name."""
+WORDING: Final = "9384b11953dfe78f"
+"""Digest of the easy questions of a checkup as they are worded now; a test holds it."""
 
 
 def judges_of(
@@ -37,9 +50,59 @@ def judges_of(
     """
     asked = [(judges[place], model_of(judges[place])) for place in _places(plan)]
     return tuple(
-        JudgeRecord(identity=identity_of(judge), model=model, price=find_price(model, prices))
+        JudgeRecord(
+            identity=identity_of(judge),
+            model=model,
+            price=find_price(model, prices),
+            standing=find_standing(judge),
+        )
         for judge, model in asked
     )
+
+
+def keep_standing(standing: Standing) -> None:
+    """Write a standing beside the settings of the user; raises OSError."""
+    write_whole(_file_of(standing.identity), standing.model_dump_json(indent=1) + "\n")
+
+
+def find_standing(judge: Judge, today: date | None = None) -> Standing | None:
+    """Return what `judge check` found of this judge; None if nothing that still holds.
+
+    It holds for equal identity and wording, for 90 days up to `today` (UTC).
+    """
+    identity = public_text(durable_identity(judge) or "")
+    try:
+        standing = Standing.model_validate_json(read_whole(_file_of(identity)))
+    except (InputError, ValidationError):
+        return None  # none is there, or it cannot be read: a checkup writes another one
+    matches = (standing.identity, standing.wording) == (identity, WORDING)
+    return standing if matches and is_recent(standing.date, today) else None
+
+
+def is_recent(day: date, today: date | None = None) -> bool:
+    """Return whether a finding of a day still says something on another one (None: today, UTC)."""
+    # A clock may be a day behind the one that wrote the date.
+    return -1 <= ((today or datetime.now(UTC).date()) - day).days <= DAYS
+
+
+def _file_of(identity: str) -> Path:
+    name = f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+    return user_file().parent / "checked" / name
+
+
+def standing_lines(
+    records: Iterable[JudgeRecord], asked: Iterable[Judge] = (), words: str | None = None
+) -> list[str]:
+    """The standings of the judges of a run, and one line on how to find out those of others.
+
+    `words` name the judges to `judge check`; without them their model does.
+    """
+    known = {record.identity: str(record.standing) for record in records if record.standing}
+    checked = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
+    names = [display_name(judge) for judge in checked if identity_of(judge) not in known]
+    hint = f"dagengine judge check {words or '--judge ' + names[0]}" if names else ""
+    unknown = f"not known whether {few(names)} can judge; a minute tells: {hint}"
+    return [*known.values(), *([unknown] if names else [])]
 
 
 def identity_of(judge: Judge) -> str:

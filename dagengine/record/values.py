@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from dagengine.results.passing import Combine
+from dagengine.terminal import one_line
 
 FORMAT = 1
 """The format of a run folder; a reader refuses a newer one."""
@@ -83,16 +85,46 @@ class MetricRecord(_Value):
     tree: dict[str, Any] | None = None
 
 
+class Standing(_Value):
+    """What is known of a judge since a date: `says` in words. Scores of a `weak` one mean little.
+
+    `model` is what the server said it answered with (None: nothing). A checkup has the numbers of
+    easy questions, of valid answers and of right ones; `repeats` says whether an equal question got
+    an equal text again (None: not known).
+    """
+
+    source: Literal["judge check", "judge card"]
+    identity: str
+    name: str
+    model: str | None = None
+    date: datetime.date
+    dagengine: str
+    wording: str
+    says: str
+    weak: bool
+    asked: int | None = None
+    answered: int | None = None
+    right: int | None = None
+    repeats: bool | None = None
+
+    def __str__(self) -> str:
+        model = "" if self.model in (None, self.name) else f", as {self.model}"
+        means = ": these scores mean little" if self.weak else ""
+        return one_line(f"{self.name}{model} {self.says} ({self.source}, {self.date}){means}", 500)
+
+
 class JudgeRecord(_Value):
     """Who answered: the name that tells the judge apart, without a secret, and its model.
 
     `price` is US dollars per million tokens: of input, of output, and of input that the provider
-    had cached (None: as other input). None if it is not known.
+    had cached (None: as other input). None if it is not known. `standing` is what a checkup or a
+    judge card found of it before.
     """
 
     identity: str
     model: str | None = None
     price: tuple[float, float, float | None] | None = None
+    standing: Standing | None = None
 
 
 class DataRecord(_Value):

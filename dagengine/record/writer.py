@@ -193,7 +193,10 @@ class RunWriter:
         self.manifest = self.manifest.model_copy(update=ended)
         path = self.folder / SUMMARY
         with self.rows.naming(path):
-            figures = {"format": FORMAT, "exit": ended["exit"], **summary.as_dict()}
+            shown = {"identity", "model", "standing"}
+            known = [judge.model_dump(mode="json", include=shown) for judge in judges]
+            figures = {"format": FORMAT, "exit": ended["exit"], "judges": known}
+            figures |= summary.as_dict()
             write_whole(path, json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
         self._replace(self.manifest)
 

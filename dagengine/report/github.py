@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from dagengine.report.tables import headline_of
@@ -15,16 +16,19 @@ VARIABLE = "GITHUB_STEP_SUMMARY"
 _PLACES = 8
 
 
-def add_step_summary(tally: Tally, totals: Totals) -> None:
+def add_step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) -> None:
     """Append the summary to the file that the variable names; nothing without it."""
     name = os.environ.get(VARIABLE)
     if name:
         with Path(name).open("a", encoding="utf-8") as file:
-            file.write(step_summary(tally, totals))
+            file.write(step_summary(tally, totals, standings))
 
 
-def step_summary(tally: Tally, totals: Totals) -> str:
-    """The headline, the figures and where cases failed, as HTML that holds no Markdown."""
+def step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) -> str:
+    """The headline, the judges' `standings`, the figures and where cases failed.
+
+    It is HTML that holds no Markdown.
+    """
     summary = tally.summing.result()
     figures = [
         [_code(counts.metric), str(counts.cases), number(counts.mean), str(counts.passed),
@@ -37,6 +41,7 @@ def step_summary(tally: Tally, totals: Totals) -> str:
     ]
     parts = [
         f"<h3>{cell(headline_of(summary))}</h3>",
+        *(f"<p>{cell(line)}</p>" for line in standings),
         table(("metric", "cases", "mean", "passed", "failed", "no score"), figures),
         table(("cases", "", "ended at", "reason of the first"), places) if places else "",
         f"<p>{cell(cost_line(totals))}</p>",

@@ -26,18 +26,20 @@ _PLACE = 80
 _STYLES = {"failed": "red", "no_score": "magenta"}
 
 
-def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
+def print_table(
+    tally: Tally, totals: Totals, console: Any = None, standings: Sequence[str] = ()
+) -> None:
     """Print the results of a run: figures, the worst cases, where cases failed, and the cost.
 
-    A few dozen lines for a run of any size.
+    A few dozen lines for a run of any size. `standings` say what is known of its judges.
     """
 
     out = console or standard_console()
-    print_summary(tally, out)
+    print_summary(tally, out, standings)
     out.print(cost_line(totals), highlight=False)
 
 
-def print_summary(tally: Tally, console: Any = None) -> None:
+def print_summary(tally: Tally, console: Any = None, standings: Sequence[str] = ()) -> None:
     """Print the results of a run, without the cost."""
 
     out = console or standard_console()
@@ -49,6 +51,8 @@ def print_summary(tally: Tally, console: Any = None) -> None:
         elif metric.wins:
             lines.append(f"{one_line(name, _NAME)}: {wins_line(metric.wins)}")
     out.print(plain(headline), style="bold", highlight=False, markup=False)
+    for line in standings:
+        out.print(plain(line), highlight=False, markup=False)
     out.print(_summary_table(summary))
     lines += [*filter(None, map(escalated_line, summary))]
     lines += [f"{one_line(m.metric, _NAME)}: {m.points}" for m in summary if m.points is not None]

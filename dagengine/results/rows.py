@@ -43,6 +43,8 @@ STARTED = "trace.started"
 # Keys with which a watch says why a trace was judged: its stratum, the probability of that (a
 # weight is 1 divided by it), and the length of its input.
 WATCHED = ("watch.stratum", "watch.probability", "watch.characters")
+# A digest of what a trace has in common with others that count as one.
+GROUPED = "watch.group"
 
 
 @quick_init
@@ -307,7 +309,7 @@ class CaseResult:
         metadata = getattr(self.test_case, "additional_metadata", None)
         if not isinstance(metadata, dict):
             return None
-        names = (*TRACE_IDS, STARTED, *WATCHED)
+        names = (*TRACE_IDS, STARTED, *WATCHED, GROUPED)
         ids = {name: metadata[name] for name in names if isinstance(metadata.get(name), str)}
         return ids or None
 

@@ -7,6 +7,10 @@ raised when one of them shows, at its share of the allowed false alarms, that bo
 mean. The shares of all sequences that will ever begin add up to `ALPHA`, so a healthy stream of any
 length has a false alarm with a probability of at most `ALPHA`.
 
+That holds for numbers that may change places. Cases of one sender, one conversation or one hour may
+not: with groups, each series takes the mean of a group in the place of its cases. A baseline whose
+neighbours are more alike than chance allows starts no series: its alarms would mean nothing.
+
 Weights: the series of all cases takes only traces whose place is below the lowest rate of sampling.
 They would have been judged in whatever stratum they are, so they are an equal-probability sample
 of the traffic and need no weights. Inside a stratum all rates are equal.
@@ -18,16 +22,20 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, takewhile
+from statistics import variance
 from typing import Any
 
-from dagengine.watch.sequences import Bettor, Since
+from dagengine.reliability.statistics.intervals import needs
+from dagengine.watch.sequences import Bettor, MeanBettor, Since
 from dagengine.watch.values import Departure, Judged
 
 ALPHA = 0.05
 """The probability of a false alarm in a healthy stream, all series and all times together."""
 
 BASELINE = 1000  # cases
-LEAST = 20  # cases of a baseline
+LEAST = 20  # cases, or groups, of a baseline
 _OF_JUDGE = 0.2  # the part of ALPHA for the judge's own drift
 _APART = 250  # numbers from one sequence to the next
 _KEPT = 8  # sequences of a series: the first one, and the latest
@@ -35,11 +43,38 @@ _EVERY = 5  # numbers after which the evidence is looked at
 _STRATUM = 30  # cases in the baseline from which on a stratum has its own series
 _PATH = 0.05  # of the cases of the baseline
 _WINDOW = 2000  # cases that are kept to find the cause
+_SILENT, _LONGEST = 100, 500  # cases after which a group is complete: of others, of its own
+_BLOCKS = (5, 20, 50, 125, 250)  # neighbours in a baseline whose means are compared
+_ORDERS, _NUMBERS = 1000, 4000  # random orders, and the numbers of each
+# Up to this p a baseline is no baseline, or only whole baselines are compared with it: a part of a
+# day must not be held against all of it.
+_UNEVEN, _DOUBTFUL = 0.01, 0.5
 
 
 def of_sequence(number: int) -> float:
     """The share of the false alarms for one of endlessly many sequences; they add up to 1."""
     return 1 / ((number + 1) * (number + 2))
+
+
+def evenness(numbers: Sequence[float]) -> float:
+    """The p value of neighbours that are as much alike as these: senders, hours, a drift.
+
+    The variance of the means of blocks is held against random orders. This is an exact test for
+    numbers that may change places, corrected for the sizes of the blocks.
+    """
+    numpy = needs("numpy")
+    values = numpy.array(numbers)
+    step = max(1, math.ceil(len(values) / _NUMBERS))  # of a long baseline neighbours are one number
+    values = values[: len(values) // step * step].reshape(-1, step).mean(axis=1)
+    orders = numpy.tile(values, (_ORDERS, 1))
+    orders[1:] = numpy.random.default_rng(0).permuted(orders[1:], axis=1)
+    sizes = [size for size in _BLOCKS if len(values) // size > 1]
+    least = 1.0
+    for size in sizes:
+        blocks = orders[:, : len(values) // size * size].reshape(_ORDERS, -1, size)
+        spreads = blocks.mean(axis=2).var(axis=1)
+        least = min(least, float((spreads >= spreads[0] - 1e-12).mean()) * len(sizes))
+    return least
 
 
 def of_baseline(number: int) -> float:
@@ -54,26 +89,47 @@ class _Sequence:
     row: int
 
 
+def _variance(numbers: Sequence[float]) -> float:
+    """The variance of numbers, at its upper end: of few it is not well known, and never nothing."""
+    if len(numbers) < LEAST:
+        return 0.25  # none is larger
+    least, few = 0.25 / len(numbers) ** 2, 1 + 2 / math.sqrt(len(numbers))
+    return (variance(numbers) + least) * few
+
+
 class Series:
     """Numbers from 0 to 1 that are compared with a baseline, as long as they come."""
 
     def __init__(
-        self, alpha: float, first: Sequence[float] = (), mean: float | None = None
+        self,
+        alpha: float,
+        first: Sequence[float] = (),
+        mean: float | None = None,
+        *,
+        grouped: bool = False,
+        whole: bool = False,
     ) -> None:
-        """The baseline is the numbers in `first`, or a `mean` inside of (0, 1) that is known."""
+        """The baseline is the numbers in `first`, or a `mean` inside of (0, 1) that is known.
+
+        Numbers that are means of groups (`grouped`) are few: each of them is looked at. A sequence
+        is looked at after any number, or when it is as long as a `whole` baseline, or several.
+        """
         self._alpha = alpha
-        baseline = Bettor(mean)
+        self._apart, self._every = (_APART // 10, 1) if grouped else (_APART, _EVERY)
+        self._cycle = max(1, len(first) // self._every) * self._every if whole else 1
+        make = partial(MeanBettor, _variance(first)) if grouped else Bettor
+        baseline = make(mean)
         for number in first:
             baseline.add(number)
         self.before = baseline.mean if mean is None else mean
         self._against: Any = baseline.sides()
-        self._bettor = Bettor(mean)
+        self._bettor = make(mean)
         self._sequences: list[_Sequence] = []
         self._begun = 0
 
     def add(self, number: float, row: int) -> _Sequence | None:
         """Take the number of a row; the sequence that shows a change, if one does."""
-        if self._bettor.count % _APART == 0:
+        if self._bettor.count % self._apart == 0:
             limit = math.log(1 / (self._alpha * of_sequence(self._begun)))
             self._sequences.append(_Sequence(self._bettor.since(), limit, row))
             self._begun += 1
@@ -81,16 +137,23 @@ class Series:
                 del self._sequences[1]  # the first one has the most to spend
         self._bettor.add(number)
         # A look that is left out makes no alarm false, and each one goes over all means.
-        if self._bettor.count % _EVERY:
+        if self._bettor.count % self._every:
             return None
-        excess = [
-            sequence.since.evidence(self._against) - sequence.limit for sequence in self._sequences
-        ]
-        most = max(excess)
-        return self._sequences[excess.index(most)] if most >= 0 else None
+        looked = [each for each in self._sequences if each.since.count % self._cycle == 0]
+        excess = [each.since.evidence(self._against) - each.limit for each in looked]
+        most = max(excess, default=-1.0)
+        return looked[excess.index(most)] if most >= 0 else None
 
 
+CaseBlock = list[Judged]
+"""Cases that count as one: those of a group, else one."""
 Number = Callable[[Judged], float | None]
+
+
+def block_mean(number: Number, block: CaseBlock) -> float | None:
+    """The mean of a number over the cases of a block that have it; None if none has."""
+    values = [value for case in block if (value := number(case)) is not None]
+    return sum(values) / len(values) if values else None
 
 
 class MetricAlarms:
@@ -106,53 +169,60 @@ class MetricAlarms:
         self.metric = metric
         self._alpha, self._least, self._size, self._rate = alpha, least, baseline, rate
         self._begun = -1  # baselines
+        self.off = self._whole = False  # as the last baseline was uneven, or perhaps
         self._restart()
 
     def _restart(self) -> None:
         self._begun += 1
-        self._first: list[Judged] = []
+        self._first: list[CaseBlock] = []
         self._latest: deque[Judged] = deque(maxlen=_WINDOW)
         self._series: dict[str, tuple[Number, Series]] = {}
         if self._rate is not None:
             share = self._alpha * of_baseline(self._begun)
             self._series["all"] = (self._score, Series(share, mean=self._rate))
 
-    def add(self, case: Judged) -> Departure | None:
-        """Take a case; the departure that it shows, after which the next cases are a baseline."""
-        if self.metric not in case.scores:
+    def add(self, cases: CaseBlock) -> Departure | None:
+        """Take a block; the departure that it shows, after which the next ones are a baseline."""
+        block = [case for case in cases if self.metric in case.scores]
+        if not block:
             return None
         if not self._series:
-            self._first.append(case)
-            if len(self._first) >= self._size:
-                self._begin()
+            self._first.append(block)
+            if len(self._first) >= LEAST and sum(map(len, self._first)) >= self._size:
+                p = evenness(self._values(self._score))
+                self.off, self._whole = p <= _UNEVEN, p <= _DOUBTFUL
+                if self.off:
+                    self._first = []  # the next ones may be a baseline
+                else:
+                    self._begin()
             return None
-        self._latest.append(case)
+        self._latest += block
         for group, (number, series) in self._series.items():
-            value = number(case)
-            shown = None if value is None else series.add(value, case.row)
+            value, row = block_mean(number, block), block[-1].row
+            shown = None if value is None else series.add(value, row)
             if shown is not None:
-                latest = [late for late in self._latest if late.row >= shown.row]
+                first = [*chain(*self._first)]
+                latest = [case for case in self._latest if case.row >= shown.row]
                 mean = shown.since.mean
-                departure = Departure(
-                    self.metric, group, case.row, series.before, mean, self._first, latest
-                )
+                departure = Departure(self.metric, group, row, series.before, mean, first, latest)
                 self._restart()
                 return departure
         return None
 
     def _begin(self) -> None:
         """The baseline is complete: choose the series, and divide the false alarms among them."""
-        counts = Counter(case.stratum for case in self._first)
+        first = [*chain(*self._first)]
+        counts = Counter(case.stratum for case in first)
         strata = {
             f"stratum {name}": self._score_in(name)
             for name, count in counts.items()
             if count >= _STRATUM and len(counts) > 1
         }
-        paths = Counter(case.paths[self.metric] for case in self._first)
+        paths = Counter(case.paths[self.metric] for case in first)
         common = {
             f"path {name}": self._takes(name)
             for name, count in paths.items()
-            if len(paths) > 2 and _PATH <= count / len(self._first) <= 1 - _PATH
+            if len(paths) > 2 and _PATH <= count / len(first) <= 1 - _PATH
         }
         alpha = self._alpha * of_baseline(self._begun)
         # Which paths are common is seen in the baseline itself: all of them count as tested.
@@ -164,8 +234,15 @@ class MetricAlarms:
             numbers |= family
             shares |= dict.fromkeys(family, alpha / 4 / size)
         for group, number in numbers.items():
-            values = [value for case in self._first if (value := number(case)) is not None]
-            self._series[group] = number, Series(shares[group], values)
+            values, grouped = self._values(number), any(case.group for case in first)
+            whole = self._whole and not grouped
+            series = Series(shares[group], values, grouped=grouped, whole=whole)
+            self._series[group] = number, series
+
+    def _values(self, number: Number) -> list[float]:
+        """The numbers of the baseline: one of each block that has one."""
+        means = (block_mean(number, block) for block in self._first)
+        return [mean for mean in means if mean is not None]
 
     def _score(self, case: Judged) -> float | None:
         return case.scores[self.metric] if case.share < self._least else None
@@ -199,6 +276,14 @@ class Alarms:
         self._alpha = alpha * _OF_JUDGE
         self._begun = Counter[str]()
         self._changes = {name: self._unchanged_series(name) for name in metrics}
+        self._open: dict[
+            str, CaseBlock
+        ] = {}  # groups that may go on, those that came last at the end
+
+    @property
+    def off(self) -> tuple[str, ...]:
+        """The metrics whose last baseline was uneven: an alarm would not mean what it says."""
+        return tuple(metric.metric for metric in self._metrics if metric.off)
 
     def _unchanged_series(self, metric: str) -> Series:
         """Changes of the answers to old questions, from -1 to 1: their mean is 0 in any case."""
@@ -208,8 +293,16 @@ class Alarms:
 
     def add(self, case: Judged) -> list[Departure]:
         """Take a case; what has left its baseline now."""
-        departures = [metric.add(case) for metric in self._metrics]
+        blocks = [[case]] if case.group is None else self._complete(case, case.group)
+        departures = [metric.add(block) for block in blocks for metric in self._metrics]
         return [departure for departure in departures if departure is not None]
+
+    def _complete(self, case: Judged, group: str) -> list[CaseBlock]:
+        """The groups that are complete with this case: those that are long, or silent for long."""
+        self._open[group] = block = [*self._open.pop(group, []), case]
+        names = [] if len(block) < _LONGEST else [group]
+        names += takewhile(lambda name: case.row - self._open[name][-1].row > _SILENT, self._open)
+        return [self._open.pop(name) for name in names]
 
     def add_change(self, metric: str, change: float, row: int) -> tuple[float, int] | None:
         """Take the change of the score of an old case.

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dagengine.errors import InputError
-from dagengine.test_case import LLMTestCase
+from dagengine.results.rows import STARTED
+from dagengine.test_case import LLMTestCase, read_field
 
 ERRORS, OTHERS = "errors", "others"
+PERIODS = {"hour": 13, "day": 10}
+"""The characters of a time (ISO 8601) that say an hour, or a day."""
 Stratify = Callable[[LLMTestCase], str]
 
 
@@ -24,6 +27,18 @@ def share_of(trace_id: str) -> float:
     digest = hashlib.sha256(f"dagengine watch {trace_id}".encode()).digest()
     # 53 bits, which are all that a float holds: one more could be rounded up to 1.
     return (int.from_bytes(digest[:7]) >> 3) / 2**53
+
+
+def group_digest(case: LLMTestCase, field: str) -> str | None:
+    """The digest of a field of a case, or of the `hour` or the `day` (UTC) of its trace.
+
+    None for a case without it, which is alone.
+    """
+    began = (case.additional_metadata or {}).get(STARTED) or ""
+    value = began[: PERIODS[field]] if field in PERIODS else read_field(case, field)
+    if value is None or value == "":
+        return None
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from dagengine.results import CaseResult
-from dagengine.results.rows import WATCHED
+from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.watch.sampling import share_of
 
 Cause = Literal["app", "traffic", "judge", "not known"]
@@ -19,7 +19,7 @@ class Judged:
 
     `share` is the place of the trace in [0, 1): it was judged because that is below the
     `probability` of its `stratum`. `characters` is the length of its input. `scores` and `paths`
-    are by metric; a metric without a score is in neither.
+    are by metric; a metric without a score is in neither. Cases of one `group` count together.
     """
 
     row: int
@@ -29,6 +29,7 @@ class Judged:
     characters: int
     scores: dict[str, float]
     paths: dict[str, str]
+    group: str | None = None
 
     @classmethod
     def of(cls, row: CaseResult) -> Self | None:
@@ -49,6 +50,7 @@ class Judged:
                 result.metric: " → ".join(f"{node} = {verdict}" for node, verdict in result.path)
                 for result in scored
             },
+            ids.get(GROUPED),
         )
 
 
@@ -132,7 +134,7 @@ class Alert:
             words.append(f"{self.again} old questions are answered {_points(self.now)} on average")
         else:
             words.append(f"{self.before:.3f} → {self.now:.3f} in {self.cases} cases")
-        words.append(f"cause: {self.cause}")
+        words.append(f"cause: {self.cause}{', if cases are independent' * (self.cause == 'app')}")
         for name in _PARTS:
             part = getattr(self, name)
             if part is not None and self.group != "judge":

@@ -38,10 +38,10 @@ from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.report.page.days import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
-from dagengine.results.rows import WATCHED
+from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.results.summary import escalated_line
 from dagengine.terminal import counted
-from dagengine.test_case import InvalidCase, LLMTestCase
+from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
 from dagengine.traces.mapping import Unit, cases_of
 from dagengine.traces.otlp import DAMAGES
 from dagengine.watch.again import OldCases, pairs_of
@@ -50,7 +50,7 @@ from dagengine.watch.budget import DailyAccount
 from dagengine.watch.causes import explained
 from dagengine.watch.growing import GrowingRun, lines_of
 from dagengine.watch.pending import Pending
-from dagengine.watch.sampling import Sampling, share_of
+from dagengine.watch.sampling import PERIODS, Sampling, group_digest, share_of
 from dagengine.watch.sequences import Bettor
 from dagengine.watch.tailing import DAMAGED, Folder
 from dagengine.watch.values import Again, Alert, Departure, Judged, Pair, TrafficMean
@@ -66,6 +66,11 @@ _LONG = 600.0  # seconds without an answer after which a watch until idle leaves
 # How often the judge may answer others, and not a case, before that is the row of this case.
 _STRIKES = 3
 _SAMPLES = 1024  # between the samples of two times that an old question is asked again
+_OFF = (
+    "this stream is not exchangeable, so alarms are off: the promise of 5 % would not hold. "
+    "Neighbours in the baseline are more alike than chance allows; --groups FIELD counts the cases "
+    "of a sender, a conversation or a day as one"
+)
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -78,6 +83,8 @@ class WatchSettings:
     old questions that are asked again for every new one (0: never, and nothing is known of the
     judge). `baseline` is a number of cases, `rates` are means that are known, by metric. The watch
     ends after `seconds`, or `until_idle`: when nothing is left to do. Else it never ends.
+    `groups` is the field of a case that others with an equal value have, too, of which alarms count
+    the mean as one number; `hour` and `day` are those of its trace.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -88,6 +95,7 @@ class WatchSettings:
     again: float = 0.05
     seconds: float | None = None
     until_idle: bool = False
+    groups: str | None = None
 
 
 def _trace_of(item: Any) -> str:
@@ -133,6 +141,14 @@ class Watch(RunObserver):
             )
         self._pending = Pending()
         self._alarms = Alarms(self.metrics, how.sampling.least, how.baseline, how.rates)
+        groups = how.groups
+        if groups is not None and groups not in PERIODS and not is_known_field(groups):
+            raise InputError(
+                f"--groups {groups!r}: name a field of the cases, such as "
+                f"additional_metadata.session_id, or {' or '.join(PERIODS)}"
+            )
+        self._alone = 0  # cases without a group
+        self._off: tuple[str, ...] = ()  # metrics without alarms
         self._departures: deque[Departure] = deque()
         self._means = {name: TrafficMean() for name in self.metrics}
         self._bettors = {name: Bettor() for name in self.metrics}
@@ -232,6 +248,10 @@ class Watch(RunObserver):
         self._departures += [
             departure for departure in self._alarms.add(judged) if departure.key not in self._known
         ]
+        if self._alarms.off != self._off:
+            self._off = self._alarms.off
+            for name in self._off:
+                self._say(f"{name}: {_OFF}")
 
     # New traces
 
@@ -338,6 +358,10 @@ class Watch(RunObserver):
                 continue
             values = (stratum, repr(probability), str(len(case.input)))
             ids = (case.additional_metadata or {}) | dict(zip(WATCHED, values, strict=True))
+            if self._how.groups is not None:
+                group = group_digest(case, self._how.groups)
+                self._alone += group is None
+                ids |= {} if group is None else {GROUPED: group}
             case = case.model_copy(update={"additional_metadata": ids})
             if isinstance(item, InvalidCase):
                 cases.append(dataclasses.replace(item, test_case=case))
@@ -462,6 +486,9 @@ class Watch(RunObserver):
                 lines.append(
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"
                 )
+        lines += [f"{name}: {_OFF}" for name in self._off]
+        alone = f"{counted(self._alone, 'case')} without {self._how.groups}: each is alone"
+        lines += [alone] if self._alone else []
         summary = self._record.figures().summary
         lines += filter(None, map(escalated_line, summary))
         for flaw, count in self._source.flaws.items():

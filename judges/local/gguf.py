@@ -24,8 +24,8 @@ class GGUFJudge(OpenAIJudge):
     time of a run. It needs the extra `llama`. `window` is the number of tokens that the prompt and
     the answer of one call may have together, `places` is the number of calls at the same time,
     `threads` the number of processors that work for them. They are chosen by model, memory, the
-    longest case and free processors if they are not given. `parameters` are added to every request
-    body.
+    longest case and the processors of this process if they are not given. `parameters` are added to
+    every request body.
 
     The identity is that of the model in the file, wherever the file is, so stored answers are
     found again. Raises InputError for a file that is not a chat model.

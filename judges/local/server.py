@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -30,6 +31,7 @@ _BYTES_PER_TOKEN, _BESIDE, _STEP = 3, 2_048, 1_024
 # The part of the machine's memory that contexts may take: the model needs the rest.
 _SHARE = 4
 _FEW = 4  # processors that are all used
+_GROUPS = Path("/sys/fs/cgroup")  # control groups of Linux
 _UNKNOWN_MEMORY = 8 << 30
 # What is shown of the log of a server that died.
 _LINES, _WIDTH = 6, 200
@@ -50,7 +52,7 @@ class Address(NamedTuple):
 class Size(NamedTuple):
     """The tokens of one call's prompt and answer, the calls at the same time, and the threads.
 
-    Without `threads` there are as many as processors that are free when the server starts.
+    Without `threads` the servers of this process share its processors.
     """
 
     window: int
@@ -81,29 +83,48 @@ def size_for(
     return Size(window, places, threads)
 
 
-def free_threads() -> int:
-    """A thread per processor that has nothing else to do; of many processors at most half.
+def own_threads() -> int:
+    """Threads for a server that starts now: a thread per processor, of many at most half.
 
-    All threads wait for the slowest one, so that one processor with other work costs more than
-    it gives. Most machines with many processors count every core twice.
+    Most machines with many processors count every core twice. Servers of other models in this
+    process get equal shares. What else the machine does at this moment says nothing of the time to
+    come: a run of hours that began beside another one would keep one thread to its end.
     """
     processors = _processors()
     most = processors if processors <= _FEW else processors // 2
-    return max(1, min(most, processors - round(_load())))
+    return max(1, most // max(1, len(_servers)))
 
 
-def _load() -> float:
-    """Number of processors that were busy in the last minute."""
-    with suppress(AttributeError, OSError):  # Windows does not tell
-        return os.getloadavg()[0]
-    return 0.0
+def _processors(groups: Path = Path("/proc/self/cgroup"), root: Path = _GROUPS) -> int:
+    """The processors that this process may use: by its affinity, and by quotas of its groups."""
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # only Linux tells
+        return os.cpu_count() or 1
+    shares = [float(processors)]
+    with suppress(OSError):
+        for line in groups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            # In a container, the group is at the root of what is mounted there.
+            top = root / "cpu" if controllers else root
+            group = top / path.lstrip("/")
+            for folder in {top, group, *group.parents}:
+                if folder == top or top in folder.parents:
+                    shares.append(_quota(folder))
+    return max(1, math.ceil(min(shares)))
 
 
-def _processors() -> int:
-    """The processors that this process may use."""
-    with suppress(AttributeError):  # only Linux tells
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _quota(group: Path) -> float:
+    """The processors that a control group may use, in both versions of their files."""
+    with suppress(OSError, ValueError):  # a quota of `max` is no number
+        quota, period = (group / "cpu.max").read_text().split()
+        return int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    return math.inf
 
 
 def _memory() -> int:
@@ -189,7 +210,7 @@ class _Process:
             api_key=self._key,
             window=size.window,
             places=size.places,
-            threads=size.threads or free_threads(),
+            threads=size.threads or own_threads(),
         )
         with suppress(OSError):  # it has died already; whoever waits for it hears why
             self._stdin.write(settings)

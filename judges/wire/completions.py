@@ -218,6 +218,7 @@ class Completion(_Wire):
 
     choices: list[Choice] = Field(min_length=1)
     error: None = None
+    model: Any = None
     usage: Annotated[Counts | None, BeforeValidator(_part)] = None
     content: ClassVar[bytes] = b""
     """The text that it was read from; each completion has its own."""

@@ -339,9 +339,46 @@ def test_a_checkup_at_30_tokens_per_second_measures_everything_in_a_minute() -> 
     assert checkup.usable
 
 
-def test_a_slow_judge_is_asked_no_longer_than_its_time_and_the_rest_is_said_to_be_unknown() -> None:
-    checkup = in_virtual_time(PacedJudge(reading=100, writing=10), text=prose(10_000))
-    assert checkup.seconds < 62
+@pytest.mark.parametrize(("speed", "limit"), [(10, 62), (5, 63), (3, 65)])
+def test_a_slow_judge_is_asked_no_longer_than_its_time_and_the_rest_is_said_to_be_unknown(
+    speed: int, limit: float
+) -> None:
+    judge = PacedJudge(reading=10 * speed, writing=speed)
+    checkup = in_virtual_time(judge, text=prose(10_000), seconds=60)
+    assert checkup.seconds < limit
+    assert not checkup.slow
     assert isinstance(checkup.reading, NotMeasured)
     assert isinstance(checkup.easy, EasyQuestions)
-    assert checkup.easy.right == checkup.easy.asked
+    assert checkup.easy.right == checkup.easy.answered
+
+
+@pytest.mark.parametrize("text", ["", prose(3_000)])
+@pytest.mark.parametrize("speed", [20, 10, 5])
+def test_a_slow_judge_gets_the_time_it_needs_if_nobody_limits_it(speed: int, text: str) -> None:
+    checkup = in_virtual_time(PacedJudge(reading=10 * speed, writing=speed), text=text)
+    assert 60 < checkup.seconds < 365
+    assert checkup.slow
+    assert isinstance(checkup.reading, Reading)
+    assert isinstance(checkup.speed, Speed)
+    assert checkup.usable
+
+
+def test_a_judge_that_is_much_too_slow_is_asked_for_six_minutes_at_most() -> None:
+    checkup = in_virtual_time(PacedJudge(reading=10, writing=1))
+    assert checkup.seconds < 400
+    assert checkup.slow
+    assert not checkup.usable
+
+
+@pytest.mark.parametrize("speed", [30, 10, 5])
+def test_what_a_judge_knows_is_asked_first_and_is_the_same_with_and_without_data(
+    speed: int,
+) -> None:
+    parts: list[str] = []
+    judge = PacedJudge(reading=10 * speed, writing=speed)
+    with_data = in_virtual_time(judge, text=prose(30_000), began=parts.append)
+    without = in_virtual_time(judge)
+    assert parts[:3] == ["first answer", "thinking", "easy questions"]
+    assert with_data.easy == without.easy
+    assert with_data.advice.odds == without.advice.odds
+    assert with_data.usable == without.usable

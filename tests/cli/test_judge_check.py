@@ -47,6 +47,7 @@ def test_a_usable_judge_gets_a_table_and_exit_code_0() -> None:
     for part in ("answers", "model", "server", "window", "places", "schema", "thinking",
                  "probability", "speed", "repeats", "reading", "knows"):  # fmt: skip
         assert f"\n {part} " in text
+    assert text.index("knows") < text.index("schema")
     assert "20 of 20 easy questions right" in text
     assert "Recommended: --max-in-flight 4." in text
     assert text.rstrip().endswith("It can be used.")
@@ -65,6 +66,17 @@ def test_a_judge_that_guesses_is_called_a_guess_with_exit_code_1() -> None:
         text = output_of(*words, code=1)
     assert "10 of 20 easy questions right: no better than guessing; it always says yes" in text
     assert "by guessing one gets 10 or more with probability 0.59" in text
+    assert "It cannot be used" in text
+    assert "Recommended" not in text
+    assert "can be used." not in text
+
+
+def test_a_window_that_is_too_small_is_named_beside_a_judge_that_cannot_be_used() -> None:
+    with OpenAIServer(CheckedModel(cut=700)) as server:
+        words = ("judge", "check", "--judge", "test-model", "--base-url", server.base_url)
+        text = output_of(*words, "--data", data("cases.jsonl", "word " * 4_000), code=1)
+    assert "Recommended" not in text
+    assert "A window of" in text
 
 
 def test_a_judge_that_does_not_answer_has_exit_code_2() -> None:

@@ -36,6 +36,8 @@ def test_the_summary_in_the_folder_is_that_of_the_result(
     written = json.loads((tmp_path / "summary.json").read_text())
     assert written.pop("format") == 1
     assert written.pop("exit") == "failed"
+    judge = {"identity": "scripted script", "model": None, "standing": None}
+    assert written.pop("judges") == [judge]
     assert written == json.loads(json.dumps(result.summary().as_dict()))
     assert result.summary().tags["de"][0].failed == 1
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from dagengine.watch.alarms import Alarms, of_baseline, of_sequence
+from dagengine.watch.alarms import Alarms, evenness, of_baseline, of_sequence
 from dagengine.watch.causes import cause_of, explained
 from dagengine.watch.sampling import share_of
 from dagengine.watch.values import Departure, Judged, Pair
@@ -93,6 +94,88 @@ def test_a_mean_that_is_known_needs_no_first_cases() -> None:
     (departure, *_) = departures(alarms, cases(1000))
     assert (departure.before, departure.first) == (0.95, [])
     assert departure.row < 1000
+
+
+def drawn(
+    seed: int,
+    rate: Callable[[int], float],
+    count: int = 3000,
+    group: Callable[[int], str | None] = lambda row: None,
+) -> list[Judged]:
+    """A stream whose pass rate depends on the row alone."""
+    dice = random.Random(seed)
+    scores = [float(dice.random() < rate(row)) for row in range(count)]
+    return [
+        Judged(row, "s", 1.0, 0.0, 9, {"m": score}, {"m": ""}, group(row))
+        for row, score in enumerate(scores)
+    ]
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.9, 0.995, 1.0])
+def test_an_even_baseline_is_seldom_taken_for_uneven(rate: float) -> None:
+    streams = ([case.scores["m"] for case in drawn(seed, lambda _: rate, 300)] for seed in range(8))
+    assert sum(evenness(stream) <= 0.01 for stream in streams) <= 1
+
+
+def of_day(row: int) -> float:
+    return 0.8 + 0.18 * math.sin(2 * math.pi * row / 1000)
+
+
+def of_sender(row: int) -> float:
+    return 0.65 + 0.3 * (random.Random(row // 20).random() < 0.7)
+
+
+@pytest.mark.parametrize("rate", [of_day, of_sender])
+def test_alarms_are_off_and_none_is_raised_where_a_baseline_is_not_exchangeable(
+    rate: Callable[[int], float],
+) -> None:
+    for seed in range(2):
+        alarms = Alarms(["m"], 1.0, 1000)
+        assert departures(alarms, drawn(seed, rate, 2500)) == []
+        assert alarms.off == ("m",)
+
+
+def test_alarms_are_on_again_with_a_baseline_that_is_exchangeable() -> None:
+    alarms = Alarms(["m"], 1.0, 1000)
+    departures(alarms, drawn(1, of_day, 1000))
+    assert alarms.off == ("m",)
+    assert departures(alarms, drawn(2, lambda row: 0.8 - 0.3 * (row > 1200), 2000))
+    assert not alarms.off
+
+
+def test_the_longest_baseline_is_compared_in_little_memory() -> None:
+    assert evenness([0.0] * 50_000 + [1.0] * 50_000) < 0.01
+
+
+def test_the_cases_of_a_group_are_one_number_and_a_drop_is_found_in_groups() -> None:
+    def group(row: int) -> str:
+        return str(row // 20)
+
+    for seed in range(3):
+        alarms = Alarms(["m"], 1.0, 1000)
+        assert departures(alarms, drawn(seed, of_sender, 3000, group)) == []
+        assert not alarms.off
+    (departure, *_) = departures(
+        Alarms(["m"], 1.0, 2000),
+        drawn(4, lambda row: of_sender(row) - 0.3 * (row > 2500), 5000, group),
+    )
+    assert departure.row > 2500
+    assert departure.before > departure.now
+    assert len({case.group for case in departure.first}) == 100
+
+
+def test_groups_that_come_at_the_same_time_are_told_apart() -> None:
+    alarms = Alarms(["m"], 1.0, 400)
+    stream = drawn(1, lambda row: 0.9, 1000, lambda row: f"{row // 100}-{row % 7}")
+    assert departures(alarms, stream) == []
+    first = [case for metric in alarms._metrics for block in metric._first for case in block]
+    assert {len({case.group for case in block}) for block in alarms._metrics[0]._first} == {1}
+    assert len(first) >= 400
+
+
+def test_a_group_without_an_end_counts_now_and_then() -> None:
+    alarms = Alarms(["m"], 1.0, rates={"m": 0.9})
+    assert departures(alarms, drawn(1, lambda row: 0.5, 30_000, lambda row: "always"))
 
 
 def test_a_case_without_a_score_says_nothing() -> None:

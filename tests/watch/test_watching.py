@@ -412,3 +412,50 @@ async def test_the_end_says_which_share_of_the_judgements_escalated(tmp_path: Pa
     sure = escalated(metric(), to=better, unsure=[False])
     watch = await watched(tmp_path, Judge(), settings(), metrics=[sure])
     assert "Good: 25 % of the judgements escalated (9 to 53)" in watch.lines()
+
+
+async def test_a_stream_that_is_not_exchangeable_has_no_alarms_and_says_so(tmp_path: Path) -> None:
+    answers = (["good"] * 20 + ["bad"] * 10) * 5
+    write(tmp_path / "spans" / "a.jsonl", answers)
+    told: list[str] = []
+    watch = await watched(tmp_path, Judge(), settings(), say=told.append)
+    (line,) = told
+    assert line.startswith("Good: this stream is not exchangeable, so alarms are off: the promise")
+    assert "--groups FIELD counts the cases of a sender" in line
+    assert line in watch.lines()
+    assert watch.alerts == []
+
+
+@pytest.mark.parametrize(
+    ("field", "sizes"),
+    [
+        ("hour", {10}),
+        ("day", {240}),
+        ("input", {1}),
+        ("actual_output", {160, 80}),
+        ("context", {0}),
+    ],
+)
+async def test_groups_are_kept_with_the_rows_and_read_back(
+    tmp_path: Path, field: str, sizes: set[int]
+) -> None:
+    path = tmp_path / "spans" / "a.jsonl"
+    for hour in range(24):
+        start = str((hour * 3600 + 60) * 10**9)
+        answers = ["good" if hour % 3 else "bad"] * 10
+        write(path, answers, first=1 + 10 * hour, startTimeUnixNano=start)
+    first = await watched(tmp_path, Judge(), settings(groups=field))
+    groups = Counter((row.trace or {}).get("watch.group") for row in rows(tmp_path))
+    alone = groups.pop(None, 0)
+    assert set(groups.values()) == sizes - {0}
+    assert [line for line in first.lines() if "without" in line] == (
+        ["240 cases without context: each is alone"] if alone else []
+    )
+    again = await watched(tmp_path, Judge(), settings(groups=field))
+    assert again._alarms.off == first._alarms.off
+
+
+async def test_groups_by_a_field_that_no_case_has_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"])
+    with pytest.raises(InputError, match="--groups 'sender': name a field of the cases"):
+        await watched(tmp_path, Judge(), settings(groups="sender"))

@@ -73,6 +73,15 @@ class RunOptions:
         typer.Option(help="File for the rows, .jsonl or .parquet. Default: OUT/results.jsonl."),
         Writes(),
     ] = None
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="card.json",
+            help="The judge card of a benchmark of these metrics and this judge: the summary says "
+            "what it found.",
+        ),
+        Reads(),
+    ] = None
     texts: Annotated[
         bool,
         typer.Option("--texts/--no-texts", help="Keep the texts of the cases in OUT/cases.jsonl."),

@@ -30,6 +30,7 @@ def merge(
     """
     from dagengine.data.result_rows import read_rows
     from dagengine.errors import InputError
+    from dagengine.record.definition import standing_lines
     from dagengine.record.merging import merge as merged
     from dagengine.record.run import load_run
     from dagengine.report.tables import print_table
@@ -47,5 +48,6 @@ def merge(
         requests=done.calls if done.requests is None else done.requests,
         speculated=done.speculated or 0, unneeded=done.unneeded or 0,
     )  # fmt: skip
-    print_table(Tally(read_rows(out / "results.jsonl")), totals)
+    standings = standing_lines(manifest.judges)
+    print_table(Tally(read_rows(out / "results.jsonl")), totals, standings=standings)
     say(f"results: {out / 'results.jsonl'}")

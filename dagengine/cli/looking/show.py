@@ -131,11 +131,15 @@ def show(options: ShowOptions) -> None:
     elif options.format is Format.CSV:
         _print_csv(run, rows, options.texts)
     elif chosen == Selection() and options.worst is None and not options.times:
+        from dagengine.record.definition import standing_lines
         from dagengine.report.tables import print_drafts, print_summary
         from dagengine.report.tally import Tally
 
         drafts = drafts_of(run, most=math.inf)
-        print_summary(Tally(rows)) if drafts is None else print_drafts(drafts)
+        if drafts is None:
+            print_summary(Tally(rows), standings=standing_lines(run.manifest.judges))
+        else:
+            print_drafts(drafts)
         used = run.manifest.totals
         if used is not None:
             tokens = used.input_tokens + used.output_tokens

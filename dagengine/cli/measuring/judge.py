@@ -122,11 +122,13 @@ def check(
     mapped: Mapped = None,
     delimiter: Delimiters = None,
     seconds: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=1, help="Time for the questions; what does not fit into it is not measured."
+            min=1,
+            help="Time for the questions; what does not fit into it is not measured. Default: 60, "
+            "and up to 360 where the server is slow.",
         ),
-    ] = 60.0,
+    ] = None,
     save: Annotated[
         bool,
         typer.Option(
@@ -143,8 +145,9 @@ def check(
     Says whether the judge answers, which model and window it has, how quickly it reads and writes,
     whether it keeps to JSON schemas, what its probabilities are worth, whether it thinks, whether
     it reads a long text to its end, and how many of 20 easy questions it gets right. Then come the
-    settings that follow. The calls of a hosted judge cost money: some 10,000 tokens in and 1,500
-    out; the longest test case is sent three times.
+    settings that follow. What it knows is kept: runs of this judge say it for 90 days. The calls of
+    a hosted judge cost money: some 10,000 tokens in and 1,500 out; the longest test case is sent
+    three times.
 
     Exit codes: 0 the judge can be used; 1 it answers, but cannot be used; 2 it does not answer, or
     invalid input.
@@ -154,6 +157,7 @@ def check(
     from dagengine.cli.tables.checkup_table import as_dict, print_checkup
     from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
+    from dagengine.record.definition import keep_standing
     from dagengine.test_case import TestCase
 
     if user and not save:
@@ -172,6 +176,11 @@ def check(
         typer.echo(json.dumps(as_dict(checkup), indent=2))
     else:
         print_checkup(checkup)
+    if checkup.standing is not None:
+        try:
+            keep_standing(checkup.standing)
+        except OSError as error:
+            say(f"what the judge knows is not kept for its runs: {error}", err=True)
     if save and checkup.connection.problem is None:
         _save(checkup, judge, base_url, user)
     if not checkup.usable:
@@ -193,15 +202,16 @@ def _parts_shown() -> Iterator[Callable[[str], None]]:
 
 def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Judge:
     """The judge to check: the one that is named, else that of the metrics, else the default."""
-    from dagengine.cli.plan import all_judges
     from dagengine.compiler.lowering import compile_metrics
+    from dagengine.judges import as_judge
     from dagengine.loading import load_judge, load_metrics
     from dagengine.question import judge_name
 
     if metrics is None or judge or base_url:
         return load_judge(judge, base_url)
-    every = all_judges(compile_metrics(load_metrics(metrics)), None)
-    judges = {candidate.identity: candidate for candidate in every}
+    plan = compile_metrics(load_metrics(metrics))
+    asked = sorted({place for unit in plan.units if unit.node.asks for place in unit.judges})
+    judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in asked)}
     if len(judges) > 1:
         names = ", ".join(judge_name(identity) for identity in judges)
         raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")

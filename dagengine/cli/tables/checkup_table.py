@@ -39,7 +39,8 @@ _FORCED: Final = frozenset({"json_schema", "tools"})
 
 def as_dict(checkup: Checkup) -> dict[str, Any]:
     """JSON-ready form; a part that was not measured is `{"not_measured": "why"}`."""
-    return {"usable": checkup.usable, **dataclasses.asdict(checkup)}
+    standing = checkup.standing and checkup.standing.model_dump(mode="json")
+    return {"usable": checkup.usable, **dataclasses.asdict(checkup), "standing": standing}
 
 
 def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
@@ -68,7 +69,8 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
         say(text)
     usage, calls = checkup.usage, counted(checkup.calls, "call")
     tokens = f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
-    say(f"{calls} in {checkup.seconds:.0f} s, {tokens}", "dim")
+    slow = ", more than a minute as the server is slow" if checkup.slow else ""
+    say(f"{calls} in {checkup.seconds:.0f} s{slow}; {tokens}", "dim")
     for text in conclusion(checkup):
         say(text, verdict)
 
@@ -80,6 +82,7 @@ def lines(checkup: Checkup) -> Iterator[Line]:
         yield "answers", "fails", connection.problem
         return
     yield "answers", "ok", f"the first answer came after {_seconds(connection.seconds)}"
+    yield from _part("knows", checkup.easy, _easy)
     if connection.model is not None and connection.is_listed is None:
         yield "model", "-", f"{connection.model}; the server lists no models"
     elif connection.model is not None and connection.is_listed:
@@ -105,25 +108,26 @@ def lines(checkup: Checkup) -> Iterator[Line]:
     yield from _part("speed", checkup.speed, _speed)
     yield from _part("repeats", checkup.speed, _repeats)
     yield from _part("reading", checkup.reading, _reading)
-    yield from _part("knows", checkup.easy, _easy)
 
 
 def recommended(checkup: Checkup) -> list[str]:
-    """The settings that are recommended, in words; nothing for a judge that does not answer."""
+    """Settings that are recommended, in words; of a judge that cannot be used only its window."""
     advice = checkup.advice
-    if checkup.connection.problem is not None:
-        return []
-    options = [
-        *([] if advice.max_in_flight is None else [f"--max-in-flight {advice.max_in_flight}"]),
-        *([] if advice.call_timeout is None else [f"--call-timeout {advice.call_timeout:g}"]),
-    ]
-    texts = [f"Recommended: {' '.join(options) or 'the defaults'}."]
+    texts: list[str] = []
+    if checkup.usable:
+        options = [
+            *([] if advice.max_in_flight is None else [f"--max-in-flight {advice.max_in_flight}"]),
+            *([] if advice.call_timeout is None else [f"--call-timeout {advice.call_timeout:g}"]),
+        ]
+        texts.append(f"Recommended: {' '.join(options) or 'the defaults'}.")
     if advice.window is not None:
         option = window_option(checkup.facts, advice.window)
         texts.append(
             f"A window of {advice.window:,} tokens for the longest test case: "
             f"{option or 'set it where the model is served'}."
         )
+    if not checkup.usable:
+        return texts
     if advice.parameters is not None:
         texts.append(f"In every request: {json.dumps(dict(advice.parameters))}.")
     if isinstance(checkup.probabilities, Probabilities):
@@ -135,10 +139,7 @@ def recommended(checkup: Checkup) -> list[str]:
 def conclusion(checkup: Checkup) -> list[str]:
     """Return whether the judge can be used, and else why not."""
     if checkup.usable:
-        doubt = isinstance(checkup.easy, NotMeasured)
-        return [
-            "It can be used; the easy questions were not asked." if doubt else "It can be used."
-        ]
+        return ["It can be used."]
     return [f"It cannot be used: {problem}" for problem in checkup.problems]
 
 
@@ -198,7 +199,7 @@ def _speed(found: Speed) -> Iterator[tuple[Status, str]]:
         return
     yield (
         "ok",
-        (f"writes {found.alone:,.0f} tokens/s alone; one token takes {_seconds(found.latency)}"),
+        f"writes {found.alone:,.0f} tokens/s alone, after {_seconds(found.latency)} for the first",
     )
     for load in found.loads:
         failed = f"; {load.failed} of them failed" if load.failed else ""

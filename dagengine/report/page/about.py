@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.question import judge_name as short_name
+from dagengine.record.definition import standing_lines
 from dagengine.record.labels import LABELS
 from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
@@ -59,6 +60,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "planned": manifest.data.cases,
         "cases": cases,
         "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
+        "standings": standing_lines(manifest.judges),
         "questions": None if totals is None else totals.asked,
         "retried": None if totals is None else totals.retried,
         "tokens": None if totals is None else round(totals.input_tokens + totals.output_tokens),

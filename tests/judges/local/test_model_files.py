@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -187,12 +188,39 @@ def test_window_and_places_follow_model_and_memory(
 
 
 @pytest.mark.parametrize(
-    ("processors", "load", "threads"),
-    [(1, 0.0, 1), (2, 0.2, 2), (2, 0.9, 1), (2, 9.0, 1), (4, 1.2, 3), (16, 1.0, 8), (16, 12.0, 4)],
+    ("processors", "servers", "threads"),
+    [(1, 1, 1), (2, 1, 2), (4, 1, 4), (16, 1, 8), (2, 2, 1), (16, 3, 2), (2, 5, 1), (4, 0, 4)],
 )
-def test_threads_are_the_processors_that_are_free(
-    monkeypatch: pytest.MonkeyPatch, processors: int, load: float, threads: int
+def test_servers_share_the_processors_whatever_the_load_is(
+    processors: int, servers: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_processors", lambda: processors)
-    monkeypatch.setattr(server, "_load", lambda: load)
-    assert server.free_threads() == threads
+    monkeypatch.setattr(server, "_servers", dict.fromkeys(range(servers)))
+    monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 99.0, 99.0))
+    assert server.own_threads() == threads
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/", {}, 8),
+        ("0::/", {"cpu.max": "150000 100000"}, 2),
+        ("0::/a/b", {"a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000"}, 3),
+        ("0::/outside", {"cpu.max": "50000 100000"}, 1),
+        ("4:cpu,cpuacct:/x", {"cpu/x/cpu.cfs_quota_us": "400000\n",
+                              "cpu/x/cpu.cfs_period_us": "100000\n"}, 4),
+        ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        ("5:memory:/x\n3:cpuset:/", {"cpu.max": "100000 100000"}, 8),
+    ],
+)  # fmt: skip
+def test_processors_are_those_of_the_affinity_and_of_the_quotas_of_groups(
+    groups: str, files: dict[str, str], expected: int, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    (tmp_path / "groups").write_text(groups, encoding="utf-8")
+    for name, text in files.items():
+        (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / name).write_text(text, encoding="utf-8")
+    assert server._processors(tmp_path / "groups", tmp_path / "root") == expected
+    assert server._processors(tmp_path / "missing", tmp_path) == 8

@@ -103,6 +103,8 @@ export interface Run {
   planned: number | null;
   cases: number;
   judges: Judge[];
+  /** What checkups and judge cards found of them before, as sentences. */
+  standings: string[];
   questions: number | null;
   /** Calls after the first one of a question: after an error, or an answer that did not fit. */
   retried: number | null;

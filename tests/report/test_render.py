@@ -688,7 +688,8 @@ def test_sixty_nodes_are_drawn_on_wish() -> None:
     picture = draw(sixty().spec(), whole=True)
     drawn = read(picture)
     for n in range(59):
-        assert f"Question {n} judgement · reads input {LONG} ({n})" in drawn.nodes.values()
+        asked = drawn.nodes[drawn.find(f"Question {n} judgement")]
+        assert asked.removeprefix(f"Question {n} judgement · reads input ").startswith(LONG[:80])
     assert len(drawn.nodes) == 60 + 60
     assert picture.layout("png").startswith(b"\x89PNG\r\n\x1a\n")
     assert "Question 58" in mermaid_text(picture)

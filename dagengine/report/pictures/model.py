@@ -48,8 +48,9 @@ _KINDS = {"binary judgement": "judgement", "verdict list": "verdict per item", "
 Line = Literal["cases", "taken", "runs", "data", "missed"]
 """What the line of an arrow says: each kind has a look of its own."""
 
-_NAME_WIDTH, _NOTE_WIDTH = 26, 38  # characters of a line
-_NAME_LINES, _NOTE_LINES, _KIND_LINES, _QUESTION_LINES = 5, 6, 2, 4
+_NAME_WIDTH, _NOTE_WIDTH, _NARROW = 26, 38, 28  # characters of a line
+_FEW = 12  # nodes; more have narrow lines, so that more of them stand side by side
+_NAME_LINES, _NOTE_LINES, _SOFT_LINES, _QUESTION_LINES = 5, 6, 3, 4
 _ANSWER_WIDTH = 24
 _ROOM = 26  # pixels beside the text of a node
 _LEAST = (104, 44)  # pixels of a node
@@ -174,6 +175,7 @@ class _Maker:
         self._graph = graph
         self._view = view
         self._names = names
+        self._wide = _NOTE_WIDTH if len(graph.nodes) <= _FEW else _NARROW
         self._parts = {number: self._part(number) for number in range(len(graph.nodes))}
 
     def model(self, whole: bool) -> Model:
@@ -246,7 +248,7 @@ class _Maker:
     def _part(self, number: int) -> Part:
         node, mark = self._graph.nodes[number], self._view.node(number)
         name, reads = self._own_name(node), f"reads {', '.join(node.reads)}" if node.reads else ""
-        title, task = _task_lines(name, node)
+        title, task = _task_lines(name, node, self._wide)
         if self._names:
             title, task, reads = lines_of(name, _NAME_WIDTH, _NAME_LINES), [], ""
         kind = _KINDS.get(node.kind, node.kind)
@@ -255,14 +257,14 @@ class _Maker:
         if number in self._graph.owners():
             kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
         if mark.traffic is None:
-            lines = _soft(f"{kind} · {reads}" if reads else kind, _KIND_LINES)
+            lines = _soft(f"{kind} · {reads}" if reads else kind, self._wide)
         else:
             lines = [((f"{kind} · ", "soft"), *cases_words(mark.traffic))]
-            lines += _soft(reads, _KIND_LINES)
-        lines += [*task, *mark.words, *_soft(node.panel or "", 3)]
+            lines += _soft(reads, self._wide)
+        lines += [*task, *mark.words, *_soft(node.panel or "", self._wide)]
         if node.examples:
             lines.append(((counted(node.examples, "example"), "soft"),))
-        note = lines_of(mark.note, _NOTE_WIDTH, _NOTE_LINES) if mark.note else []
+        note = lines_of(mark.note, self._wide, _NOTE_LINES) if mark.note else []
         return Part(
             key=f"n{number}",
             shape=self._shape(number),
@@ -438,21 +440,21 @@ class _Maker:
                     yield Feed(feed.source, step.target, feed.runs)
 
 
-def _task_lines(name: str, node: Node) -> tuple[list[str], list[Words]]:
+def _task_lines(name: str, node: Node, width: int) -> tuple[list[str], list[Words]]:
     """The name of a node and its question, both in lines.
 
     The name of a node that was given none is the beginning of its question, which replaces it.
     """
     question = " ".join((node.question or "").split())
-    asked = even_lines(question, _NOTE_WIDTH, _QUESTION_LINES) if question else []
+    asked = even_lines(question, width, _QUESTION_LINES) if question else []
     if name == question or (name.endswith("…") and question.startswith(name[:-1])):
         return asked, []
     return lines_of(name, _NAME_WIDTH, _NAME_LINES), [((line, ""),) for line in asked]
 
 
-def _soft(text: str, most: int) -> list[Words]:
+def _soft(text: str, width: int) -> list[Words]:
     """Lines of what matters less; none of an empty text."""
-    return [((line, "soft"),) for line in lines_of(text, _NOTE_WIDTH, most)] if text else []
+    return [((line, "soft"),) for line in lines_of(text, width, _SOFT_LINES)] if text else []
 
 
 def _hint(node: Node, name: str) -> str:

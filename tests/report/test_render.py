@@ -349,7 +349,7 @@ def test_the_path_is_marked_and_says_what_was_answered() -> None:
     for name, answer in (("All there", "True"), ("Heading order", "Two are out of order")):
         edges = drawn.arrows(drawn.find(name))
         assert [" ".join(_lines(edge)) for edge in edges if taken(edge)] == [answer]
-    assert drawn.nodes[drawn.find("Summary headings")].endswith("`actual_output` intro, body")
+    assert drawn.nodes[drawn.find("Summary headings")].endswith("`actual_output` → intro, body")
     order = drawn.nodes[drawn.find("Heading order")]
     assert order.endswith("→ Two are out of order I compared them.")
 

@@ -78,10 +78,7 @@ class DAG(Written, Graph):
         return draw(MetricSpec(name, self), names=names)
 
     def render(self, path: str, *, names: bool = False) -> str:
-        """Draw the tree into a file (.svg, .png, .pdf, .dot, .mmd or .md); returns the path.
-
-        The nodes show their questions and what they read, unless only `names` are wanted.
-        """
+        """Draw the tree (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
         return self.picture(names=names).save(path)
 
     def mermaid(self) -> str:

@@ -235,10 +235,7 @@ class DrawnMetric(Written, BaseMetric):
         return draw(self.spec(), names=names)
 
     def render(self, path: str, *, names: bool = False) -> str:
-        """Draw the graph into a file (.svg, .png, .pdf, .dot, .mmd or .md); returns the path.
-
-        The nodes show their questions and what they read, unless only `names` are wanted.
-        """
+        """Draw the graph (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
         return self.picture(names=names).save(path)
 
 

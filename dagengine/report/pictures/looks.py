@@ -55,29 +55,26 @@ NAME, SMALL, ANSWER, TITLE = 13, 11, 12, 16  # pixels
 _LONGEST = 600  # characters of a text
 
 
-def clean(text: str) -> str:
-    """Text without control characters and no longer than a person reads.
+def clean(text: str, longest: int = _LONGEST) -> str:
+    """Text without control characters, which have no place in XML, and no longer than one reads.
 
     Graphviz takes no label of more than 16,384 characters.
     """
-    return printable(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
-
-
-def printable(text: str) -> str:
-    """Text without control characters, which have no place in XML."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return "".join(char if char.isprintable() else " " for char in cut)
 
 
 def lines_of(text: str, width: int, most: int) -> list[str]:
-    """A text in at most so many lines of at most so many characters."""
-    return wrap(clean(text), width, max_lines=most, placeholder=" …") or [""]
+    """A text in at most so many lines of at most so many characters.
 
-
-def even_lines(text: str, width: int, most: int) -> list[str]:
-    """The same, in the narrowest lines that need no more of them, unless the text is cut."""
-    lines = lines_of(text, width, most)
-    narrow = (wrap(clean(text), less) for less in range(width // 2, width))
-    return next((even for even in narrow if len(even) <= len(lines)), lines)
+    They are as narrow as this number of lines allows, unless the text is cut.
+    """
+    short = clean(text)
+    lines = wrap(short, width, max_lines=most, placeholder=" …") or [""]
+    for narrow in range(width // 2, width * (len(lines) > 1)):
+        if len(even := wrap(short, narrow)) <= len(lines):
+            return even
+    return lines
 
 
 def plain(words: Words) -> str:

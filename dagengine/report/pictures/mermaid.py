@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dagengine.report.pictures.looks import clean, lines_of, plain
-from dagengine.report.pictures.model import Arrow, Line, Model, Shape
+from dagengine.report.pictures.model import Arrow, Model, Shape, Stroke
 
 _WIDTH, _LINES = 40, 24  # characters of a line, lines of a text
 _SHAPES: dict[Shape, tuple[str, str]] = {
@@ -93,8 +93,8 @@ def _line(arrow: Arrow) -> str:
 
 def _legend(model: Model) -> Iterator[str]:
     """Legend of the lines that occur, if there are several kinds."""
-    lines, missed = model.lines(), "never taken" if model.kind == "counts" else "not taken"
-    meanings: dict[Line, str] = {
+    lines, missed = model.lines(), {"counts": "never taken"}.get(model.kind, "not taken")
+    meanings: dict[Stroke, str] = {
         "taken": "thick arrow: the path of this case",
         "runs": "solid arrow: makes it run",
         "missed": f"dotted arrow: {missed}",

@@ -12,15 +12,7 @@ from typing import Literal
 
 from dagengine.report.pictures.folding import Folds, nodes_of
 from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
-from dagengine.report.pictures.looks import (
-    NAME,
-    SMALL,
-    Words,
-    even_lines,
-    lines_of,
-    plain,
-    text_width,
-)
+from dagengine.report.pictures.looks import NAME, SMALL, Words, lines_of, plain, text_width
 from dagengine.report.pictures.views import (
     Traffic,
     View,
@@ -45,7 +37,7 @@ SHAPES: dict[Shape, str] = {
 """What a legend says of shapes."""
 
 _KINDS = {"binary judgement": "judgement", "verdict list": "verdict per item", "map": "per item"}
-Line = Literal["cases", "taken", "runs", "data", "missed"]
+Stroke = Literal["cases", "taken", "runs", "data", "missed"]
 """What the line of an arrow says: each kind has a look of its own."""
 
 _NAME_WIDTH, _NOTE_WIDTH, _NARROW = 26, 38, 28  # characters of a line
@@ -111,7 +103,7 @@ class Arrow:
     taken: bool | None = None
 
     @property
-    def line(self) -> Line:
+    def line(self) -> Stroke:
         """The kind of its line."""
         if self.share == 0 or self.taken is False:
             return "missed"
@@ -153,7 +145,7 @@ class Model:
         """The frames that are directly in a frame (None: in no frame)."""
         return (inner for inner in self.frames if inner.outer == frame)
 
-    def lines(self) -> set[Line]:
+    def lines(self) -> set[Stroke]:
         """The kinds of lines that occur."""
         return {arrow.line for arrow in self.arrows}
 
@@ -247,7 +239,7 @@ class _Maker:
 
     def _part(self, number: int) -> Part:
         node, mark = self._graph.nodes[number], self._view.node(number)
-        name, reads = self._own_name(node), f"reads {', '.join(node.reads)}" if node.reads else ""
+        name, reads = self._own_name(node), ", ".join(node.reads)
         title, task = _task_lines(name, node, self._wide)
         if self._names:
             title, task, reads = lines_of(name, _NAME_WIDTH, _NAME_LINES), [], ""
@@ -257,10 +249,10 @@ class _Maker:
         if number in self._graph.owners():
             kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
         if mark.traffic is None:
-            lines = _soft(f"{kind} · {reads}" if reads else kind, self._wide)
+            lines = _soft(" · reads ".join(filter(None, (kind, reads))), self._wide)
         else:
             lines = [((f"{kind} · ", "soft"), *cases_words(mark.traffic))]
-            lines += _soft(reads, self._wide)
+            lines += _soft(reads and f"reads {reads}", self._wide)
         lines += [*task, *mark.words, *_soft(node.panel or "", self._wide)]
         if node.examples:
             lines.append(((counted(node.examples, "example"), "soft"),))
@@ -446,15 +438,15 @@ def _task_lines(name: str, node: Node, width: int) -> tuple[list[str], list[Word
     The name of a node that was given none is the beginning of its question, which replaces it.
     """
     question = " ".join((node.question or "").split())
-    asked = even_lines(question, width, _QUESTION_LINES) if question else []
+    asked = lines_of(question, width, _QUESTION_LINES)
     if name == question or (name.endswith("…") and question.startswith(name[:-1])):
         return asked, []
-    return lines_of(name, _NAME_WIDTH, _NAME_LINES), [((line, ""),) for line in asked]
+    return lines_of(name, _NAME_WIDTH, _NAME_LINES), [((line, ""),) for line in asked if line]
 
 
 def _soft(text: str, width: int) -> list[Words]:
     """Lines of what matters less; none of an empty text."""
-    return [((line, "soft"),) for line in lines_of(text, width, _SOFT_LINES)] if text else []
+    return [((line, "soft"),) for line in lines_of(text, width, _SOFT_LINES) if line]
 
 
 def _hint(node: Node, name: str) -> str:

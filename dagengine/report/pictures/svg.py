@@ -17,9 +17,9 @@ from dagengine.report.pictures.looks import (
     NAME,
     SMALL,
     TITLE,
+    clean,
     lines_of,
     plain,
-    printable,
     text_width,
 )
 from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape
@@ -413,5 +413,5 @@ def _join_points(points: Iterable[Point]) -> str:
 def _escape(text: str) -> str:
     lines = text.split("\n")
     # A surrogate has no place in XML either.
-    clear = "\n".join(map(printable, lines)).encode(errors="replace").decode()
+    clear = "\n".join(clean(line, len(line)) for line in lines).encode(errors="replace").decode()
     return escape(clear)

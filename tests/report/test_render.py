@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from programs.hash_seeds import printed
 from servers.decision_server import DecisionServer
 
@@ -33,6 +36,7 @@ from dagengine.metrics.dag import (
 )
 from dagengine.report import Picture, draw
 from dagengine.report.layout import laid_out
+from dagengine.report.pictures.looks import clean, lines_of
 from dagengine.results import EvaluationResult
 from dagengine.test_case import LLMTestCase
 
@@ -290,6 +294,18 @@ def test_a_longer_question_is_cut_after_four_lines_and_whole_under_the_pointer_a
     question = metric.dag.root_nodes[0].text
     assert question in (drawn.group("Clear").findtext(f"{SVG}title") or "").splitlines()
     assert question in Path(metric.render(str(tmp_path / "tree.md"))).read_text(encoding="utf-8")
+
+
+@given(st.text(st.sampled_from("abc_ \n"), max_size=90), st.integers(2, 40), st.integers(1, 5))
+def test_lines_are_as_many_as_a_plain_wrap_makes_and_no_word_is_broken_to_make_them_even(
+    text: str, width: int, most: int
+) -> None:
+    lines = lines_of(text, width, most)
+    plain = wrap(clean(text), width, max_lines=most, placeholder=" …") or [""]
+    assert len(lines) == len(plain)
+    assert max(map(len, lines)) <= max(map(len, plain))
+    if max(map(len, text.split()), default=0) <= width and "…" not in plain[-1]:
+        assert " ".join(lines).split() == text.split()
 
 
 def test_the_legend_is_no_wider_than_the_tree_and_has_only_what_occurs() -> None:

@@ -71,7 +71,8 @@ def lines_of(text: str, width: int, most: int) -> list[str]:
     """
     short = clean(text)
     lines = wrap(short, width, max_lines=most, placeholder=" …") or [""]
-    for narrow in range(width // 2, width * (len(lines) > 1)):
+    least = max(width // 2, *map(len, short.split()), 0)  # no word is broken for it
+    for narrow in range(least, width * (len(lines) > 1)):
         if len(even := wrap(short, narrow)) <= len(lines):
             return even
     return lines

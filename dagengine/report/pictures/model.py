@@ -251,8 +251,8 @@ class _Maker:
         if mark.traffic is None:
             lines = _soft(" · reads ".join(filter(None, (kind, reads))), self._wide)
         else:
-            lines = [((f"{kind} · ", "soft"), *cases_words(mark.traffic))]
-            lines += _soft(reads and f"reads {reads}", self._wide)
+            below: Words = ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
+            lines = [below, *_soft(reads and f"reads {reads}", self._wide)]
         lines += [*task, *mark.words, *_soft(node.panel or "", self._wide)]
         if node.examples:
             lines.append(((counted(node.examples, "example"), "soft"),))

@@ -1,6 +1,6 @@
 """Makes the pictures of the README and of the tutorial from what they show.
 
-python docs/make_pictures.py [FOLDER]
+python docs/make_pictures.py
 
 The pictures of pages are taken with Chromium (Debian's, or DAGENGINE_CHROMIUM).
 """
@@ -20,7 +20,9 @@ from typing import Any
 
 from pages import Reader, blocks
 
-from dagengine.report import draw
+from dagengine import evaluate
+from dagengine.loading import load_cases, load_judge, load_metrics
+from dagengine.report import Picture, draw
 
 HERE = Path(__file__).resolve().parent
 # Each picture of the tutorial, and the file that a reader sees it in.
@@ -32,16 +34,30 @@ DRAWN = {
 TAKEN = {"2-page.png": "first/report.html", "5-card.png": "card/card.html"}
 TUTORIAL = sorted((HERE / "tutorial").glob("*.md"))
 MADE_OF = HERE / "tutorial" / "pictures.json"
+README_MADE_OF = HERE / "pictures.json"
 """What the pictures of pages were made of, so that one sees when they are out of date."""
+MAIN = HERE.parent / "examples" / "meeting_summary"
 
 
-def readme_names() -> dict[str, Any]:
-    """Everything that the first two Python snippets of the README define."""
-    text = (HERE.parent / "README.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]:
-        exec(compile(block, "README.md", "exec"), names)
-    return names
+def main_job() -> tuple[Picture, dict[str, str]]:
+    """The path of one case of the main job as a picture, and what README's pictures were made of.
+
+    The path is that of a summary whose body comes before its intro.
+    """
+    cases, judge = load_cases(MAIN / "cases.jsonl"), load_judge(f"{MAIN / 'judge.py'}:judge", None)
+    (metric,) = load_metrics(str(MAIN / "metrics.py"))
+    rows = evaluate(cases, [metric], model=judge, show=False).rows
+    picture = next(
+        draw(metric.spec(), result=row.metrics[0], case=row.case)
+        for row in rows
+        if row.case == "festival logistics, body before intro"
+    )
+    shown = [[row.case, row.metrics[0].score, row.metrics[0].path] for row in rows]
+    return picture, {"path.png": _digest(picture.mermaid), "page.png": _digest(shown)}
+
+
+def _digest(shown: Any) -> str:
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
 
 
 def made_of(folder: Path) -> dict[str, str]:
@@ -56,27 +72,48 @@ def made_of(folder: Path) -> dict[str, str]:
     ]
     card = (folder / "card" / "card.md").read_text(encoding="utf-8").partition("\n|")[0]
     parts = {"2-page.png": shown, "5-card.png": re.findall(r"\d+\.\d+", card)}
-    return {
-        name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16]
-        for name, part in parts.items()
-    }
+    return {name: _digest(part) for name, part in parts.items()}
 
 
-def take(page: Path, picture: Path) -> None:
-    """A picture of the beginning of a page."""
+def take(page: Path, picture: Path, size: tuple[int, int] = (1100, 760), scale: int = 1) -> None:
+    """A picture of the beginning of a page, in pixels; `scale` is those of the screen for one."""
     from playwright.sync_api import sync_playwright
 
     chromium = os.environ.get("DAGENGINE_CHROMIUM") or shutil.which("chromium")
+    width, height = size
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
         )
-        shown = browser.new_page(viewport={"width": 1100, "height": 760}, color_scheme="light")
+        shown = browser.new_page(
+            viewport={"width": width, "height": height},
+            color_scheme="light",
+            device_scale_factor=scale,
+        )
         shown.goto(page.resolve().as_uri())
-        shown.wait_for_selector("h1")
+        shown.wait_for_selector("h1, svg")
         shown.wait_for_timeout(300)
         shown.screenshot(path=picture)
         browser.close()
+
+
+def readme(folder: Path) -> None:
+    """The pictures of the README: a path, a page and a card, as wide as a code host shows them."""
+    picture, made = main_job()
+    drawn = folder / "path.svg"
+    picture.save(drawn)
+    svg = drawn.read_text(encoding="utf-8")
+    ((width, legend),) = re.findall(
+        r'width="(\d+)".*translate\(24 (\d+)\)" class="legend"', svg, re.S
+    )
+    take(drawn, HERE / "path.png", (int(width), int(legend) - 2), 2)
+    command = ("run", MAIN / "metrics.py", "--data", MAIN / "cases.jsonl")
+    judge = ("--judge", f"{MAIN / 'judge.py'}:judge", "--out", folder / "out")
+    subprocess.run([sys.executable, "-m", "dagengine", *command, *judge], check=True)
+    take(folder / "out" / "report.html", HERE / "page.png", (980, 530), 2)
+    subprocess.run([sys.executable, MAIN.parent / "benchmark.py", folder / "card"], check=True)
+    take(folder / "card" / "card.html", HERE / "card.png", (830, 226), 2)
+    README_MADE_OF.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 def tutorial(folder: Path) -> None:
@@ -93,13 +130,6 @@ def tutorial(folder: Path) -> None:
     MADE_OF.write_text(json.dumps(made_of(folder), indent=1) + "\n", encoding="utf-8")
 
 
-def card(folder: Path) -> None:
-    """The beginning of the card of the meeting summaries, as its example makes it."""
-    example = HERE.parent / "examples" / "benchmark.py"
-    subprocess.run([sys.executable, example, folder], check=True)
-    take(folder / "card.html", HERE / "card.png")
-
-
 def home(folder: Path) -> Path:
     """The picture of the home page, which is followed in a folder of its own."""
     Reader(folder).read((HERE / "index.md").read_text(encoding="utf-8"), "index.md")
@@ -113,17 +143,13 @@ def drawn_pages() -> list[Path]:
 
 
 def main() -> None:
-    """Write `path.svg`, the way of the case whose headings are swapped, and all others."""
-    names = readme_names()
-    swapped = names["result"].rows[1].metrics[0]
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
-    print(draw(names["metric"].spec(), result=swapped).save(folder / "path.svg"))
+    """Make all pictures anew."""
+    with tempfile.TemporaryDirectory() as place:
+        readme(Path(place))
     with tempfile.TemporaryDirectory() as place:
         shutil.copy(home(Path(place)), HERE / "home.svg")
     with tempfile.TemporaryDirectory() as place:
         tutorial(Path(place))
-    with tempfile.TemporaryDirectory() as place:
-        card(Path(place))
     for one in drawn_pages():
         with tempfile.TemporaryDirectory() as place:
             reader = Reader(Path(place))

@@ -76,6 +76,15 @@ def alike(shown: str, printed: str) -> bool:
     return re.fullmatch(".*".join(parts), lines(printed), re.DOTALL) is not None
 
 
+def at_address(page: str, pages: str, pictures: str) -> str:
+    """A page of the project's folder for another place, such as a package index.
+
+    Its links lead to files below the address `pages`, its pictures to those below `pictures`.
+    """
+    shown = re.sub(r'(!\[[^\]]*\]\(|src=")(?!https?:)', rf"\1{pictures}", page)
+    return re.sub(r"((?<!!)\[[^\]]*\]\()(?!https?:|#)", rf"\1{pages}", shown)
+
+
 @dataclass
 class Reader:
     """Somebody who follows pages in a folder.

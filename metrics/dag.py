@@ -73,13 +73,13 @@ class DAG(Written, Graph):
         """Every problem of the graph, warnings included; asks nothing."""
         return check(MetricSpec(name, self))[0]
 
-    def picture(self, name: str = "DAG") -> Picture:
+    def picture(self, name: str = "DAG", *, names: bool = False) -> Picture:
         """The tree as designed; raises GraphError when it cannot be drawn."""
-        return draw(MetricSpec(name, self))
+        return draw(MetricSpec(name, self), names=names)
 
-    def render(self, path: str) -> str:
-        """Draw the tree into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
-        return self.picture().save(path)
+    def render(self, path: str, *, names: bool = False) -> str:
+        """Draw the tree (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
+        return self.picture(names=names).save(path)
 
     def mermaid(self) -> str:
         """The tree as Mermaid text, which code hosts draw in pull requests."""

@@ -39,8 +39,8 @@ def render(
         str | None,
         typer.Option(help="With --results: draw the path of this case (name or index)."),
     ] = None,
-    questions: Annotated[
-        bool, typer.Option("--questions", help="Write the question of each node into it.")
+    names: Annotated[
+        bool, typer.Option("--names", help="Draw names without questions and what they read.")
     ] = False,
     whole: Annotated[
         bool, typer.Option("--all", help="Draw all nodes of a large graph, however wide it gets.")
@@ -48,9 +48,10 @@ def render(
 ) -> None:
     """Draw the tree of a metric, or those of a run by its folder. Makes no judge calls.
 
-    A graph of more than 24 nodes is folded until it fits a screen; with --results the branches with
-    most failures stay open. An .svg shows the question of a node under the pointer, a .md file
-    lists them. With several metrics, the name of each metric is added to the name of its picture.
+    Each node shows its question, in at most four lines, and what it reads. The whole text is under
+    the pointer in an .svg, and in the list of a .md file. A graph of more than 24 nodes is folded
+    until it fits a screen; with --results the branches with most failures stay open. With several
+    metrics, the name of each metric is added to the name of its picture.
     .svg, .png and .pdf need Graphviz: the extra `draw`, or the program `dot`.
     """
     from dagengine.cli.common.pictures import save, stems
@@ -72,7 +73,7 @@ def render(
     for spec, stem in zip(specs, stems(specs), strict=True):
         name = out if len(specs) == 1 else out.with_stem(f"{out.stem}-{stem}")
         if case is None:
-            save(draw(spec, rows=tally, questions=questions, whole=whole), name)
+            save(draw(spec, rows=tally, names=names, whole=whole), name)
             continue
         summary = tally.metrics.get(spec.name) if tally else None
         if summary is None or summary.shown is None:
@@ -80,5 +81,5 @@ def render(
                 f"{results} has no result of {spec.name!r} for a case {case!r}"
             )
         label, result = summary.shown
-        picture = draw(spec, result=result, case=label, questions=questions, whole=whole)
+        picture = draw(spec, result=result, case=label, names=names, whole=whole)
         save(picture, name)

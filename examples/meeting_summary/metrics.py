@@ -5,41 +5,22 @@ A missing heading scores 0. With all three there, the score says how well they a
 """
 
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import (
-    DAG,
-    BinaryJudgementNode,
-    NonBinaryJudgementNode,
-    TaskNode,
-    VerdictNode,
-)
-from dagengine.test_case import LLMTestCaseParams
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, TaskNode
 
-heading_order = NonBinaryJudgementNode(
+order = NonBinaryJudgementNode(
+    "Are the headings in the order 'intro', 'body', 'conclusion'?",
     name="Heading order",
-    criteria="Are the summary headings in the correct order: 'intro' => 'body' => 'conclusion'?",
-    children=[
-        VerdictNode(verdict="Yes", score=10),
-        VerdictNode(verdict="Two are out of order", score=4),
-        VerdictNode(verdict="All out of order", score=2),
-    ],
+    then={"Yes": 10, "Two are out of order": 4, "All out of order": 2},
 )
-
-headings_present = BinaryJudgementNode(
+present = BinaryJudgementNode(
+    "Are all three headings there: 'intro', 'body' and 'conclusion'?",
     name="Headings present",
-    criteria="Does the summary headings contain all three: 'intro', 'body', and 'conclusion'?",
-    children=[
-        VerdictNode(verdict=False, score=0),
-        VerdictNode(verdict=True, child=heading_order),
-    ],
+    then={False: 0, True: order},
 )
-
-# Both questions read the headings, so the step that extracts them hands on to both.
-extract_headings = TaskNode(
-    instructions="Extract all headings in `actual_output`",
-    evaluation_params=[LLMTestCaseParams.ACTUAL_OUTPUT],
+headings = TaskNode(  # both questions read the headings
+    "Extract all headings in `actual_output`",
     output_label="Summary headings",
-    children=[headings_present, heading_order],
+    evaluation_params=["actual_output"],
+    children=[present, order],
 )
-
-dag = DAG(root_node=extract_headings)
-metric = DAGMetric(name="Format Correctness", dag=dag)
+metric = DAGMetric("Format Correctness", DAG(headings))

@@ -230,13 +230,13 @@ class DrawnMetric(Written, BaseMetric):
             text = plain("\n\n".join((str(error), picture.mermaid)))
             return f"{head}<pre>{escape(text)}</pre>"
 
-    def picture(self) -> Picture:
+    def picture(self, *, names: bool = False) -> Picture:
         """The metric's graph as designed; the picture can also show results."""
-        return draw(self.spec())
+        return draw(self.spec(), names=names)
 
-    def render(self, path: str) -> str:
-        """Draw the graph into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
-        return self.picture().save(path)
+    def render(self, path: str, *, names: bool = False) -> str:
+        """Draw the graph (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
+        return self.picture(names=names).save(path)
 
 
 def check_settings(kind: type[Any], given: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,17 @@ from typing import Any
 
 import pytest
 from folders.places import ROOT
-from make_pictures import DRAWN, MADE_OF, TUTORIAL, drawn_pages, home, made_of, readme_names
-from pages import Reader, alike
+from make_pictures import (
+    DRAWN,
+    MADE_OF,
+    README_MADE_OF,
+    TUTORIAL,
+    drawn_pages,
+    home,
+    made_of,
+    main_job,
+)
+from pages import Reader, alike, at_address
 from programs.commands import run_command, start_program
 from servers.batch_server import BatchServer
 from servers.decision_server import DecisionServer
@@ -42,22 +52,24 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_python_snippets_of_the_readme_run_in_order(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    names: dict[str, Any] = {}
-    found = blocks(README, "python")
-    assert len(found) >= 2
-    for block in found:
-        exec(compile(block, "README.md", "exec"), names)
-    assert "2 cases" not in capsys.readouterr().err
+def test_the_tree_of_the_readme_is_that_of_the_main_job_and_its_pictures_show_it() -> None:
+    (tree,) = blocks(README, "python")
+    assert (EXAMPLE / "metrics.py").read_text(encoding="utf-8").endswith(f'"""\n\n{tree}')
+    assert json.loads(README_MADE_OF.read_text(encoding="utf-8")) == main_job()[1], REDRAW
 
 
-def test_the_picture_of_the_readme_shows_its_tree() -> None:
-    names = readme_names()
-    fresh = draw(names["metric"].spec(), result=names["result"].rows[1].metrics[0]).layout("svg")
-    kept = (ROOT / "docs" / "path.svg").read_text(encoding="utf-8")
-    assert words(kept) == words(fresh.decode()), REDRAW
+def test_the_readme_has_no_dead_link_where_a_package_index_shows_it() -> None:
+    beside = (ROOT / "LICENSE").exists()  # else an installed copy is tested, without documents
+    places = ("https://example.org/pages/", "https://example.org/pictures/")
+    shown = re.sub("```.*?```", "", at_address(README, *places), flags=re.DOTALL)
+    targets = re.findall(r'(?:\]\(|src=")([^)"]+)', shown)
+    assert len(targets) > 20
+    for target in targets:
+        folder = places[target.endswith(".png")]
+        assert target.startswith(folder)
+        file = ROOT / target.removeprefix(folder).partition("#")[0]
+        assert not beside or file.is_file(), target
+    assert at_address(shown, *places) == shown
 
 
 def test_the_picture_of_the_home_page_is_what_its_run_leaves(tmp_path: Path) -> None:
@@ -144,6 +156,7 @@ def test_every_code_and_every_outcome_has_its_place_among_the_troubles() -> None
     sources = "".join(file.read_text(encoding="utf-8") for file in home.rglob("*.py"))
     codes = set(re.findall(r"""\b(?:report|Problem)\(\s*"([a-z-]+)\"""", sources))
     assert len(codes) > 30
+    assert f"{len(codes)} kinds" in README
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     outcomes, found = text.split("\n## ")[1:3]
     assert re.findall(r"^### (.+)$", found, re.MULTILINE) == sorted(codes)
@@ -198,6 +211,7 @@ def test_the_example_scripts_run(
     done = start_program(code, str(tmp_path)).ended()
     assert done.returncode == 0, done.stderr
     assert "score" in done.stdout.lower()
+    assert script != "benchmark.py" or "✓ Use it" in done.stdout
 
 
 def test_the_notebook_runs_and_every_cell_shows_something() -> None:
@@ -226,9 +240,12 @@ def test_the_notebook_runs_and_every_cell_shows_something() -> None:
 def test_the_main_job_leaves_results_a_table_and_three_pictures(tmp_path: Path) -> None:
     command = f"run {EXAMPLE / 'metrics.py'} --data {EXAMPLE / 'cases.jsonl'}"
     options = f"--judge {EXAMPLE / 'judge.py'}:judge --out {tmp_path / 'out'}"
-    done = run_command(tmp_path, *command.split(), *options.split())
+    narrow = {**os.environ, "COLUMNS": "80"}
+    done = run_command(tmp_path, *command.split(), *options.split(), environment=narrow)
     assert done.returncode == 0, done.stderr
-    assert "Summary" in done.stdout
+    (shown,) = blocks(README, "text")
+    printed = done.stdout.replace(f"{tmp_path}/", "")
+    assert alike(shown, printed), printed
     lines = (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["index"] for line in lines] == list(range(36))
     assert len(list((tmp_path / "out").glob("*.svg"))) == 3

@@ -217,7 +217,7 @@ def test_a_judgement_that_names_nothing_reads_what_the_one_before_it_read() -> N
     assert "A, B" in seen["present"]
     shown = [unfence(seen[name]) for name in ("order", "last", "present")]
     assert shown[0] == shown[1] == shown[2]
-    questions = draw(MetricSpec("Format", dag), questions=True).mermaid
+    questions = draw(MetricSpec("Format", dag)).mermaid
     assert questions.count("reads input") == 3
 
 

@@ -19,7 +19,8 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
 from dagengine.report import Picture, draw
 from dagengine.report.layout import laid_out
 from dagengine.report.pictures.folding import LARGE
-from dagengine.report.pictures.model import Model
+from dagengine.report.pictures.model import SHAPES, Model
+from dagengine.report.pictures.svg import _shape
 from dagengine.results.evaluation import EvaluationResult
 from dagengine.test_case import LLMTestCase
 
@@ -131,7 +132,7 @@ def test_a_picture_fits_a_screen_at_its_full_size(nodes: int, view: str) -> None
 
 def test_no_text_reaches_the_border_of_its_node() -> None:
     """Graphviz measures the words; what it makes of them is no narrower than words and room."""
-    picture = draw(FaithfulnessMetric().spec(), questions=True)
+    picture = draw(FaithfulnessMetric().spec())
     placed = json.loads(laid_out(picture.dot, "json0"))["objects"]
     wide = {part["name"]: float(part["width"]) * 72 for part in placed}
     bare = json.loads(laid_out(picture.dot.replace('margin="0.18,0.06"', "margin=0"), "json0"))
@@ -151,11 +152,18 @@ def test_an_svg_has_the_colours_of_both_lights() -> None:
     assert not re.search(r'(?:fill|stroke)="#', drawing)
 
 
-def test_every_shape_is_in_the_legend_and_no_two_look_alike() -> None:
-    svg = draw(tree(1).spec()).layout("svg").decode()
-    legend = svg.partition('class="legend"')[2]
-    for words in ("judgement", "rating", "verdict per item", "task", "code", "metric", "folded"):
-        assert f">{words}<" in legend
+def test_every_shape_that_occurs_is_in_the_legend_and_no_two_look_alike() -> None:
+    looks = {words: _shape(shape, (0, 0, 30, 17), "", cut=5) for shape, words in SHAPES.items()}
+    assert len(set(looks.values())) == len(looks) == 7
+    gate = BinaryJudgementNode(
+        "Any?", (), ["input"], name="gate", then={True: FaithfulnessMetric()}
+    )
+    gate.then[False] = RatingNode("How good?", ["input"])
+    folded = {"folded"}, draw(tree(60).spec())
+    for words, picture in (folded, ({*looks} - {"folded"}, draw(DAGMetric("m", DAG(gate)).spec()))):
+        legend = picture.layout("svg").decode().partition('class="legend"')[2]
+        shown = {text for text in looks if f">{text}<" in legend}
+        assert shown - {"judgement"} == words - {"judgement"}
 
 
 def test_branches_not_taken_are_groups_that_say_how_many_nodes_they_hide() -> None:

@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from programs.hash_seeds import printed
 from servers.decision_server import DecisionServer
 
@@ -32,6 +35,8 @@ from dagengine.metrics.dag import (
     VerdictNode,
 )
 from dagengine.report import Picture, draw
+from dagengine.report.layout import laid_out
+from dagengine.report.pictures.looks import clean, lines_of
 from dagengine.results import EvaluationResult
 from dagengine.test_case import LLMTestCase
 
@@ -152,8 +157,11 @@ def test_the_design_shows_names_kinds_verdicts_and_which_scores_pass() -> None:
     picture = draw(headings_metric().spec())
     drawn = read(picture)
     assert drawn.title == "Headings passes at 0.8 · 3 nodes"
-    assert drawn.nodes[drawn.find("Summary headings")] == "Summary headings task"
-    assert drawn.nodes[drawn.find("All there")] == "All there judgement"
+    assert drawn.nodes[drawn.find("Summary headings")] == (
+        "Summary headings task · reads actual_output, input Extract all headings in `actual_output`"
+    )
+    asked = "All there judgement Are all three headings there?"
+    assert drawn.nodes[drawn.find("All there")] == asked
     assert drawn.leaving("All there") == ["False", "True"]
     assert drawn.leaving("Heading order") == ["Yes", "Two are out of order", "All out of order"]
     ends = sorted(text for key, text in drawn.nodes.items() if key.startswith("l"))
@@ -164,7 +172,7 @@ def test_the_design_shows_names_kinds_verdicts_and_which_scores_pass() -> None:
     assert len(failing[1].split(",")) == 3
 
 
-def test_a_question_is_under_the_pointer_in_the_list_of_a_page_and_on_wish_in_the_node(
+def test_a_question_is_in_the_node_under_the_pointer_and_in_the_list_of_a_page(
     tmp_path: Path,
 ) -> None:
     picture = draw(headings_metric().spec())
@@ -178,11 +186,13 @@ def test_a_question_is_under_the_pointer_in_the_list_of_a_page_and_on_wish_in_th
     page = Path(picture.save(tmp_path / "tree.md")).read_text(encoding="utf-8")
     assert "\n1. **Summary headings**: Extract all headings in \\`actual\\_output\\`\n" in page
     assert "\n2. **All there**: Are all three headings there?\n" in page
-    drawn = read(draw(headings_metric().spec(), questions=True))
-    task = drawn.nodes[drawn.find("Summary headings")]
-    for words in ("task", "Extract all headings in `actual_output`", "reads actual_output, input"):
-        assert words in task
-    assert "Are all three headings there?" in drawn.nodes[drawn.find("All there")]
+    path = headings_metric().render(str(tmp_path / "names.mmd"), names=True)
+    assert "Extract" not in Path(path).read_text(encoding="utf-8")
+    drawn = read(headings_metric().picture(names=True))
+    assert drawn.nodes[drawn.find("All there")] == "All there judgement"
+    dag = DAG(headings_metric().dag.root_nodes[0])
+    assert "Extract" in dag.mermaid()
+    assert "Extract" not in dag.picture(names=True).mermaid
 
 
 def test_the_path_of_a_case_has_the_odds_of_the_verdicts_that_were_asked() -> None:
@@ -255,25 +265,77 @@ def test_an_edge_joins_every_reader_to_what_it_reads() -> None:
     assert pairs.count((present, order)) == 1
 
 
-def test_long_criteria_are_wrapped_and_not_cut() -> None:
-    judgement = BinaryJudgementNode(
-        LONG, evaluation_params=["input"], then={True: 10, False: 0}, name="Clear"
+def named_node(criteria: str, name: str | None = "Clear") -> DAGMetric:
+    then = {True: 10, False: 0}
+    return DAGMetric(
+        "Notes", DAG(BinaryJudgementNode(criteria, (), ["input"], then=then, name=name))
     )
-    metric = DAGMetric("Notes", DAG(judgement))
-    drawn = read(draw(metric.spec(), questions=True))
-    assert LONG in drawn.nodes[drawn.find("Clear")]
+
+
+@pytest.mark.parametrize("name", ["Clear", None])
+def test_a_question_of_four_lines_is_whole_and_stands_there_once(name: str | None) -> None:
+    picture = draw(named_node(LONG, name).spec())
+    drawn = read(picture)
+    assert drawn.text.count(LONG) == 1
     assert max(map(len, drawn.lines)) <= 40  # the legend included
-    assert squeezed(LONG) in squeezed(mermaid_text(draw(metric.spec(), questions=True)))
+    assert squeezed(mermaid_text(picture)).count(squeezed(LONG)) == 1
 
 
-def test_a_design_for_review_shows_a_criterion_of_three_sentences_to_its_end() -> None:
-    criteria = f"{LONG} {LONG.replace('summary', 'protocol')} Nothing may be made up."
-    judgement = BinaryJudgementNode(
-        criteria, evaluation_params=["input"], then={True: 10, False: 0}, name="Clear"
-    )
-    picture = draw(DAGMetric("Notes", DAG(judgement)).spec(), questions=True)
-    assert "made up." in read(picture).text
-    assert "made up." in mermaid_text(picture)
+@pytest.mark.parametrize("length", [200, 700, 20_000])
+def test_a_longer_question_is_cut_after_four_lines_and_whole_under_the_pointer_and_in_a_list(
+    tmp_path: Path, length: int
+) -> None:
+    metric = named_node("word " * (length // 5) + "end.")
+    drawn = read(draw(metric.spec()))
+    assert [line for line in drawn.lines if line.startswith("word")] == [
+        *["word word word word word word word"] * 3,
+        "word word word word word word word …",
+    ]
+    question = metric.dag.root_nodes[0].text
+    assert question in (drawn.group("Clear").findtext(f"{SVG}title") or "").splitlines()
+    assert question in Path(metric.render(str(tmp_path / "tree.md"))).read_text(encoding="utf-8")
+
+
+@given(st.text(st.sampled_from("abc_ \n"), max_size=90), st.integers(2, 40), st.integers(1, 5))
+def test_lines_are_as_many_as_a_plain_wrap_makes_and_no_word_is_broken_to_make_them_even(
+    text: str, width: int, most: int
+) -> None:
+    lines = lines_of(text, width, most)
+    plain = wrap(clean(text), width, max_lines=most, placeholder=" …") or [""]
+    assert len(lines) == len(plain)
+    assert max(map(len, lines)) <= max(map(len, plain))
+    if max(map(len, text.split()), default=0) <= width and "…" not in plain[-1]:
+        assert " ".join(lines).split() == text.split()
+
+
+def test_the_legend_is_no_wider_than_the_tree_and_has_only_what_occurs() -> None:
+    def legend(picture: Picture) -> list[str]:
+        (group,) = (
+            group
+            for group in ElementTree.fromstring(picture.layout("svg")).iter(f"{SVG}g")
+            if group.get("class") == "legend"
+        )
+        return [line for line in _lines(group) if line[:1] not in "✓✕7"]
+
+    ends = ["score of 10, passes", "below the threshold"]
+    small = named_node("Polite?")
+    assert legend(draw(small.spec())) == ["judgement", *ends, "makes it run"]
+    small.threshold = None
+    assert legend(draw(small.spec())) == ["judgement", "score of 10", "makes it run"]
+    metric = headings_metric()
+    arrows = ["makes it run", "passes data only"]
+    assert legend(draw(metric.spec())) == ["judgement", "task", *ends, *arrows]
+    taken = ["path of this case", "passes data only", "not taken"]
+    assert legend(path_picture(metric, headings_judge)) == ["judgement", "task", *ends, *taken]
+    counted = ["failed", "cases, failed in the end", "passes data only", "never taken"]
+    picture = counts_picture(metric, headings_judge, ["a text"])
+    assert legend(picture) == ["judgement", "task", *ends, *counted]
+    for shown in (draw(metric.spec()), picture, draw(small.spec())):
+        tree = float(json.loads(laid_out(shown.dot, "json0"))["bb"].split(",")[2])
+        svg = shown.layout("svg").decode()
+        widest = max(tree, 200)  # the widest words of a legend
+        assert float(re.findall(r'width="(\d+)"', svg)[0]) <= widest + 50
+        assert not re.search(r"(?:✕|⊘) failed", mermaid_text(shown)) or shown is picture
 
 
 @pytest.mark.parametrize("verdicts", [("b", "a", "c"), ("c", "b", "a"), ("a", "c", "b")])
@@ -303,7 +365,7 @@ def test_the_path_is_marked_and_says_what_was_answered() -> None:
     for name, answer in (("All there", "True"), ("Heading order", "Two are out of order")):
         edges = drawn.arrows(drawn.find(name))
         assert [" ".join(_lines(edge)) for edge in edges if taken(edge)] == [answer]
-    assert drawn.nodes[drawn.find("Summary headings")] == "Summary headings task intro, body"
+    assert drawn.nodes[drawn.find("Summary headings")].endswith("`actual_output` → intro, body")
     order = drawn.nodes[drawn.find("Heading order")]
     assert order.endswith("→ Two are out of order I compared them.")
 
@@ -357,8 +419,9 @@ def test_cases_and_failures_stand_in_the_nodes_that_they_came_by() -> None:
     picture = counts_picture(headings_metric(), headings_judge, outputs)
     drawn = read(picture)
     assert drawn.title == "Headings passes at 0.8 · 4 cases, ✕ 4 failed, 100% of them"
-    assert drawn.nodes[drawn.find("All there")] == "All there judgement · 4 ✕ 4"
-    assert drawn.nodes[drawn.find("Heading order")] == "Heading order judgement · 3 ✕ 3"
+    asked = "Are all three headings there?", "Are the headings in order?"
+    assert drawn.nodes[drawn.find("All there")] == f"All there judgement · 4 ✕ 4 {asked[0]}"
+    assert drawn.nodes[drawn.find("Heading order")] == f"Heading order judgement · 3 ✕ 3 {asked[1]}"
     ends = sorted(text for key, text in drawn.nodes.items() if key.startswith("l"))
     assert ends == ["✓ 10 · 0", "✕ 0 · 1", "✕ 2 · 0", "✕ 4 · 3"]
     assert drawn.leaving("All there") == ["False", "True"]  # a count is said once
@@ -397,7 +460,7 @@ def test_cases_without_a_score_are_counted_in_the_title_and_at_their_node() -> N
 def test_counts_of_no_cases_can_be_drawn() -> None:
     drawn = read(draw(headings_metric().spec(), rows=[]))
     assert drawn.title == "Headings passes at 0.8 · 0 cases"
-    assert drawn.nodes[drawn.find("All there")] == "All there judgement · 0"
+    assert drawn.nodes[drawn.find("All there")].startswith("All there judgement · 0 Are")
 
 
 # -- nested metrics ------------------------------------------------------------------------
@@ -530,12 +593,12 @@ def in_criteria(text: str) -> Picture:
     judgement = BinaryJudgementNode(
         text, evaluation_params=["input", "actual_output"], then={True: 10, False: 0}, name="N"
     )
-    return draw(DAGMetric("M", DAG(judgement)).spec(), questions=True)
+    return draw(DAGMetric("M", DAG(judgement)).spec())
 
 
 def in_criteria_without_a_name(text: str) -> Picture:
     judgement = BinaryJudgementNode(text, evaluation_params=["input"], then={True: 10, False: 0})
-    return draw(DAGMetric("M", DAG(judgement)).spec(), questions=True)
+    return draw(DAGMetric("M", DAG(judgement)).spec())
 
 
 def in_verdict(text: str) -> Picture:
@@ -641,7 +704,8 @@ def test_sixty_nodes_are_drawn_on_wish() -> None:
     picture = draw(sixty().spec(), whole=True)
     drawn = read(picture)
     for n in range(59):
-        assert f"Question {n} judgement" in drawn.nodes.values()
+        asked = drawn.nodes[drawn.find(f"Question {n} judgement")]
+        assert asked.removeprefix(f"Question {n} judgement · reads input ").startswith(LONG[:80])
     assert len(drawn.nodes) == 60 + 60
     assert picture.layout("png").startswith(b"\x89PNG\r\n\x1a\n")
     assert "Question 58" in mermaid_text(picture)

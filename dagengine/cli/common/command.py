@@ -76,6 +76,7 @@ _MEANT_CALLS = {
     "dagengine benchmark METRICS.py --data FILE --times 5": (
         "run", "repeat repeats repetitions runs trials epochs",
     ),
+    "dagengine render METRICS.py": ("render", "questions"),  # which are there by default
     "head -n 20 CASES.jsonl | dagengine run METRICS.py --data /dev/stdin": (
         "run", "limit first head max-cases num-cases n",
     ),

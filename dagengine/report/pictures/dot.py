@@ -104,9 +104,9 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
         # Room around the words keeps them beside the edge and not on it.
         table = '<table border="0" cellborder="0" cellpadding="4">'
         look["label"] = f"<{table}<tr><td>{cell}</td></tr></table>>"
-    if arrow.share == 0 or arrow.taken is False:
+    if arrow.line == "missed":
         look |= {"style": "dotted"}
-    elif arrow.share is not None and not arrow.data:
+    elif arrow.line == "cases" and arrow.share is not None:
         colour = "fail" if 2 * arrow.failed > arrow.share else "bar"
         look |= {"penwidth": f"{1.5 + 4 * arrow.share:.2f}", "color": LIGHT[colour]}
     elif arrow.taken:

@@ -116,14 +116,15 @@ def draw(
     result: MetricResult | None = None,
     case: str = "",
     rows: Iterable[CaseResult] | Tally | None = None,
-    questions: bool = False,
+    names: bool = False,
     whole: bool = False,
 ) -> Picture:
     """Draw a metric: as designed, or with one case's `result`, or with many `rows`.
 
-    `case` names the case in the title; `rows` may have been tallied already. With `questions` every
-    node shows its question; otherwise an SVG shows it under the pointer. A graph of more than 24
-    nodes is folded until it fits a screen, unless the `whole` graph is wanted.
+    `case` names the case in the title; `rows` may have been tallied already. Every node shows its
+    question and what it reads, in at most four lines, unless only `names` are wanted; an SVG has
+    the whole text under the pointer. A graph of more than 24 nodes is folded until it fits a
+    screen, unless the `whole` graph is wanted.
 
     Raises GraphError when the graph has errors.
     """
@@ -138,4 +139,4 @@ def draw(
     elif rows is not None:
         tally = rows if isinstance(rows, Tally) else Tally(rows)
         view = counts(graph, tally.metrics.get(spec.name, MetricTally()))
-    return Picture(picture_model(graph, view, questions=questions, whole=whole))
+    return Picture(picture_model(graph, view, names=names, whole=whole))

@@ -55,18 +55,27 @@ NAME, SMALL, ANSWER, TITLE = 13, 11, 12, 16  # pixels
 _LONGEST = 600  # characters of a text
 
 
-def clean(text: str) -> str:
+def clean(text: str, longest: int = _LONGEST) -> str:
     """Text without control characters, which have no place in XML, and no longer than one reads.
 
     Graphviz takes no label of more than 16,384 characters.
     """
-    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return "".join(char if char.isprintable() else " " for char in cut)
 
 
 def lines_of(text: str, width: int, most: int) -> list[str]:
-    """A text in at most so many lines of at most so many characters."""
-    return wrap(clean(text), width, max_lines=most, placeholder=" …") or [""]
+    """A text in at most so many lines of at most so many characters.
+
+    They are as narrow as this number of lines allows, unless the text is cut.
+    """
+    short = clean(text)
+    lines = wrap(short, width, max_lines=most, placeholder=" …") or [""]
+    least = max(width // 2, *map(len, short.split()), 0)  # no word is broken for it
+    for narrow in range(least, width * (len(lines) > 1)):
+        if len(even := wrap(short, narrow)) <= len(lines):
+            return even
+    return lines
 
 
 def plain(words: Words) -> str:

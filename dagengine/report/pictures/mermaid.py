@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dagengine.report.pictures.looks import clean, lines_of, plain
-from dagengine.report.pictures.model import Arrow, Model, Shape
+from dagengine.report.pictures.model import Arrow, Model, Shape, Stroke
 
 _WIDTH, _LINES = 40, 24  # characters of a line, lines of a text
 _SHAPES: dict[Shape, tuple[str, str]] = {
@@ -84,23 +84,28 @@ def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
 def _line(arrow: Arrow) -> str:
     lines = [" ".join(arrow.answer), *map(plain, arrow.words)]
     words = " · ".join(_quoted(line) for line in lines if line)
-    if arrow.taken and arrow.share is None:
-        return f'== "{words}" ==>' if words else "-.->" if arrow.data else "==>"
-    if arrow.data or arrow.taken is False:
+    if arrow.line == "taken":
+        return f'== "{words}" ==>' if words else "==>"
+    if arrow.line in ("data", "missed"):
         return f'-. "{words}" .->' if words else "-.->"
     return f'-- "{words}" -->' if words else "-->"
 
 
 def _legend(model: Model) -> Iterator[str]:
-    """Legend of lines, if there are several kinds."""
-    if model.kind == "path":
-        yield "thick arrow: the path of this case, dotted arrow: not taken"
-        if model.has_odds:
-            yield "%: probability of an answer"
-    elif model.kind == "counts":
-        yield "✕ failed in the end, dotted arrow: never taken, or passes data only"
-    elif model.hands_on_data():
-        yield "solid arrow: makes it run, dotted arrow: passes data only"
+    """Legend of the lines that occur, if there are several kinds."""
+    lines, missed = model.lines(), {"counts": "never taken"}.get(model.kind, "not taken")
+    meanings: dict[Stroke, str] = {
+        "taken": "thick arrow: the path of this case",
+        "runs": "solid arrow: makes it run",
+        "missed": f"dotted arrow: {missed}",
+        "data": "dotted arrow: passes data only",
+    }
+    if any(part.bar and part.bar.failed for part in model.parts):
+        yield "✕ failed in the end"
+    if len(lines) > 1:
+        yield ", ".join(words for line, words in meanings.items() if line in lines)
+    if model.has_odds:
+        yield "%: probability of an answer"
 
 
 def _quoted(text: str) -> str:

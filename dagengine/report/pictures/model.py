@@ -37,8 +37,12 @@ SHAPES: dict[Shape, str] = {
 """What a legend says of shapes."""
 
 _KINDS = {"binary judgement": "judgement", "verdict list": "verdict per item", "map": "per item"}
-_NAME_WIDTH, _NOTE_WIDTH = 26, 34  # characters of a line
-_NAME_LINES, _NOTE_LINES, _QUESTION_LINES = 5, 6, 24
+Stroke = Literal["cases", "taken", "runs", "data", "missed"]
+"""What the line of an arrow says: each kind has a look of its own."""
+
+_NAME_WIDTH, _NOTE_WIDTH, _NARROW = 26, 38, 28  # characters of a line
+_FEW = 12  # nodes; more have narrow lines, so that more of them stand side by side
+_NAME_LINES, _NOTE_LINES, _SOFT_LINES, _QUESTION_LINES = 5, 6, 3, 4
 _ANSWER_WIDTH = 24
 _ROOM = 26  # pixels beside the text of a node
 _LEAST = (104, 44)  # pixels of a node
@@ -98,6 +102,17 @@ class Arrow:
     failed: float = 0.0
     taken: bool | None = None
 
+    @property
+    def line(self) -> Stroke:
+        """The kind of its line."""
+        if self.share == 0 or self.taken is False:
+            return "missed"
+        if self.data:
+            return "data"
+        if self.share is not None:
+            return "cases"
+        return "taken" if self.taken else "runs"
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -130,26 +145,29 @@ class Model:
         """The frames that are directly in a frame (None: in no frame)."""
         return (inner for inner in self.frames if inner.outer == frame)
 
-    def hands_on_data(self) -> bool:
-        """Return whether some arrow does not make its target run, and some other does."""
-        kinds = {arrow.data for arrow in self.arrows}
-        return len(kinds) > 1
+    def lines(self) -> set[Stroke]:
+        """The kinds of lines that occur."""
+        return {arrow.line for arrow in self.arrows}
 
 
 def picture_model(
-    graph: MetricGraph, view: View, *, questions: bool = False, whole: bool = False
+    graph: MetricGraph, view: View, *, names: bool = False, whole: bool = False
 ) -> Model:
-    """The picture of a metric in one view, folded if it is large unless all of it is wanted."""
-    return _Maker(graph, view, questions).model(whole)
+    """The picture of a metric in one view, folded if it is large unless all of it is wanted.
+
+    With `names` the nodes show neither their questions nor what they read.
+    """
+    return _Maker(graph, view, names).model(whole)
 
 
 class _Maker:
     """Makes the model of one picture; nodes are called by their numbers."""
 
-    def __init__(self, graph: MetricGraph, view: View, questions: bool) -> None:
+    def __init__(self, graph: MetricGraph, view: View, names: bool) -> None:
         self._graph = graph
         self._view = view
-        self._questions = questions
+        self._names = names
+        self._wide = _NOTE_WIDTH if len(graph.nodes) <= _FEW else _NARROW
         self._parts = {number: self._part(number) for number in range(len(graph.nodes))}
 
     def model(self, whole: bool) -> Model:
@@ -221,38 +239,29 @@ class _Maker:
 
     def _part(self, number: int) -> Part:
         node, mark = self._graph.nodes[number], self._view.node(number)
-        name, question = self._own_name(node), node.question or ""
+        name, reads = self._own_name(node), ", ".join(node.reads)
+        title, task = _task_lines(name, node, self._wide)
+        if self._names:
+            title, task, reads = lines_of(name, _NAME_WIDTH, _NAME_LINES), [], ""
         kind = _KINDS.get(node.kind, node.kind)
         if node.scale:
             kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
         if number in self._graph.owners():
             kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
-        below: Words = ((kind, "soft"),)
-        if mark.traffic is not None:
-            below = ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
-        lines: tuple[Words, ...] = (below, *mark.words)
-        if node.panel:
-            panel: list[Words] = [
-                ((line, "soft"),) for line in lines_of(node.panel, _NOTE_WIDTH, 3)
-            ]
-            lines = (*lines, *panel)
+        if mark.traffic is None:
+            lines = _soft(" · reads ".join(filter(None, (kind, reads))), self._wide)
+        else:
+            below: Words = ((f"{kind} · ", "soft"), *cases_words(mark.traffic))
+            lines = [below, *_soft(reads and f"reads {reads}", self._wide)]
+        lines += [*task, *mark.words, *_soft(node.panel or "", self._wide)]
         if node.examples:
-            lines = (*lines, ((counted(node.examples, "example"), "soft"),))
-        note = lines_of(mark.note, _NOTE_WIDTH, _NOTE_LINES) if mark.note else []
-        if self._questions and question and question != name:
-            reads = f"reads {', '.join(node.reads)}" if node.reads else ""
-            note = [
-                *lines_of(question, _NOTE_WIDTH, _QUESTION_LINES),
-                *(lines_of(reads, _NOTE_WIDTH, 3) if reads else ()),
-                *note,
-            ]
-        wide = _NOTE_WIDTH if self._questions else _NAME_WIDTH
-        most = _QUESTION_LINES if self._questions else _NAME_LINES
+            lines.append(((counted(node.examples, "example"), "soft"),))
+        note = lines_of(mark.note, self._wide, _NOTE_LINES) if mark.note else []
         return Part(
             key=f"n{number}",
             shape=self._shape(number),
-            name=tuple(lines_of(name, wide, most)),
-            lines=lines,
+            name=tuple(title),
+            lines=tuple(lines),
             note=tuple(note),
             reached=mark.reached,
             bar=mark.traffic,
@@ -421,6 +430,23 @@ class _Maker:
                     waiting += after.get(step.target, [])
                 else:
                     yield Feed(feed.source, step.target, feed.runs)
+
+
+def _task_lines(name: str, node: Node, width: int) -> tuple[list[str], list[Words]]:
+    """The name of a node and its question, both in lines.
+
+    The name of a node that was given none is the beginning of its question, which replaces it.
+    """
+    question = " ".join((node.question or "").split())
+    asked = lines_of(question, width, _QUESTION_LINES)
+    if name == question or (name.endswith("…") and question.startswith(name[:-1])):
+        return asked, []
+    return lines_of(name, _NAME_WIDTH, _NAME_LINES), [((line, ""),) for line in asked if line]
+
+
+def _soft(text: str, width: int) -> list[Words]:
+    """Lines of what matters less; none of an empty text."""
+    return [((line, "soft"),) for line in lines_of(text, width, _SOFT_LINES) if line]
 
 
 def _hint(node: Node, name: str) -> str:

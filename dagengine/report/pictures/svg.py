@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from html import escape
 from typing import Any
 
@@ -43,6 +44,11 @@ _FILLS: dict[Shape, str] = {
     "folded": "ground",
     "end": "ground",
 }
+_ENDS = (
+    ("passed", "✓ 7", "score of 10, passes"),
+    ("failed", "✕ 3", "below the threshold"),
+    ("scored", "7", "score of 10"),
+)
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
@@ -82,15 +88,15 @@ class _Drawing:
         self._down = _EDGE + self._top - room
         self._objects = {part["name"]: part for part in layout.get("objects", [])}
         self._edges = {edge["id"]: edge for edge in layout.get("edges", [])}
-        legend, legend_width = _legend(model)
         facts = text_width(plain(model.facts), SMALL)
         title = max(facts, *(text_width(line, TITLE, bold=True) for line in self._title))
-        self._width = max(width, legend_width, title) + 2 * _EDGE
-        self._left = _EDGE + (self._width - 2 * _EDGE - width) / 2
-        self._legend, self._legend_at = legend, self._down + self._height + 14
+        self._legend, inner, self._legend_high = _legend(model, max(width, title))
+        self._width = inner + 2 * _EDGE
+        self._left = _EDGE + (inner - width) / 2
+        self._legend_at = self._down + self._height + 14
 
     def text(self) -> str:
-        model, high = self._model, self._legend_at + 62
+        model, high = self._model, self._legend_at + self._legend_high
         size = f'width="{self._width:.0f}" height="{high:.0f}"'
         box = f'viewBox="0 0 {self._width:.0f} {high:.0f}"'
         heading, y = list[str](), _EDGE + 8.0
@@ -228,8 +234,7 @@ class _Drawing:
 
 def _line(arrow: Arrow, path: str, points: Sequence[Point], tip: Point | None) -> str:
     """An arrow, or in a count a pipe as wide as the cases, with those that failed as its core."""
-    dotted = arrow.share == 0 or arrow.taken is False
-    if arrow.share is not None and not dotted and not arrow.data:
+    if arrow.line == "cases" and arrow.share is not None:
         end = "" if tip is None else f"L{tip[0]:.1f} {tip[1]:.1f}"
         width = _PIPE[0] + _PIPE[1] * arrow.share
         pieces = f'<path d="{path}{end}" class="h s-flow" stroke-width="{width:.1f}"/>'
@@ -238,7 +243,7 @@ def _line(arrow: Arrow, path: str, points: Sequence[Point], tip: Point | None) -
             pieces += f'<path d="{path}{end}" class="h s-fail" stroke-width="{core:.1f}"/>'
         return pieces
     colour, width, dashes = "edge", 1.5, ' stroke-dasharray="5 3"' if arrow.data else ""
-    if dotted:
+    if arrow.line == "missed":
         width, dashes = 1.25, ' stroke-dasharray="2 4"'
     elif arrow.taken and arrow.share is None:
         colour, width = "mark", 2.5 if arrow.data else 4.0
@@ -319,52 +324,61 @@ def _shape(shape: Shape, box: Box, look: str, cut: float = _CUT) -> str:
     return rect(x, y, wide, tall, tall / 2, look)
 
 
-def _legend(model: Model) -> tuple[list[str], float]:
-    """Legend of shapes, ends and lines, in two lines, and its width."""
+def _legend(model: Model, room: float) -> tuple[list[str], float, float]:
+    """Legend of what occurs, in lines as wide as the `room`: pieces, width and height in pixels."""
+    pieces, x, y, wide = list[str](), 0.0, 0.0, room
+    for sample, words in _samples(model):
+        width = 38 + text_width(words, SMALL)
+        if x and x + width > room:
+            x, y = 0.0, y + 24
+        text = _text(38, 12.5, [(words, "soft")], SMALL, anchor="start")
+        pieces.append(f'<g transform="translate({x:.0f} {y + 13:.0f})">{sample}{text}</g>')
+        wide, x = max(wide, x + width), x + width + 24
+    return pieces, wide, y + 38
+
+
+def _samples(model: Model) -> Iterable[tuple[str, str]]:
+    """Shapes, ends and lines of a picture, each in 30 pixels, and what they mean."""
     wide, tall = _SAMPLE
-    pieces, x = [_text(0, 26, [("shapes", "soft")], SMALL, anchor="start")], 56.0
+    shapes = {part.shape for part in model.parts} | ({"metric"} if model.frames else set())
     for shape, words in SHAPES.items():
-        look = f'class="f-{_FILLS[shape]} s-edge"'
-        pieces.append(_shape(shape, (x, 13, wide, tall), look, cut=5))
-        pieces.append(_text(x + wide + 10, 26, [(words, "soft")], SMALL, anchor="start"))
-        x += wide + 28 + text_width(words, SMALL)
-    right, x = x, 56.0
-    pieces.append(_text(0, 50, [("ends", "soft")], SMALL, anchor="start"))
-    ends = (
-        ("✓ 7", "ground", "edge", "score 7 of 10, passes"),
-        ("✕ 3", "fail-ground", "fail", "below the threshold"),
-    )
-    for sign, fill, stroke, words in ends:
-        pieces.append(_shape("end", (x, 37, 38, tall), f'class="f-{fill} s-{stroke}"'))
-        tone = "fail" if stroke == "fail" else ""
-        pieces.append(_text(x + 19, 49.5, [(sign, tone)], SMALL))
-        pieces.append(_text(x + 46, 50, [(words, "soft")], SMALL, anchor="start"))
-        x += 66 + text_width(words, SMALL)
-    for sample, words in _line_samples(model):
-        pieces.append(f'<g transform="translate({x:.0f} 45.5)">{sample}</g>')
-        pieces.append(_text(x + 38, 50, [(words, "soft")], SMALL, anchor="start"))
-        x += 56 + text_width(words, SMALL)
-    return pieces, max(right, x)
+        if shape in shapes:
+            look = f'class="f-{_FILLS[shape]} s-edge"'
+            yield _shape(shape, (0, 0, wide, tall), look, cut=5), words
+    states = {part.state for part in model.parts if part.shape == "end"}
+    for state, sign, words in _ENDS:
+        if state in states:
+            tone, look = "", 'class="f-ground s-edge"'
+            if state == "failed":
+                tone, look = "fail", 'class="f-fail-ground s-fail"'
+            sample = _shape("end", (0, 0, wide, tall), look)
+            yield sample + _text(wide / 2, 12.5, [(sign, tone)], SMALL), words
+    yield from _line_samples(model)
 
 
 def _line_samples(model: Model) -> Iterable[tuple[str, str]]:
-    """The lines of a view, and what they mean."""
-    if model.kind == "counts":
-        traffic = Traffic(failed=4, rest=6)
-        yield _bar(traffic, (0, -3.5, 30, _BAR)), "failed, others"
-        pipe = '<path d="M0 0H30" class="h s-flow" stroke-width="8"/>'
-        pipe += '<path d="M0 0H30" class="h s-fail" stroke-width="3"/>'
-        yield pipe, "cases, failed in the end"
-        yield '<path d="M0 0H30" class="h s-edge" stroke-dasharray="2 4"/>', "never taken"
-        return
-    if model.kind == "path":
-        yield '<path d="M0 0H30" class="h s-mark" stroke-width="4"/>', "path of this case"
-        yield '<path d="M0 0H30" class="h s-edge" stroke-dasharray="2 4"/>', "not taken"
-        if model.has_odds:
-            yield _text(15, 4, [("%", "soft")], SMALL), "probability of an answer"
-    for dashes, words in (("", "makes it run"), (' stroke-dasharray="5 3"', "passes data only")):
-        line = f'<path d="M0 0H22" class="h s-edge" stroke-width="1.5"{dashes}/>'
-        yield line + _head((23, 0), (30, 0), "edge", 1.5), words
+    """The bars and lines of a picture, drawn as there, and what they mean."""
+    wide, tall = _SAMPLE
+    counts = [astuple(part.bar) for part in model.parts if part.bar is not None]
+    traffic = Traffic(*map(any, zip(*counts, strict=True)))
+    parts = zip(astuple(traffic), ("failed", "no score", "others"), strict=True)
+    if traffic.cases:
+        bar = _bar(traffic, (0, (tall - _BAR) / 2, wide, _BAR))
+        yield bar, ", ".join(words for count, words in parts if count)
+    failed, missed = ", failed in the end" * traffic.failed, ("not", "never")[bool(counts)]
+    arrows = (
+        (Arrow("", "", share=0.5, failed=0.2 * traffic.failed), f"cases{failed}"),
+        (Arrow("", "", taken=True), "path of this case"),
+        (Arrow("", ""), "makes it run"),
+        (Arrow("", "", data=True), "passes data only"),
+        (Arrow("", "", taken=False), f"{missed} taken"),
+    )
+    lines, y = model.lines(), tall / 2
+    for arrow, words in arrows:
+        if arrow.line in lines:
+            yield _line(arrow, f"M0 {y}H22", [(23, y)], (wide, y)), words
+    if model.has_odds:
+        yield _text(wide / 2, 12.5, [("%", "soft")], SMALL), "probability of an answer"
 
 
 def _text(
@@ -399,5 +413,5 @@ def _join_points(points: Iterable[Point]) -> str:
 def _escape(text: str) -> str:
     lines = text.split("\n")
     # A surrogate has no place in XML either.
-    clear = "\n".join(map(clean, lines)).encode(errors="replace").decode()
+    clear = "\n".join(clean(line, len(line)) for line in lines).encode(errors="replace").decode()
     return escape(clear)

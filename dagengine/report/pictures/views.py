@@ -96,7 +96,7 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
             if step.outcome != "ok" or step.verdict is not None:
                 note = step.reason or ""
             elif step.score is None and step.output is not None:
-                note = as_text(step.output)
+                note = f"→ {as_text(step.output)}"
         elif failure is not None and failure.node == node.name:
             note = f"⊘ {failure.kind}: {failure.message}"
         view.nodes[number] = Mark(step is not None, words=shown, note=note)

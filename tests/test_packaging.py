@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import re
 import runpy
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from folders.places import ROOT
@@ -22,19 +24,28 @@ import dagengine.metrics
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_packages_listed_by_hand_are_the_folders_with_python_files() -> None:
-    if not (ROOT / "dagengine").is_dir():
+def test_the_packages_that_are_published_are_the_folders_with_python_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not (ROOT / "setup.py").is_file():
         pytest.skip("the sources are not beside the tests: an installed copy is tested")
-    listed = SETTINGS["tool"]["setuptools"]["packages"]
-    homes = SETTINGS["tool"]["setuptools"]["package-dir"]
-    assert set(listed) == set(homes)
-    found = {
-        folder.relative_to(ROOT).as_posix()
-        for top in ("dagengine", "metrics", "judges")
-        for folder in [ROOT / top, *(p for p in (ROOT / top).rglob("*") if p.is_dir())]
-        if not folder.is_symlink() and any(folder.glob("*.py"))
-    }
-    assert found == set(homes.values())
+    listed: list[str] = []
+    monkeypatch.setattr("setuptools.setup", lambda packages: listed.extend(packages))
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    others = {"dagengine", "dagengine.judges", "dagengine.metrics.common"}
+    assert listed == sorted({*ROOMS, *others})
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert dagengine.__version__ == SETTINGS["project"]["version"]
+
+
+def test_every_hard_dependency_says_what_it_is_for() -> None:
+    assert len(SETTINGS["project"]["dependencies"]) <= 14
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    lines = text[text.index("\ndependencies = [") : text.index("[project.optional")].splitlines()
+    assert [line for line in lines if line.startswith('  "') and " # " not in line] == []
 
 
 @pytest.mark.parametrize("package", [dagengine, dagengine.judges, dagengine.metrics])
@@ -46,10 +57,18 @@ def test_every_public_name_can_be_loaded(package: object) -> None:
     assert set(names) <= set(dir(package))
 
 
+HOMES = {
+    Path(package.__path__[0]).resolve(): package.__name__
+    for package in (dagengine, dagengine.judges, dagengine.metrics)
+}
 ROOMS = sorted(
-    name
-    for name in SETTINGS["tool"]["setuptools"]["packages"]
-    if name.count(".") and name not in {"dagengine.judges", "dagengine.metrics.common"}
+    {
+        ".".join([name, *Path(folder).relative_to(home).parts])
+        for home, name in HOMES.items()
+        for folder, _, files in os.walk(home)
+        if any(file.endswith(".py") for file in files)
+    }
+    - {"dagengine", "dagengine.judges", "dagengine.metrics.common"}
 )
 
 

@@ -457,5 +457,11 @@ def needs(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"intervals need {error.name}: pip install 'dagengine[benchmark]'"
+            f"intervals and judge cards need {error.name}: pip install 'dagengine[benchmark]'"
         ) from None
+
+
+def require_benchmark_extra() -> None:
+    """Raise MissingExtraError where a card could not be made: now, and not after all calls."""
+    for module in ("jinja2", "numpy", "scipy.stats"):
+        needs(module)

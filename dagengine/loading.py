@@ -15,6 +15,15 @@ from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
 from dagengine.graph.quoting import Quotes
+from dagengine.installed import (
+    JUDGES,
+    METRICS,
+    installed_words,
+    is_importable,
+    load_offer,
+    load_value,
+    offers,
+)
 from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
 from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider
@@ -48,7 +57,8 @@ class Target(str):
 
     def absolute(self: str) -> Target:
         """The same for processes in other folders; also of a plain text."""
-        return Target(os.path.abspath(self), **getattr(self, "allowed", {}))
+        path = os.path.abspath(self) if names_a_file(self) or is_tree(self) else self
+        return Target(path, **getattr(self, "allowed", {}))
 
     def __repr__(self) -> str:
         allowed = "".join(f", {name}=True" for name, may in self.allowed.items() if may)
@@ -60,6 +70,43 @@ def names_a_file(target: str) -> bool:
     return target.endswith(".py") or ".py:" in target
 
 
+def is_tree(target: str) -> bool:
+    """Return whether a target is a tree file, or a metric of it."""
+    return split_target(target)[0].suffix == TREE
+
+
+def is_code(target: str, base_url: str | None = None) -> bool:
+    """Return whether `--judge` is an object of a file or of an installed package, and not a model.
+
+    It is one if a package offers it, by its name or as `module:name`, or if the module has a dot
+    and is installed. At a server of one's own it is a model. Nothing is imported to know it.
+    """
+    if names_a_file(target) or base_url:
+        return names_a_file(target)
+    module, _, name = target.partition(":")
+    values = (value for packages in offers(JUDGES).values() for value in packages.values())
+    if target in offers(JUDGES) or target in values:
+        return True
+    return "." in module and name.isidentifier() and is_importable(module)
+
+
+def load_code(target: str) -> tuple[Any, Path, str | None]:
+    """The module of a file or of `module:name`, with the file and the name of the object in it.
+
+    Raises InputError for a module that is not there, and for code that fails.
+    """
+    path, name = split_target(target)
+    module, colon, own = target.partition(":")
+    if names_a_file(target) or not colon or path.exists():
+        return load_module(path), path, name
+    if not is_importable(module):
+        raise InputError(
+            f"there is no module {module}: install the package that has it, or write FILE.py:NAME"
+        )
+    code = load_value(module, f"the module {module}")
+    return code, Path(code.__file__ or module), own
+
+
 def load_metrics(
     target: str,
     quoting: Quotes | None = None,
@@ -67,33 +114,49 @@ def load_metrics(
 ) -> list[BaseMetric]:
     """The metrics of `metrics.py`, or the one or the list called `name` of `metrics.py:name`.
 
-    Of a file, a copy (`voted`, `judged_by` …) takes the place of its original; `on_copy` gets a
-    line on each. With `quoting` the verdicts of metrics that judge the material quote it. Raises
-    InputError for a file without metrics, or with two copies of one original, for a name of
-    something else, and where nothing can quote.
+    `package.module:name` is the same of an installed package, and a name alone is one that a
+    package offers (an entry point of `dagengine.metrics`). Of a file, a copy (`voted`, `judged_by`
+    …) takes the place of its original; `on_copy` gets a line on each. With `quoting` the verdicts
+    of metrics that judge the material quote it. Raises InputError for a file without metrics, or
+    with two copies of one original, for a name of something else, and where nothing can quote.
     """
     path, name = split_target(target)
     if path.suffix == TREE:
         return _with_quotes(_of_document(target, path, name), path, quoting)
-    module = load_module(path)
-    if name is None:
+    code, path, name = _code_with_metrics(target, path)
+    if name is not None:
+        values = _metrics_called(code, path, name)
+    elif isinstance(code, ModuleType):
         announce = on_copy or (lambda line: None)
-        values = _without_originals(_metrics_in(module), module, path, announce)
+        values = _without_originals(_metrics_in(code), code, path, announce)
     else:
-        values = _metrics_called(module, path, name)
+        values = [*code] if isinstance(code, list | tuple) else [code]
     metrics = [_as_metric(value, path) for value in dict.fromkeys(values)]
     if not metrics:
         # A class may stand where a metric was meant; to import one alone is not a mistake.
         hint = ""
-        for own, value in vars(module).items():
+        for own, value in getattr(code, "__dict__", {}).items():
             if isinstance(value, type) and issubclass(value, BaseMetric):
-                local = value.__module__ == module.__name__
+                local = value.__module__ == code.__name__
                 if not hint and (local or own not in (value.__name__, *_metrics.__all__)):
                     hint = f"; {own} is a class, of which `{own}(…)` makes a metric"
         raise InputError(
             f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`{hint}"
         )
     return _with_quotes(metrics, path, quoting)
+
+
+def _code_with_metrics(target: str, path: Path) -> tuple[Any, Path, str | None]:
+    """As `load_code`; of a name that a package offers the object, under this name."""
+    if not names_a_file(target) and not path.exists():
+        if target in offers(METRICS):
+            return load_offer(METRICS, target), Path(target), None
+        if not path.suffix and ":" not in target and path.name == target:
+            raise InputError(
+                f"there is no file {target}, and no installed metric is called so; "
+                f"{installed_words(METRICS, target)}"
+            )
+    return load_code(target)
 
 
 def _of_document(target: str, path: Path, name: str | None) -> list[BaseMetric]:
@@ -236,20 +299,19 @@ def chosen_judge(target: str | None, base_url: str | None) -> Judge | None:
 
 
 def load_judge(target: str | None, base_url: str | None) -> Judge:
-    """The judge for `--judge`: a model's name, `provider/model`, `lexical`, or `file.py:object`."""
+    """The judge for `--judge`: a model's name, `provider/model`, `lexical`, or `file.py:object`.
+
+    `package.module:object` is one of an installed package, and a name alone may be a judge that a
+    package offers as an entry point of `dagengine.judges`.
+    """
     if target == "lexical" and base_url is None:
         return LexicalJudge()
-    if target is None or not names_a_file(target):
+    if target is None or target in offers(JUDGES) or not is_code(target, base_url):
         judge = as_judge(target, base_url=base_url)
         if target is not None and base_url is None and not target.startswith(FILE):
             require_provider(target)
         return judge
-    path, name = split_target(target)
-    module = load_module(path)
-    value = getattr(module, name or "judge", None)
-    if value is None:
-        raise InputError(f"{path} has no {name or 'judge'!r}; write {path}:NAME")
-    return as_judge(value)
+    return as_judge(load_function(target, "judge"))
 
 
 def load_batch_judge(model: str | None, base_url: str | None, journal: Path | None = None) -> Judge:
@@ -264,7 +326,9 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
     provider, _, own_name = model.partition("/")
     if provider == "anthropic" and own_name and base_url is None:
         return AnthropicBatchJudge(own_name, journal=journal)
-    if ".py" in provider or (own_name and provider in PROVIDERS - {"openai"} and base_url is None):
+    if is_code(model, base_url) or (
+        own_name and provider in PROVIDERS - {"openai"} and base_url is None
+    ):
         raise InputError(
             f"--batch needs a model with OpenAI's or Anthropic's batch API, not {model!r}"
         )
@@ -279,7 +343,7 @@ def load_file_judge(
     from dagengine.judges.batches.file_batch import FileBatchJudge
 
     name = model or default_judge().model
-    if names_a_file(name) or name.startswith(FILE):
+    if is_code(name) or name.startswith(FILE):
         raise InputError(
             f"--batch-files needs the name of the model that the engine serves, not {name!r}"
         )
@@ -287,17 +351,17 @@ def load_file_judge(
 
 
 def load_app(target: str, max_in_flight: int) -> App:
-    """The app for `--app file.py:function` (by default the function `app`)."""
+    """The app for `--app file.py:function` (by default `app`), or `module:function`."""
     return App(load_function(target, "app"), max_in_flight)
 
 
 def load_function(target: str, name: str) -> Any:
     """The object that `file.py:function` names, by default `name`; raises InputError without it."""
-    path, own = split_target(target)
-    function = getattr(load_module(path), own or name, None)
-    if function is None:
-        raise InputError(f"{path} has no {own or name!r}; write {path}:FUNCTION")
-    return function
+    code, path, own = load_code(target)
+    value = getattr(code, own or name, None)
+    if value is None:
+        raise InputError(f"{path} has no {own or name!r}; write {path}:NAME")
+    return value
 
 
 def load_cases(path: str | Path) -> list[TestCase]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dagengine.errors import InputError
+from dagengine.installed import READERS, installed_words, load_offer, offers
 from dagengine.test_case import Turn
 
 _QUESTION, _REFERENCE = "question input prompt query", "ideal ground_truth"
@@ -166,6 +168,31 @@ PRESETS: Mapping[str, Preset] = {
     ),
 }
 """By tool; of these columns a file may have any."""
+
+
+def reader_named(name: str) -> Preset | Callable[[Path], Iterable[Any]]:
+    """What a tool calls fields, or the function of a package that makes rows or cases of a file.
+
+    Raises InputError for a name that nobody has, or that several have.
+    """
+    if name not in offers(READERS) and name in PRESETS:
+        return PRESETS[name]
+    if name not in offers(READERS):
+        raise InputError(
+            f"there is no preset {name!r:.40}; there are {', '.join(PRESETS)}; "
+            f"{installed_words(READERS, name)}"
+        )
+    rival = "one of dagengine" * (name in (*PRESETS, "otel"))
+    reader: Preset | Callable[[Path], Iterable[Any]] | Mapping[str, str | None] = load_offer(
+        READERS, name, rival
+    )
+    if isinstance(reader, Mapping):
+        return Preset(reader)
+    if isinstance(reader, Preset) or callable(reader):
+        return reader
+    raise InputError(
+        f"the reader {name!r} is neither a function of a path nor a mapping of columns"
+    )
 
 
 # What tools call the sides of a conversation.

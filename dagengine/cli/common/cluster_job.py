@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -83,15 +82,13 @@ class FileJob:
 
     def absolute(self) -> FileJob:
         """The same for processes in other folders: every file by its absolute path."""
-        from dagengine.loading import Target, names_a_file
+        from dagengine.loading import Target
 
-        judge = self.judge
-        if judge is not None and names_a_file(judge):
-            judge = os.path.abspath(judge)
+        judge, app = (name and str(Target.absolute(name)) for name in (self.judge, self.app))
         return replace(
             self,
             metrics=Target.absolute(self.metrics),
-            app=None if self.app is None else os.path.abspath(self.app),
+            app=app,
             judge=judge,
             store=None if self.store is None else self.store.absolute(),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+from dagengine import installed
 from dagengine import metrics as _metrics
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
@@ -15,15 +16,6 @@ from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
 from dagengine.graph.quoting import Quotes
-from dagengine.installed import (
-    JUDGES,
-    METRICS,
-    installed_words,
-    is_importable,
-    load_offer,
-    load_value,
-    offers,
-)
 from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
 from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider
@@ -57,8 +49,8 @@ class Target(str):
 
     def absolute(self: str) -> Target:
         """The same for processes in other folders; also of a plain text."""
-        path = os.path.abspath(self) if names_a_file(self) or is_tree(self) else self
-        return Target(path, **getattr(self, "allowed", {}))
+        is_file = split_target(self)[0].suffix in (".py", TREE)
+        return Target(os.path.abspath(self) if is_file else self, **getattr(self, "allowed", {}))
 
     def __repr__(self) -> str:
         allowed = "".join(f", {name}=True" for name, may in self.allowed.items() if may)
@@ -70,40 +62,37 @@ def names_a_file(target: str) -> bool:
     return target.endswith(".py") or ".py:" in target
 
 
-def is_tree(target: str) -> bool:
-    """Return whether a target is a tree file, or a metric of it."""
-    return split_target(target)[0].suffix == TREE
-
-
 def is_code(target: str, base_url: str | None = None) -> bool:
-    """Return whether `--judge` is an object of a file or of an installed package, and not a model.
+    """Return whether `--judge` is an object of a file or of a module, and not a model.
 
-    It is one if a package offers it, by its name or as `module:name`, or if the module has a dot
-    and is installed. At a server of one's own it is a model. Nothing is imported to know it.
+    Of a module if a package offers it, or if the module has a dot and is installed, and never at a
+    server of one's own. Nothing is imported to know it.
     """
-    if names_a_file(target) or base_url:
+    module, colon, name = target.partition(":")
+    if names_a_file(target) or base_url or not colon:
         return names_a_file(target)
-    module, _, name = target.partition(":")
-    values = (value for packages in offers(JUDGES).values() for value in packages.values())
-    if target in offers(JUDGES) or target in values:
-        return True
-    return "." in module and name.isidentifier() and is_importable(module)
+    offered = installed.offers(installed.JUDGES).values()
+    is_offered = any(target in packages.values() for packages in offered)
+    is_dotted = "." in module and name.isidentifier()
+    return is_offered or (is_dotted and installed.is_importable(module))
 
 
-def load_code(target: str) -> tuple[Any, Path, str | None]:
-    """The module of a file or of `module:name`, with the file and the name of the object in it.
+def load_code(target: str, group: str) -> tuple[Any, Path, str | None]:
+    """The module of a file or of `module:name`, its file, and the name of the object in it.
 
-    Raises InputError for a module that is not there, and for code that fails.
+    For a name that packages offer in a group the object itself. Raises InputError for others, and
+    for code that fails.
     """
     path, name = split_target(target)
-    module, colon, own = target.partition(":")
-    if names_a_file(target) or not colon or path.exists():
+    module, _, own = target.partition(":")
+    if path.suffix == ".py" or path.exists():
         return load_module(path), path, name
-    if not is_importable(module):
-        raise InputError(
-            f"there is no module {module}: install the package that has it, or write FILE.py:NAME"
-        )
-    code = load_value(module, f"the module {module}")
+    if target in installed.offers(group):
+        return installed.load_offer(group, target), Path(target), None
+    if not own or not installed.is_importable(module):
+        words = installed.installed_words(group, target)
+        raise InputError(f"there is no file {target}, and no such module or name; {words}")
+    code = installed.load_value(module, f"the module {module}")
     return code, Path(code.__file__ or module), own
 
 
@@ -114,16 +103,15 @@ def load_metrics(
 ) -> list[BaseMetric]:
     """The metrics of `metrics.py`, or the one or the list called `name` of `metrics.py:name`.
 
-    `package.module:name` is the same of an installed package, and a name alone is one that a
-    package offers (an entry point of `dagengine.metrics`). Of a file, a copy (`voted`, `judged_by`
-    …) takes the place of its original; `on_copy` gets a line on each. With `quoting` the verdicts
-    of metrics that judge the material quote it. Raises InputError for a file without metrics, or
-    with two copies of one original, for a name of something else, and where nothing can quote.
+    Also `module:name`, and a name that a package offers. Of a file, a copy (`voted`, `judged_by` …)
+    takes the place of its original; `on_copy` gets a line on each. With `quoting` the verdicts of
+    metrics that judge the material quote it. Raises InputError for a file without metrics, or with
+    two copies of one original, for a name of something else, and where nothing can quote.
     """
     path, name = split_target(target)
     if path.suffix == TREE:
         return _with_quotes(_of_document(target, path, name), path, quoting)
-    code, path, name = _code_with_metrics(target, path)
+    code, path, name = load_code(target, installed.METRICS)
     if name is not None:
         values = _metrics_called(code, path, name)
     elif isinstance(code, ModuleType):
@@ -144,19 +132,6 @@ def load_metrics(
             f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`{hint}"
         )
     return _with_quotes(metrics, path, quoting)
-
-
-def _code_with_metrics(target: str, path: Path) -> tuple[Any, Path, str | None]:
-    """As `load_code`; of a name that a package offers the object, under this name."""
-    if not names_a_file(target) and not path.exists():
-        if target in offers(METRICS):
-            return load_offer(METRICS, target), Path(target), None
-        if not path.suffix and ":" not in target and path.name == target:
-            raise InputError(
-                f"there is no file {target}, and no installed metric is called so; "
-                f"{installed_words(METRICS, target)}"
-            )
-    return load_code(target)
 
 
 def _of_document(target: str, path: Path, name: str | None) -> list[BaseMetric]:
@@ -299,14 +274,10 @@ def chosen_judge(target: str | None, base_url: str | None) -> Judge | None:
 
 
 def load_judge(target: str | None, base_url: str | None) -> Judge:
-    """The judge for `--judge`: a model's name, `provider/model`, `lexical`, or `file.py:object`.
-
-    `package.module:object` is one of an installed package, and a name alone may be a judge that a
-    package offers as an entry point of `dagengine.judges`.
-    """
+    """The judge for `--judge`: what `as_judge` takes, `lexical`, `file.py:NAME`, `module:NAME`."""
     if target == "lexical" and base_url is None:
         return LexicalJudge()
-    if target is None or target in offers(JUDGES) or not is_code(target, base_url):
+    if target is None or not is_code(target, base_url):
         judge = as_judge(target, base_url=base_url)
         if target is not None and base_url is None and not target.startswith(FILE):
             require_provider(target)
@@ -326,9 +297,8 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
     provider, _, own_name = model.partition("/")
     if provider == "anthropic" and own_name and base_url is None:
         return AnthropicBatchJudge(own_name, journal=journal)
-    if is_code(model, base_url) or (
-        own_name and provider in PROVIDERS - {"openai"} and base_url is None
-    ):
+    elsewhere = own_name and provider in PROVIDERS - {"openai"} and base_url is None
+    if elsewhere or is_code(model, base_url):
         raise InputError(
             f"--batch needs a model with OpenAI's or Anthropic's batch API, not {model!r}"
         )
@@ -357,7 +327,7 @@ def load_app(target: str, max_in_flight: int) -> App:
 
 def load_function(target: str, name: str) -> Any:
     """The object that `file.py:function` names, by default `name`; raises InputError without it."""
-    code, path, own = load_code(target)
+    code, path, own = load_code(target, installed.JUDGES)
     value = getattr(code, own or name, None)
     if value is None:
         raise InputError(f"{path} has no {own or name!r}; write {path}:NAME")

@@ -48,9 +48,8 @@ def as_judge(
     machine); with `base_url` it always names a model of that server. `decisions/model`,
     `systemone/model` and `labels/model` name judges that only decide, with `base_url` as well;
     `decisions/model+gpt-4o` names their writer, too. `gguf:PATH` is a model file on this machine
-    (see `GGUFJudge`). Packages offer judges by name (entry points of `dagengine.judges`). An object
-    is a judge already, or has the shape of `BaseLLM` or of LangChain's chat models (`ainvoke` or
-    `invoke`). Raises InputError for anything else.
+    (see `GGUFJudge`), and packages offer judges by name. An object is a judge already, or has the
+    shape of `BaseLLM` or of LangChain's chat models. Raises InputError for anything else.
     """
     if model is None:
         default = default_judge()
@@ -166,8 +165,7 @@ def _model_called(name: str) -> str:
 
 
 def require_provider(name: str) -> None:
-    """Raise InputError for `provider/model` of a provider that does not exist, and for what is
-    nearly the name of an installed judge.
+    """Raise InputError for a provider that does not exist, or nearly the name of a package's judge.
 
     Only where no server of one's own is set, which may call its models so.
     """

@@ -16,7 +16,7 @@ from typing import Any, overload
 from dagengine.data.column_guess import guess
 from dagengine.data.converter import Converter, Item, no_case
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.presets import reader_named
+from dagengine.data.presets import preset_called
 from dagengine.data.readers import Record, Table, table_by, table_of
 from dagengine.errors import InputError
 from dagengine.test_case import CASE_TYPES, InvalidCase, TestCase
@@ -141,9 +141,8 @@ def read_cases(
     convert = Converter(renamed, dict(delimiters or {}), goldens, others, preset)
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)
-    reader = reader_named(preset) if preset is not None and isinstance(source, str | Path) else None
-    if callable(reader):
-        return Cases(table_by(reader, Path(source), str(preset)), convert)
+    if (read := preset_called(preset).read) and isinstance(source, str | Path):
+        return Cases(table_by(read, Path(source), str(preset)), convert)
     return Cases(table_of(source), convert)
 
 

@@ -36,12 +36,14 @@ class Preset(NamedTuple):
 
     A name with a dot is inside of a column of objects (`item.question`); what is there without a
     field goes to the metadata. `values` says what the cells of a column mean, and raises InputError
-    for one that is no such field. A file that has one of the columns `signs` is the tool's.
+    for one that is no such field. A file that has one of the columns `signs` is the tool's. `read`
+    makes rows, or test cases, of a file.
     """
 
     columns: Mapping[str, str | None]
     signs: frozenset[str] = frozenset()
     values: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
+    read: Callable[[Path], Iterable[Any]] | None = None
 
 
 def _reference(cell: Any) -> Any:
@@ -170,29 +172,23 @@ PRESETS: Mapping[str, Preset] = {
 """By tool; of these columns a file may have any."""
 
 
-def reader_named(name: str) -> Preset | Callable[[Path], Iterable[Any]]:
-    """What a tool calls fields, or the function of a package that makes rows or cases of a file.
-
-    Raises InputError for a name that nobody has, or that several have.
-    """
-    if name not in offers(READERS) and name in PRESETS:
-        return PRESETS[name]
+def preset_called(name: str | None) -> Preset:
+    """What a tool calls fields, of ours or of a package; raises InputError for unknown names."""
+    if name is None:
+        return Preset({})
     if name not in offers(READERS):
+        if name in PRESETS:
+            return PRESETS[name]
         raise InputError(
-            f"there is no preset {name!r:.40}; there are {', '.join(PRESETS)}; "
-            f"{installed_words(READERS, name)}"
+            f"there is no preset {name!r:.40}: write --map COLUMN=FIELD, or one of "
+            f"{', '.join(PRESETS)} and otel; {installed_words(READERS, name)}"
         )
-    rival = "one of dagengine" * (name in (*PRESETS, "otel"))
-    reader: Preset | Callable[[Path], Iterable[Any]] | Mapping[str, str | None] = load_offer(
-        READERS, name, rival
-    )
+    reader = load_offer(READERS, name, "one of dagengine" * (name in (*PRESETS, "otel")))
+    if callable(reader):
+        return Preset({}, read=reader)
     if isinstance(reader, Mapping):
         return Preset(reader)
-    if isinstance(reader, Preset) or callable(reader):
-        return reader
-    raise InputError(
-        f"the reader {name!r} is neither a function of a path nor a mapping of columns"
-    )
+    raise InputError(f"the reader {name!r} is no function of a path and no mapping of columns")
 
 
 # What tools call the sides of a conversation.

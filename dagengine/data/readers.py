@@ -142,12 +142,13 @@ def table_by(reader: Callable[[Path], Iterable[Any]], path: Path, name: str) -> 
         try:
             yield from reader(path)
         except Exception as error:  # its code may do anything
-            why = f"{type(error).__name__}: {error}"
-            raise InputError(f"the reader {name!r} cannot read {path}: {why}") from error
+            raise InputError(
+                f"the reader {name!r} cannot read {path}: {type(error).__name__}: {error}"
+            ) from error
 
     if not path.exists():
         raise InputError(f"there is no file {path}")
-    checked = CHECKED if path.is_file() or path.is_dir() else 0
+    checked = CHECKED * path.is_file()  # a pipe can be read only once
     return Table(lambda: _number_rows(rows(), f"{path} row"), checked, lambda: None, str(path))
 
 

@@ -38,7 +38,7 @@ class FileJob:
 
     def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
         """The engine of one process; raises InputError, GraphError and MissingExtraError."""
-        from dagengine.errors import MissingExtraError
+        from dagengine.errors import load_extra
         from dagengine.execution.local_executor import LocalExecutor
         from dagengine.loading import (
             chosen_judge,
@@ -52,13 +52,8 @@ class FileJob:
         app = None if self.app is None else load_app(self.app, app_in_flight)
         tracer: Any = None
         if self.trace:
-            try:
-                from opentelemetry import trace
-            except ImportError:
-                raise MissingExtraError(
-                    '--trace needs OpenTelemetry: pip install "dagengine[otel]"'
-                ) from None
             # The provider is what the caller set up (`opentelemetry-instrument`), not ours.
+            trace = load_extra("opentelemetry.trace", "--trace needs", "otel")
             tracer = trace.get_tracer("dagengine")
 
         # The judge of metrics that name none; None is the library's own default.

